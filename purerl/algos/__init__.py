@@ -1,0 +1,5 @@
+"""One module an algorithm. Each has ``Config``, ``check``, ``make_learner``, ``make_trainer`` and ``make_train``."""
+
+from purerl.algos import ppo
+
+ALGORITHMS = {"ppo": ppo}

@@ -1,0 +1,148 @@
+"""Configurations: which fields are traced and which are static, their ranges, and sweeps over them."""
+
+import dataclasses
+import math
+import typing
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+
+C = TypeVar("C")
+
+
+class ConfigError(ValueError):
+    """Input that cannot be run. The text names the field, its value and what is allowed, one problem a line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The numbers from ``low`` to ``high``, both included unless ``open_low`` or ``open_high``."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = True
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above and below
+
+    def __str__(self) -> str:
+        left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
+        return f"{left}{self.low:g}, {self.high:g}{right}"
+
+
+Positive = Annotated[float, Range(0, open_low=True)]
+NonNegative = Annotated[float, Range(0)]
+Fraction = Annotated[float, Range(0, 1, open_high=False)]
+Count = Annotated[int, Range(1)]
+Seed = Annotated[int, Range(0, 2**32)]
+
+
+@dataclass_transform(frozen_default=True)
+def config(cls: type[C]) -> type[C]:
+    """Makes a frozen dataclass and a pytree: every ``float`` field is a leaf, every other field is static.
+
+    A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    traced = [name for name in names if hints[name] is float]
+    static = [name for name in names if hints[name] is not float]
+    return jax.tree_util.register_dataclass(cls, data_fields=traced, meta_fields=static)
+
+
+def traced_fields(config_or_class: Any) -> list[str]:
+    """Names of the fields that are pytree leaves, in order of definition."""
+    hints = typing.get_type_hints(type(config_or_class) if not isinstance(config_or_class, type) else config_or_class)
+    return [field.name for field in dataclasses.fields(config_or_class) if hints[field.name] is float]
+
+
+def problems(config: Any) -> list[str]:
+    """One line for each field whose value has the wrong type or lies outside its range. Tracers are not looked at."""
+    found = []
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        value, hint = getattr(config, field.name), hints[field.name]
+        if isinstance(value, jax.core.Tracer):
+            continue
+        kind, limits = hint, ()
+        if typing.get_origin(hint) is Annotated:
+            kind, *limits = typing.get_args(hint)
+        problem = _type_problem(value, kind) or next(
+            (f"must lie in {limit}" for limit in limits if value not in limit), None
+        )
+        if problem:
+            found.append(f"{field.name} = {value!r}: {problem}")
+    return found
+
+
+def _type_problem(value: Any, kind: Any) -> str | None:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return None if value in args else f"must be one of {', '.join(map(repr, args))}"
+    if origin is tuple:
+        inner, *limits = typing.get_args(args[0]) if typing.get_origin(args[0]) is Annotated else (args[0],)
+        if not isinstance(value, tuple):
+            return f"must be a tuple of {inner.__name__}"
+        bad = [v for v in value if _type_problem(v, inner) or any(v not in limit for limit in limits)]
+        return f"every element must be {inner.__name__} in {limits[0] if limits else 'range'}" if bad else None
+    if kind is float:
+        if isinstance(value, bool) or not jnp.isrealobj(value) or jnp.ndim(value) != 0:
+            return "must be a number"
+        return None if math.isfinite(value) else "must be finite"
+    if kind is int:
+        return None if isinstance(value, int) and not isinstance(value, bool) else "must be a whole number"
+    return None if isinstance(value, kind) else f"must be {kind.__name__}"
+
+
+def check(config: Any, *more: str) -> None:
+    """Checks every number of a config against the range in its annotation; ``more`` are problems found elsewhere.
+
+    Raises `ConfigError` that lists all problems at once, one a line.
+    """
+    found = problems(config) + list(more)
+    if found:
+        raise ConfigError("\n".join(found))
+
+
+def batch_problems(config: Any) -> list[str]:
+    """What an on-policy config asks for that cannot be: minibatches that do not divide, less than one iteration."""
+    if min(config.num_envs, config.num_steps, config.num_minibatches) < 1:
+        return []
+    size, found = config.num_envs * config.num_steps, []
+    if size % config.num_minibatches:
+        divisors = [d for d in range(1, size + 1) if size % d == 0]
+        below = max(d for d in divisors if d < config.num_minibatches)
+        above = min((d for d in divisors if d > config.num_minibatches), default=size)
+        found.append(
+            f"num_minibatches = {config.num_minibatches}: must divide num_envs * num_steps = {size}; "
+            f"nearest valid: {below}, {above}"
+        )
+    if config.total_steps < size:
+        found.append(
+            f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"
+        )
+    return found
+
+
+def sweep(config: C, **values: Any) -> tuple[C, C]:
+    """Replaces traced fields by arrays ``[P]`` and gives the matching ``in_axes`` for `jax.vmap`.
+
+    ``batch, axes = sweep(config, learning_rate=jnp.logspace(-4, -2, 16))``. Several fields move together, element by
+    element, so their lengths must agree; a grid is a ``meshgrid`` flattened beforehand. Raises `ConfigError` for a
+    name that is no traced field, or lengths that differ.
+    """
+    traced = traced_fields(config)
+    unknown = [name for name in values if name not in traced]
+    if unknown:
+        raise ConfigError(f"cannot sweep {', '.join(unknown)}: the traced fields are {', '.join(traced)}")
+    arrays = {name: jnp.asarray(value, dtype=jnp.float32) for name, value in values.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ConfigError(f"swept values must be vectors of one length, got shapes {sorted(shapes)}")
+    axes = dataclasses.replace(config, **{name: 0 if name in arrays else None for name in traced})
+    return dataclasses.replace(config, **arrays), axes

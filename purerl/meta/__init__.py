@@ -1,0 +1,1 @@
+"""Meta-evolution: learned losses and how they are found."""

@@ -1,0 +1,127 @@
+"""Torsos, heads and the orthogonal initialiser."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.types import Array, Key, PyTree, Space
+
+ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gelu, "elu": nn.elu}
+
+
+def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
+    """An initialiser of ``[..., in, out]`` kernels with orthonormal rows or columns, times ``scale``.
+
+    Saxe et al. 2014 (arXiv 1312.6120). Gram-Schmidt on Gaussian columns, run twice over ("twice is enough", Giraud et
+    al. 2005) gives the factor Q of the QR decomposition with a positive diagonal in R, which is uniformly distributed
+    over the orthogonal matrices. It is plain array arithmetic: batched LAPACK calls, which several initialisers under
+    vmap become, deadlock XLA on CPU.
+    """
+
+    def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
+        rows, columns = int(np.prod(shape[:-1])), shape[-1]
+        tall = jax.random.normal(key, (max(rows, columns), min(rows, columns)))
+
+        def orthogonalise(i, basis):
+            column = jax.lax.dynamic_slice_in_dim(basis, i, 1, axis=1)
+            done = jnp.where(jnp.arange(basis.shape[1])[None] < i, basis, 0.0)
+            for _ in range(2):
+                along = jnp.sum(done * column, axis=0, keepdims=True)
+                column = column - jnp.sum(done * along, axis=1, keepdims=True)
+            column = column * jax.lax.rsqrt(jnp.sum(jnp.square(column)))
+            return jax.lax.dynamic_update_slice_in_dim(basis, column, i, axis=1)
+
+        basis = jax.lax.fori_loop(0, tall.shape[1], orthogonalise, tall)
+        return (scale * (basis if rows >= columns else basis.T)).reshape(shape).astype(dtype)
+
+    return init
+
+
+def dense(size: int, scale: float) -> nn.Dense:
+    """A dense layer with an orthogonal kernel and no bias at the start."""
+    return nn.Dense(size, kernel_init=orthogonal(scale))
+
+
+class MLP(nn.Module):
+    """Flattens the last ``obs_ndim`` axes, then dense layers of ``hidden_sizes``. ``[..., *obs] -> [..., features]``."""
+
+    hidden_sizes: Sequence[int]
+    activation: Callable[[Array], Array] = nn.tanh
+    obs_ndim: int = 1
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
+        for size in self.hidden_sizes:
+            x = self.activation(dense(size, np.sqrt(2))(x))
+        return x
+
+
+class CNN(nn.Module):
+    """3x3 convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
+
+    With 16 channels and one dense layer of 128 it is the network of MinAtar's authors (Young & Tian 2019,
+    arXiv 1903.03176).
+    """
+
+    channels: Sequence[int] = (16,)
+    hidden_sizes: Sequence[int] = (128,)
+    activation: Callable[[Array], Array] = nn.relu
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        x = obs.astype(jnp.float32)
+        for size in self.channels:
+            conv = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))
+            x = self.activation(conv(x))
+        return MLP(self.hidden_sizes, self.activation, obs_ndim=3)(x)
+
+
+def torso(space: Space, hidden_sizes: Sequence[int], activation: str) -> nn.Module:
+    """`CNN` for observations of three axes ``[H, W, C]`` whose convolution fits, `MLP` for all others."""
+    if len(space.shape) == 3 and min(space.shape[:2]) >= 3:
+        return CNN(hidden_sizes=hidden_sizes, activation=ACTIVATIONS[activation])
+    return MLP(hidden_sizes, ACTIVATIONS[activation], obs_ndim=len(space.shape))
+
+
+class Head(nn.Module):
+    """A torso and a linear layer. ``free`` more outputs are parameters that do not depend on the observation."""
+
+    torso: nn.Module
+    size: int
+    scale: float
+    free: int = 0
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        out = dense(self.size, self.scale)(self.torso(obs))
+        if self.free:
+            shared = self.param("free", nn.initializers.zeros, (self.free,))
+            out = jnp.concatenate([out, jnp.broadcast_to(shared, (*out.shape[:-1], self.free))], axis=-1)
+        return out
+
+
+class ActorCritic(NamedTuple):
+    """``init(key, obs) -> params``, ``policy(params, obs) -> [..., num_params]``, ``value(params, obs) -> [...]``."""
+
+    init: Callable[[Key, Array], PyTree]
+    policy: Callable[[PyTree, Array], Array]
+    value: Callable[[PyTree, Array], Array]
+
+
+def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
+    """Two modules that share nothing: the actor puts out distribution parameters, the critic ``[..., 1]``."""
+
+    def init(key, obs):
+        key_actor, key_critic = jax.random.split(key)
+        return {"actor": actor.init(key_actor, obs), "critic": critic.init(key_critic, obs)}
+
+    return ActorCritic(
+        init=init,
+        policy=lambda params, obs: actor.apply(params["actor"], obs),
+        value=lambda params, obs: jnp.squeeze(critic.apply(params["critic"], obs), axis=-1),
+    )

@@ -1,0 +1,112 @@
+"""Running mean and variance, kept in the learner's state, and what is normalised with them.
+
+A `Normalizer` is an argument, not a flag: `identity()` has no state and costs nothing.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array, PyTree
+
+MAX_COUNT = 2**30
+"""Beyond so many samples, old ones are forgotten exponentially; float32 arithmetic on the count ends long before."""
+
+
+class Moments(NamedTuple):
+    """Running ``mean`` and ``var`` of ``count`` (int32) samples."""
+
+    count: Array
+    mean: Array
+    var: Array
+
+
+class Normalizer(NamedTuple):
+    """``init(example)``, ``update(state, batch)`` and ``apply(state, x)``."""
+
+    init: Callable[[PyTree], PyTree]
+    update: Callable[[PyTree, PyTree], PyTree]
+    apply: Callable[[PyTree, PyTree], PyTree]
+
+
+def init_moments(shape: tuple[int, ...]) -> Moments:
+    """No samples yet: mean 0, variance 1."""
+    return Moments(jnp.zeros((), jnp.int32), jnp.zeros(shape), jnp.ones(shape))
+
+
+def update_moments(moments: Moments, batch: Array) -> Moments:
+    """Merges a batch ``[..., *shape]`` (Chan, Golub & LeVeque 1983, eq. 2.1), by weights rather than by sums, so that
+    nothing grows with the count. The count is exact up to `MAX_COUNT` and stays there.
+    """
+    axes = tuple(range(batch.ndim - moments.mean.ndim))
+    size = batch.size // moments.mean.size
+    count = jnp.minimum(moments.count, MAX_COUNT - size) + size
+    weight = size / count.astype(jnp.float32)
+    batch_mean, batch_var = jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes)
+    shift = batch_mean - moments.mean
+    return Moments(
+        count=count,
+        mean=moments.mean + weight * shift,
+        var=(1 - weight) * moments.var + weight * batch_var + weight * (1 - weight) * jnp.square(shift),
+    )
+
+
+def identity() -> Normalizer:
+    """Leaves everything as it is."""
+    return Normalizer(init=lambda example: (), update=lambda state, batch: state, apply=lambda state, x: x)
+
+
+def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
+    """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``."""
+
+    def apply(moments, x):
+        lead = (1,) * (x.ndim - moments.mean.ndim)
+        mean, var = (m.reshape(lead + m.shape) for m in (moments.mean, moments.var))
+        return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
+
+    return Normalizer(init=lambda example: init_moments(example.shape), update=update_moments, apply=apply)
+
+
+class ReturnScale(NamedTuple):
+    """Moments of the discounted return, and the return so far of each of ``B`` environments."""
+
+    moments: Moments
+    discounted: Array
+
+
+class RewardScaler(NamedTuple):
+    """``init(num_envs)`` and ``scale(state, reward [T, B], last [T, B], gamma) -> (state, reward)``."""
+
+    init: Callable[[int], PyTree]
+    scale: Callable[[PyTree, Array, Array, Array], tuple[PyTree, Array]]
+
+
+def identity_reward() -> RewardScaler:
+    """Leaves rewards as they are."""
+    return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma: (state, reward))
+
+
+def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
+    """Divides rewards by the running standard deviation of the discounted return, without shifting them.
+
+    Engstrom et al. 2020 (arXiv 2005.12729), algorithm 1: the return is accumulated forwards and starts anew with each
+    episode.
+    """
+
+    def scale(state, reward, last, gamma):
+        def accumulate(discounted, step):
+            reward, last = step
+            discounted = gamma * discounted + reward
+            return jnp.where(last, 0.0, discounted), discounted
+
+        open_return, discounted = jax.lax.scan(accumulate, state.discounted, (reward, last))
+        moments = update_moments(state.moments, discounted)
+        scaled = jnp.clip(reward * jax.lax.rsqrt(moments.var + epsilon), -bound, bound)
+        return ReturnScale(moments, open_return), scaled
+
+    def init(num_envs):
+        return ReturnScale(init_moments(()), jnp.zeros(num_envs))
+
+    return RewardScaler(init=init, scale=scale)

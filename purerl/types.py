@@ -1,0 +1,158 @@
+"""Records of arrays and bundles of pure functions: the vocabulary that every other module speaks.
+
+Axes: ``T`` time, ``B`` environments, ``N`` samples, ``L`` sequence, ``A`` actions, ``S`` seeds, ``P`` population.
+
+Alignment, stated once: ``action[t]`` was chosen in ``obs[t]``; ``reward[t]``, ``terminated[t]``, ``truncated[t]`` and
+``next_obs[t]`` are its consequence. ``next_obs`` is the true next observation, before any reset.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+Key = jax.Array
+"""A typed random key, as made by `jax.random.key`."""
+PyTree = Any
+Metrics = dict[str, Array]
+"""Scalars by name. The names are the same at every iteration; a value that does not exist is nan."""
+
+
+class Box(NamedTuple):
+    """Arrays of one shape whose elements lie in ``[low, high]`` (scalars or arrays that broadcast to ``shape``)."""
+
+    low: Any
+    high: Any
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Discrete(NamedTuple):
+    """The integers ``0 .. n - 1``."""
+
+    n: int
+
+
+Space = Box | Discrete
+
+
+class Step(NamedTuple):
+    """What one environment step returns.
+
+    ``obs`` is what the policy sees next: the first observation of a new episode if this one ended. ``next_obs`` is the
+    true consequence of the action. ``terminated`` (the process ended) and ``truncated`` (it was cut off) may not both
+    be true: a termination wins.
+    """
+
+    obs: PyTree
+    next_obs: PyTree
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
+class Transition(NamedTuple):
+    """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting."""
+
+    obs: PyTree
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    next_obs: PyTree
+    extras: PyTree
+
+    @property
+    def last(self) -> Array:
+        """Whether the episode ended here, either way. ``[T, B]`` bool."""
+        return self.terminated | self.truncated
+
+
+class Actors(NamedTuple):
+    """``B`` environments in mid-episode: their states, what the policy sees, and the running episode's totals ``[B]``."""
+
+    env_state: PyTree
+    obs: PyTree
+    carry: PyTree
+    episode_return: Array
+    episode_length: Array
+
+
+class TrainState(NamedTuple):
+    """Everything that a training needs to go on. ``iteration`` counts the finished ones (int32)."""
+
+    learner: PyTree
+    actors: Actors
+    replay: PyTree
+    iteration: Array
+    key: Key
+
+
+class Result(NamedTuple):
+    """What ``train(key)`` returns: the last state, and metrics with one row an iteration."""
+
+    state: TrainState
+    metrics: Metrics
+
+
+class Env(NamedTuple):
+    """An environment. Functions are for one environment; callers vmap them.
+
+    ``noise(key, shape)`` draws all randomness of ``shape`` many steps at once, so that it can be drawn outside a scan;
+    ``step`` takes one element of it. A step resets by itself after the episode's end.
+    """
+
+    name: str
+    reset: Callable[[Key], tuple[PyTree, PyTree]]  # -> (env_state, obs)
+    noise: Callable[[Key, tuple[int, ...]], PyTree]
+    step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action)
+    observation_space: Space
+    action_space: Space
+
+
+class Distribution(NamedTuple):
+    """A family of action distributions over the parameters that a network puts out, ``[..., num_params]``.
+
+    Functions act on the last axis; leading axes are free. ``noise(key, shape)`` draws the randomness of ``shape`` many
+    samples, so that ``sample(params, noise)`` is deterministic. The last ``num_free`` of the parameters are by custom
+    learned on their own, not computed from the observation.
+    """
+
+    num_params: int
+    num_free: int
+    noise: Callable[[Key, tuple[int, ...]], Array]
+    sample: Callable[[Array, Array], Array]
+    mode: Callable[[Array], Array]
+    log_prob: Callable[[Array, Array], Array]  # (params, action)
+    entropy: Callable[[Array], Array]
+
+
+class Learner(NamedTuple):
+    """An algorithm, as pure functions of its own ``State``. Observations are batched ``[B, ...]``.
+
+    ``policy(state)`` is the part of the state that ``exploit`` reads, and all that a saved policy holds.
+    ``noise(key, shape)`` draws the randomness of ``shape`` many calls of ``explore``, one environment each.
+    """
+
+    init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
+    init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
+    noise: Callable[[Key, tuple[int, ...]], PyTree]
+    explore: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[Array, PyTree, PyTree]]
+    # (State, obs, carry, noise) -> (action, carry, extras)
+    policy: Callable[[PyTree], PyTree]
+    exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
+    # (Policy, obs, carry, key) -> (action, carry)
+    update: Callable[[PyTree, Transition, Key], tuple[PyTree, Metrics]]
+
+
+class Trainer(NamedTuple):
+    """A training as two pure functions: ``init(key)``, and ``step(state)`` which collects and learns once.
+
+    ``learner`` is kept for its policy; ``env_steps`` is the number of frames that one iteration takes.
+    """
+
+    init: Callable[[Key], TrainState]
+    step: Callable[[TrainState], tuple[TrainState, Metrics]]
+    learner: Learner
+    env_steps: int
