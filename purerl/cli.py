@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -138,10 +139,14 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
         try:
             return int(args[0])
         except ValueError:
-            number = float(args[0])
-            if not number.is_integer():
-                raise ValueError(f"{args[0]} is not a whole number") from None
-            return int(number)
+            pass
+        try:
+            exact = Fraction(args[0])
+        except ValueError:
+            exact = Fraction(1, 2)
+        if exact.denominator != 1:
+            raise ValueError(f"{args[0]} is not a whole number")
+        return int(exact)
 
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,

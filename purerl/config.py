@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
+from purerl.types import Env
+
 C = TypeVar("C")
 
 
@@ -31,7 +33,7 @@ class Range:
 
     def __str__(self) -> str:
         left, right = "(" if self.open_low else "[", ")" if self.open_high else "]"
-        return f"{left}{self.low:g}, {self.high:g}{right}"
+        return f"{left}{self.low:.10g}, {self.high:.10g}{right}"
 
 
 Positive = Annotated[float, Range(0, open_low=True)]
@@ -69,9 +71,7 @@ def problems(config: Any) -> list[str]:
         value, hint = getattr(config, field.name), hints[field.name]
         if isinstance(value, jax.core.Tracer):
             continue
-        kind, limits = hint, ()
-        if typing.get_origin(hint) is Annotated:
-            kind, *limits = typing.get_args(hint)
+        kind, limits = _limits(hint)
         problem = _type_problem(value, kind) or next(
             (f"must lie in {limit}" for limit in limits if value not in limit), None
         )
@@ -80,12 +80,20 @@ def problems(config: Any) -> list[str]:
     return found
 
 
+def _limits(hint: Any) -> tuple[Any, list[Range]]:
+    """The type in an annotation, and the ranges beside it."""
+    if typing.get_origin(hint) is not Annotated:
+        return hint, []
+    kind, *notes = typing.get_args(hint)
+    return kind, [note for note in notes if isinstance(note, Range)]
+
+
 def _type_problem(value: Any, kind: Any) -> str | None:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return None if value in args else f"must be one of {', '.join(map(repr, args))}"
     if origin is tuple:
-        inner, *limits = typing.get_args(args[0]) if typing.get_origin(args[0]) is Annotated else (args[0],)
+        inner, limits = _limits(args[0])
         if not isinstance(value, tuple):
             return f"must be a tuple of {inner.__name__}"
         bad = [v for v in value if _type_problem(v, inner) or any(v not in limit for limit in limits)]
@@ -127,6 +135,14 @@ def batch_problems(config: Any) -> list[str]:
             f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"
         )
     return found
+
+
+def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
+    """What an algorithm that acts in spaces of ``kinds`` says of an environment (None: not known)."""
+    if env is None or isinstance(env.action_space, kinds):
+        return []
+    names = " or ".join(kind.__name__ for kind in kinds)
+    return [f"env = {env.name!r}: has {type(env.action_space).__name__} actions; the algorithm needs {names}"]
 
 
 def sweep(config: C, **values: Any) -> tuple[C, C]:

@@ -150,10 +150,7 @@ def _checked(algo: str, options: Any, config: Any, env_params: dict[str, float])
         env = envs.make(options.env, **env_params)
     except cfg.ConfigError as error:
         found.append(str(error))
-    try:
-        ALGORITHMS[algo].check(config, env)
-    except cfg.ConfigError as error:
-        found.append(str(error))
+    found += ALGORITHMS[algo].problems(config, env)
     if found:
         raise cfg.ConfigError("\n".join(found))
     return env

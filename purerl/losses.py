@@ -28,9 +28,11 @@ def clipped_value_loss(value: Array, old_value: Array, target: Array, clip_epsil
 
 
 def standardise(x: Array, epsilon: float = 1e-8) -> Array:
-    """``(x - mean) / (std + epsilon)`` over all elements; zeros where ``x`` is constant."""
-    centred = x - jnp.mean(x)
-    return centred / (jnp.sqrt(jnp.mean(jnp.square(centred))) + epsilon)
+    """``(x - mean) / (std + epsilon)`` over all elements; zeros if they differ by no more than float32 rounds."""
+    mean = jnp.mean(x)
+    centred = x - mean
+    std = jnp.sqrt(jnp.mean(jnp.square(centred)))
+    return centred * jnp.where(std > 1e-6 * jnp.abs(mean), 1 / (std + epsilon), 0.0)
 
 
 def approximate_kl(log_ratio: Array) -> Array:

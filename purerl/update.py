@@ -29,7 +29,7 @@ def gradient_step(
     """One step down ``loss(params, *args) -> (loss, metrics)``. Adds ``loss`` and ``grad_norm`` to the metrics."""
     (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, *args)
     updates, opt_state = optimiser.update(grads, opt_state, params)
-    metrics = {**metrics, "loss": value, "grad_norm": optax.global_norm(grads)}
+    metrics = {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)}
     return optax.apply_updates(params, updates), opt_state, metrics
 
 

@@ -1,4 +1,4 @@
-"""One module an algorithm. Each has ``Config``, ``check``, ``make_learner``, ``make_trainer`` and ``make_train``."""
+"""One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
 
 from purerl.algos import ppo
 

@@ -8,7 +8,7 @@ import optax
 
 from purerl import config as cfg
 from purerl import distributions, loops, losses, networks, normalize, returns, update
-from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+from purerl.types import Array, Box, Discrete, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
 
 @cfg.config
@@ -90,9 +90,9 @@ class Batch(NamedTuple):
     target: Array
 
 
-def check(config: Config, env: Env) -> None:
-    """Raises `ConfigError` unless ``config`` can train on ``env``. Any action space of the house will do."""
-    cfg.check(config, *cfg.batch_problems(config))
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Discrete and Box actions will do."""
+    return cfg.problems(config) + cfg.batch_problems(config) + cfg.space_problems(env, (Discrete, Box))
 
 
 def make_network(config: Config, env: Env, distribution: Distribution) -> networks.ActorCritic:

@@ -1,6 +1,6 @@
 """Two links, torque at the joint between them, to be swung above a line.
 
-Sutton and Barto (2018), figure 11.4 of the first edition, in the numbers of Gymnasium's Acrobot-v1.
+Sutton and Barto (1998), section 11.3, in the numbers of Gymnasium's Acrobot-v1.
 """
 
 import math
@@ -25,7 +25,7 @@ def acrobot(
     max_torque: float = 1.0,
     max_vel_1: float = 4 * math.pi,
     max_vel_2: float = 9 * math.pi,
-    max_steps: float = 500,
+    max_steps: int = 500,
 ) -> Env:
     """Reward -1 a step, 0 on the one that lifts the tip above the line.
 

@@ -1,4 +1,4 @@
-"""Balancing a pole on a cart. Barto, Sutton and Anderson (1983), section V, in the numbers of Gymnasium's CartPole-v1."""
+"""Balancing a pole on a cart. Barto, Sutton and Anderson (1983), in the numbers of Gymnasium's CartPole-v1."""
 
 import math
 
@@ -19,7 +19,7 @@ def cartpole(
     tau: float = 0.02,
     theta_threshold: float = math.radians(12),
     x_threshold: float = 2.4,
-    max_steps: float = 500,
+    max_steps: int = 500,
 ) -> Env:
     """Reward 1 a step until the pole falls or the cart leaves the track, the failing step included.
 

@@ -16,7 +16,7 @@ def mountain_car(
     max_speed: float = 0.07,
     goal_position: float = 0.5,
     goal_velocity: float = 0.0,
-    max_steps: float = 200,
+    max_steps: int = 200,
 ) -> Env:
     """Reward -1 a step until the goal. Actions 0, 1, 2 push left, not at all, right."""
 
@@ -39,7 +39,7 @@ def mountain_car_continuous(
     max_speed: float = 0.07,
     goal_position: float = 0.45,
     goal_velocity: float = 0.0,
-    max_steps: float = 999,
+    max_steps: int = 999,
 ) -> Env:
     """Reward 100 at the goal, less a tenth of the squared action at each step.
 

@@ -17,7 +17,7 @@ def pendulum(
     dt: float = 0.05,
     max_speed: float = 8.0,
     max_torque: float = 2.0,
-    max_steps: float = 200,
+    max_steps: int = 200,
 ) -> Env:
     """Costs grow with the angle from upright, the speed and the torque; an episode only ever ends by its time limit.
 

@@ -1,0 +1,55 @@
+"""Names that gymnax registers, and the messages for names that nobody has."""
+
+import difflib
+from collections.abc import Iterable
+
+from purerl.config import ConfigError
+
+GYMNAX = (
+    "CartPole-v1",
+    "Pendulum-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Asterix-MinAtar",
+    "Breakout-MinAtar",
+    "Freeway-MinAtar",
+    "Seaquest-MinAtar",
+    "SpaceInvaders-MinAtar",
+    "Catch-bsuite",
+    "DeepSea-bsuite",
+    "MemoryChain-bsuite",
+    "UmbrellaChain-bsuite",
+    "DiscountingChain-bsuite",
+    "SimpleBandit-bsuite",
+    "FourRooms-misc",
+    "MetaMaze-misc",
+    "PointRobot-misc",
+    "BernoulliBandit-misc",
+    "GaussianBandit-misc",
+    "Reacher-misc",
+    "Swimmer-misc",
+    "Pong-misc",
+    "FrozenLake-misc",
+)
+"""All of gymnax but MNISTBandit-bsuite, which downloads its data when it is made."""
+
+
+def nearest(word: str, options: Iterable[str]) -> str:
+    """The three options most like ``word`` whatever its case, the best first, separated by commas."""
+    by_lower = {option.lower(): option for option in options}
+    return ", ".join(by_lower[match] for match in difflib.get_close_matches(word.lower(), by_lower, cutoff=0.0))
+
+
+def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> None:
+    """Raises `ConfigError`, a line for each of the ``given`` parameters that environment ``name`` does not have."""
+    valid = sorted(valid)
+    unknown = [parameter for parameter in given if parameter not in valid]
+    if unknown:
+        raise ConfigError(
+            "\n".join(
+                f"env = {name!r}: unknown parameter {parameter}; "
+                + (f"nearest: {nearest(parameter, valid)}" if valid else "it has none")
+                for parameter in unknown
+            )
+        )

@@ -1,0 +1,101 @@
+"""Environments so small that their values are known in closed form. An algorithm that fails on one has a bug.
+
+Each isolates one ability; the names are those after ``probe/``. Andy Jones, "Debugging RL, Without the Agonizing Pain",
+has the idea. ``V`` is the value, ``gamma`` the discount.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from purerl.envs.episodic import box, episodic
+from purerl.types import Box, Discrete, Env
+
+
+def constant_reward(*, reward: float = 1.0, max_steps: int = 10) -> Env:
+    """``reward`` at each step, cut off after ``max_steps``: V = reward / (1 - gamma) if truncation is no termination."""
+    return _probe("constant-reward", _nothing, lambda obs, action: (obs, reward, False), 1.0, 1.0, max_steps=max_steps)
+
+
+def one_step() -> Env:
+    """One step with reward 1: V = 1."""
+    return _probe("one-step", _nothing, lambda obs, action: (obs, 1.0, True), 1.0, 1.0)
+
+
+def obs_dependent_reward() -> Env:
+    """One step, the observation is -1 or 1 and so is the reward: V(obs) = obs."""
+    return _probe("obs-dependent-reward", _sign, lambda obs, action: (obs, obs[0], True), -1.0, 1.0)
+
+
+def discount_two_steps() -> Env:
+    """Two steps, observed as 0 and 1, with reward 1 after the second: V(0) = gamma, V(1) = 1."""
+
+    def dynamics(obs, action):
+        return jnp.ones_like(obs), obs[0], obs[0] > 0
+
+    return _probe("discount-two-steps", lambda key, shape: jnp.zeros((*shape, 1)), dynamics, 0.0, 1.0, max_steps=2)
+
+
+def action_dependent_reward() -> Env:
+    """One step with reward 1 for action 1, else -1: Q(action) = 2 action - 1, and the best policy has V = 1."""
+
+    def dynamics(obs, action):
+        return obs, jnp.where(action > 0, 1.0, -1.0), True
+
+    return _probe("action-dependent-reward", _nothing, dynamics, 1.0, 1.0)
+
+
+def obs_action_match() -> Env:
+    """One step with reward 1 for action 1 at observation 1 and for action 0 at -1, else -1.
+
+    The best policy has V = 1; every policy that does not look at the observation has V = 0 on average.
+    """
+
+    def dynamics(obs, action):
+        return obs, jnp.where((action > 0) == (obs[0] > 0), 1.0, -1.0), True
+
+    return _probe("obs-action-match", _sign, dynamics, -1.0, 1.0)
+
+
+def target_action() -> Env:
+    """One step with reward ``-(action - 0.5)**2`` for an action ``[1]`` in [-1, 1], clipped into it.
+
+    The best action is 0.5, with V = 0; actions drawn uniformly have V = -7/12.
+    """
+
+    def dynamics(obs, action):
+        return obs, -((jnp.clip(action[0], -1.0, 1.0) - 0.5) ** 2), True
+
+    return _probe("target-action", _nothing, dynamics, 1.0, 1.0, action_space=Box(-1.0, 1.0, (1,), jnp.float32))
+
+
+PROBES = {
+    "constant-reward": constant_reward,
+    "one-step": one_step,
+    "obs-dependent-reward": obs_dependent_reward,
+    "discount-two-steps": discount_two_steps,
+    "action-dependent-reward": action_dependent_reward,
+    "obs-action-match": obs_action_match,
+    "target-action": target_action,
+}
+
+
+def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=Discrete(2)) -> Env:
+    """The physical state is the observation ``[1]``, and noise is the next episode's first one."""
+    return episodic(
+        f"probe/{name}",
+        noise=first_obs,
+        initial=lambda noise: noise,
+        dynamics=dynamics,
+        observe=lambda physical: physical,
+        time_limit=max_steps,
+        observation_space=box((low,), (high,)),
+        action_space=action_space,
+    )
+
+
+def _nothing(key, shape):
+    return jnp.ones((*shape, 1))
+
+
+def _sign(key, shape):
+    return jax.random.rademacher(key, (*shape, 1), dtype=jnp.float32)

@@ -1,0 +1,64 @@
+"""Formulas from their definitions: explicit sums and products in numpy float64, written without recurrences."""
+
+import numpy as np
+
+
+def _end(last, t):
+    """The step at which the episode of step ``t`` ends, or the trajectory's last step."""
+    return next((k for k in range(t, len(last)) if last[k]), len(last) - 1)
+
+
+def gae(reward, value, next_value, discount, last, lam):
+    """Schulman et al. 2016, eq. 16: the sum of discounted temporal-difference errors."""
+    delta = reward + discount * next_value - value
+    return np.array(
+        [sum(np.prod(discount[t:k]) * lam ** (k - t) * delta[k] for k in range(t, _end(last, t) + 1)) for t in range(len(reward))]
+    )
+
+
+def n_step(reward, next_value, discount, last, n):
+    """Sutton & Barto 2018, eq. 7.1: at most ``n`` rewards, and the value of where they led."""
+    totals = []
+    for t in range(len(reward)):
+        end = min(t + n - 1, _end(last, t))
+        rewards = sum(np.prod(discount[t:k]) * reward[k] for k in range(t, end + 1))
+        totals.append(rewards + np.prod(discount[t : end + 1]) * next_value[end])
+    return np.array(totals)
+
+
+def lambda_returns(reward, next_value, discount, last, lam):
+    """Sutton & Barto 2018, eq. 12.3: the weighted mean of all n-step returns, the longest taking what is left."""
+    totals = []
+    for t in range(len(reward)):
+        longest = _end(last, t) - t + 1
+        by_n = [n_step(reward, next_value, discount, last, n)[t] for n in range(1, longest + 1)]
+        weights = [(1 - lam) * lam ** (n - 1) for n in range(1, longest)] + [lam ** (longest - 1)]
+        totals.append(np.dot(weights, by_n))
+    return np.array(totals)
+
+
+def vtrace(log_ratio, reward, value, next_value, discount, last, lam, rho_bar, c_bar):
+    """Espeholt et al. 2018, eq. 1, and the advantage of section 4.2."""
+    ratio = np.exp(log_ratio)
+    rho, c = np.minimum(rho_bar, ratio), lam * np.minimum(c_bar, ratio)
+    delta = rho * (reward + discount * next_value - value)
+    target = value + np.array(
+        [
+            sum(np.prod(discount[t:k]) * np.prod(c[t:k]) * delta[k] for k in range(t, _end(last, t) + 1))
+            for t in range(len(reward))
+        ]
+    )
+    following = [next_value[t] if t == _end(last, t) else target[t + 1] + next_value[t] - value[t + 1] for t in range(len(reward))]
+    return target, rho * (reward + discount * np.array(following) - value)
+
+
+def retrace(log_ratio, reward, q_value, next_value, discount, last, lam):
+    """Munos et al. 2016, eq. 3 with the traces of eq. 4 (retrace)."""
+    c = lam * np.minimum(1.0, np.exp(log_ratio))
+    delta = reward + discount * next_value - q_value
+    return q_value + np.array(
+        [
+            sum(np.prod(discount[t:k]) * np.prod(c[t + 1 : k + 1]) * delta[k] for k in range(t, _end(last, t) + 1))
+            for t in range(len(reward))
+        ]
+    )

@@ -1,0 +1,73 @@
+"""Distributions against scipy in float64, and samples against what they should follow."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from purerl import distributions
+from purerl.types import Box, Discrete
+
+
+def test_categorical_formulas():
+    logits = np.random.default_rng(0).normal(size=(6, 5)) * 3
+    action = np.arange(6) % 5
+    probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    dist = distributions.categorical(5)
+    np.testing.assert_allclose(dist.log_prob(jnp.asarray(logits), jnp.asarray(action)), np.log(probs[range(6), action]), rtol=1e-5)
+    np.testing.assert_allclose(dist.entropy(jnp.asarray(logits)), scipy.stats.entropy(probs, axis=-1), rtol=1e-5)
+    np.testing.assert_array_equal(dist.mode(jnp.asarray(logits)), probs.argmax(axis=-1))
+
+
+def test_categorical_samples(key):
+    probs = np.array([0.5, 0.3, 0.15, 0.05])
+    for num_actions in (4, 2):
+        p = probs[:num_actions] / probs[:num_actions].sum()
+        dist = distributions.categorical(num_actions)
+        logits = jnp.broadcast_to(jnp.log(p), (20_000, num_actions))
+        sample = dist.sample(logits, dist.noise(key, (20_000,)))
+        counts = np.bincount(sample, minlength=num_actions)
+        assert sample.dtype == jnp.int32
+        assert scipy.stats.chisquare(counts, 20_000 * p).pvalue > 1e-3
+
+
+def test_categorical_extreme_logits():
+    dist = distributions.categorical(3)
+    logits = jnp.array([[1e4, 0.0, -1e4]])
+    assert dist.entropy(logits)[0] == 0
+    assert dist.log_prob(logits, jnp.array([0]))[0] == 0
+    assert np.all(np.isfinite(jax.grad(lambda l: dist.entropy(l).sum())(logits)))
+
+
+def test_gaussian_formulas():
+    """In the Box's own units the distribution is Normal(centre + scale * mean, scale * std)."""
+    box = Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), (2,), np.float32)
+    mean, log_std, action = np.random.default_rng(1).normal(size=(3, 7, 2))
+    normal = scipy.stats.norm(np.array([0, 5]) + np.array([2, 5]) * mean, np.array([2, 5]) * np.exp(log_std))
+    dist, params = distributions.gaussian(box), jnp.concatenate([mean, log_std], axis=-1)
+    np.testing.assert_allclose(dist.log_prob(params, jnp.asarray(action)), normal.logpdf(action).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(dist.entropy(params), normal.entropy().sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(dist.mode(params), normal.mean(), rtol=1e-5)
+
+
+def test_gaussian_samples(key):
+    box = Box(-np.inf, np.inf, (1,), np.float32)
+    dist = distributions.gaussian(box)
+    params = jnp.broadcast_to(jnp.array([0.5, np.log(2.0)]), (20_000, 2))
+    sample = dist.sample(params, dist.noise(key, (20_000,)))
+    assert sample.shape == (20_000, 1)
+    assert scipy.stats.kstest(np.asarray(sample)[:, 0], scipy.stats.norm(0.5, 2).cdf).pvalue > 1e-3
+
+
+def test_gaussian_over_a_matrix(key):
+    box = Box(-1.0, 1.0, (2, 3), np.float32)
+    dist = distributions.for_space(box)
+    params = jax.random.normal(key, (5, dist.num_params))
+    action = dist.sample(params, dist.noise(key, (5,)))
+    assert action.shape == (5, 2, 3)
+    assert dist.log_prob(params, action).shape == (5,)
+
+
+def test_for_space():
+    assert distributions.for_space(Discrete(3)).num_params == 3
+    assert distributions.for_space(Box(-1.0, 1.0, (4,), np.float32)).num_params == 8
