@@ -8,6 +8,7 @@ from purerl import envs
 from purerl.algos import ppo
 from purerl.config import ConfigError, check, sweep
 from purerl.evaluate import evaluate
+from purerl.experiment import load
 from purerl.version import __version__
 
-__all__ = ["ConfigError", "__version__", "check", "envs", "evaluate", "ppo", "sweep"]
+__all__ = ["ConfigError", "__version__", "check", "envs", "evaluate", "load", "ppo", "sweep"]

@@ -1,6 +1,6 @@
 """The command line: ``purerl train ALGO``, ``purerl eval RUN``, ``purerl list algos|envs``.
 
-Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 130 and 143 interrupted and saved.
+Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 130 and 143 interrupted by SIGINT and SIGTERM and saved.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ import tyro
 from purerl import config as cfg
 
 C = TypeVar("C")
-EXIT_BAD_INPUT, EXIT_DIVERGED = 2, 3
+EXIT_BAD_INPUT = 2
 
 USAGE = """usage: purerl COMMAND ...
 

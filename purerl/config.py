@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 import typing
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -99,7 +100,7 @@ def _type_problem(value: Any, kind: Any) -> str | None:
         bad = [v for v in value if _type_problem(v, inner) or any(v not in limit for limit in limits)]
         return f"every element must be {inner.__name__} in {limits[0] if limits else 'range'}" if bad else None
     if kind is float:
-        if isinstance(value, bool) or not jnp.isrealobj(value) or jnp.ndim(value) != 0:
+        if isinstance(value, bool) or not (isinstance(value, numbers.Real) or jnp.ndim(value) == 0 and hasattr(value, "dtype")):
             return "must be a number"
         return None if math.isfinite(value) else "must be finite"
     if kind is int:

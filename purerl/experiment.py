@@ -9,7 +9,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from purerl.types import Env, Learner, PyTree
 
 FILES = ("config.json", "metrics.jsonl", "summary.json", "policy.safetensors", "policy.json")
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
+EXIT_DIVERGED = 3
 EVALUATION_SALT = 2**31
 """Folded into a seed's key for its final evaluation, so that evaluating touches no key of the training."""
 
@@ -86,14 +87,28 @@ def train(algo: str, options: Any, config: Any, env_params: dict[str, float]) ->
     _print_summary(console, directory, summary)
     if interrupted:
         return 128 + interrupted[0]
-    return 0 if alive.all() else 3
+    return 0 if alive.all() else EXIT_DIVERGED
 
 
-def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> dict[str, Any]:
-    """Plays the policies of a run directory, which is only read. Raises `ConfigError` for a directory without one."""
-    saved = checkpoint.read_json(directory / "policy.json")
+class Run(NamedTuple):
+    """A trained run, read back: ``policy`` has a leading axis of agents ``[S]``, in the order of ``saved["seeds"]``."""
+
+    saved: dict[str, Any]
+    env: Env
+    learner: Learner
+    policy: PyTree
+
+
+def load(directory: str | Path) -> Run:
+    """Reads the policies of a run directory. Raises `ConfigError` if it holds none, or damaged ones.
+
+    ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), obs, run.learner.init_carry(B), key)`` acts as agent
+    ``i`` does in observations ``[B, ...]``.
+    """
+    path = Path(directory) / "policy.json"
+    saved = checkpoint.read_json(path)
     if saved.get("format") != checkpoint.FORMAT:
-        raise cfg.ConfigError(f"{directory / 'policy.json'}: format {saved.get('format')}, expected {checkpoint.FORMAT}")
+        raise cfg.ConfigError(f"{path}: format {saved.get('format')}, expected {checkpoint.FORMAT}")
     algo = ALGORITHMS[saved["algo"]]
     env = envs.make(saved["env"], **saved["env_params"])
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in saved["config"].items()}
@@ -103,14 +118,18 @@ def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> d
         _, obs = env.reset(key)
         return learner.policy(learner.init(key, obs[None]))
 
-    seeds = saved["seeds"]
-    like = jax.eval_shape(jax.vmap(fresh), jax.random.split(jax.random.key(0), len(seeds)))
-    policy = checkpoint.load_policy(directory, like)
+    like = jax.eval_shape(jax.vmap(fresh), jax.random.split(jax.random.key(0), len(saved["seeds"])))
+    return Run(saved, env, learner, checkpoint.load_policy(Path(directory), like))
+
+
+def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> dict[str, Any]:
+    """Plays the policies of a run directory, which is only read. Raises `ConfigError` for a directory without one."""
+    run = load(directory)
     return {
         "run": str(directory),
-        **{name: saved[name] for name in ("algo", "env", "seeds")},
+        **{name: run.saved[name] for name in ("algo", "env", "seeds")},
         "episodes": episodes,
-        **_evaluate(env, learner, policy, seeds, episodes, max_steps, seed),
+        **_evaluate(run.env, run.learner, run.policy, run.saved["seeds"], episodes, max_steps, seed),
     }
 
 

@@ -73,7 +73,7 @@ def episode_metrics(
     open_return = jnp.where(unbroken, episode_return, 0.0) + jnp.sum(reward * under_way, axis=0)
     open_length = jnp.where(unbroken, episode_length, 0) + jnp.sum(under_way, axis=0, dtype=jnp.int32)
     ended = jnp.sum(last, dtype=jnp.int32)
-    per_episode = jnp.where(ended > 0, 1.0 / jnp.maximum(ended, 1), jnp.nan)
+    per_episode = jnp.where(ended > 0, 1 / jnp.maximum(ended, 1).astype(jnp.float32), jnp.nan)
     metrics = {
         "episode_return": (jnp.sum(episode_return) + jnp.sum(reward) - jnp.sum(open_return)) * per_episode,
         "episode_length": (jnp.sum(episode_length) + reward.size - jnp.sum(open_length)) * per_episode,

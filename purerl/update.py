@@ -1,10 +1,11 @@
-"""Gradient steps, and epochs over minibatches."""
+"""Epochs of gradient steps over minibatches."""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from purerl.types import Array, Key, Metrics, PyTree
 
@@ -12,43 +13,66 @@ from purerl.types import Array, Key, Metrics, PyTree
 def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
     """A fresh permutation of ``num_samples`` for each epoch, cut into minibatches. Consumes ``key``.
 
-    Returns ``[num_epochs * num_minibatches, num_samples // num_minibatches]`` int32.
+    Returns ``[num_epochs * num_minibatches, num_samples // num_minibatches]`` int32. Up to 2^16 samples, each epoch
+    sorts random words whose low bits are the sample's index, which is several times faster on CPU than sorting pairs;
+    samples that draw the same of the remaining 16 or more random bits keep their order.
     """
-    keys = jax.random.split(key, num_epochs)
-    permutations = jax.vmap(lambda k: jax.random.permutation(k, num_samples))(keys)
-    return permutations.reshape(num_epochs * num_minibatches, num_samples // num_minibatches)
-
-
-def gradient_step(
-    loss: Callable[..., tuple[Array, Metrics]],
-    optimiser: optax.GradientTransformation,
-    params: PyTree,
-    opt_state: PyTree,
-    *args: PyTree,
-) -> tuple[PyTree, PyTree, Metrics]:
-    """One step down ``loss(params, *args) -> (loss, metrics)``. Adds ``loss`` and ``grad_norm`` to the metrics."""
-    (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, *args)
-    updates, opt_state = optimiser.update(grads, opt_state, params)
-    metrics = {**metrics, "loss": value, "grad_norm": optax.tree.norm(grads)}
-    return optax.apply_updates(params, updates), opt_state, metrics
+    index_bits = max(num_samples - 1, 1).bit_length()
+    if index_bits <= 16:
+        words = jax.random.bits(key, (num_epochs, num_samples)) << index_bits
+        permutations = jnp.sort(words | jnp.arange(num_samples, dtype=jnp.uint32)[None], axis=-1) & (2**index_bits - 1)
+    else:
+        keys = jax.random.split(key, num_epochs)
+        permutations = jax.vmap(lambda k: jax.random.permutation(k, num_samples))(keys)
+    return permutations.astype(jnp.int32).reshape(num_epochs * num_minibatches, num_samples // num_minibatches)
 
 
 def epochs(
-    step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]],
-    state: PyTree,
+    loss: Callable[[PyTree, PyTree], tuple[Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree,
+    opt_state: PyTree,
     batch: PyTree,
     indices: Array,
-) -> tuple[PyTree, Metrics]:
-    """``step(state, minibatch) -> (state, metrics)`` for each row of ``indices``, gathering inside the scan.
+) -> tuple[PyTree, PyTree, Metrics]:
+    """A step down ``loss(params, minibatch) -> (loss, metrics)`` for each row of ``indices`` ``[updates, size]``.
 
-    ``batch`` has leading axis ``[N]``. Returns the last state and the metrics' means over all steps.
+    ``batch`` has leading axis ``[N]`` and is gathered inside the scan. The optimiser sees parameters and gradients as
+    one vector (``opt_state`` begins as ``init_optimiser``'s): a handful of array operations instead of a handful a
+    leaf. Returns the last parameters and state, and the means over all updates of the metrics, ``loss`` and
+    ``grad_norm``.
     """
+    flat, unravel = ravel_pytree(params)
 
-    def one(state, index):
-        return step(state, jax.tree.map(lambda x: x[index], batch))
+    def step(state, index):
+        flat, opt_state = state
+        minibatch = jax.tree.map(lambda x: x[index], batch)
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(unravel(flat), minibatch)
+        grads, _ = ravel_pytree(grads)
+        updates, opt_state = optimiser.update(grads, opt_state, flat)
+        return (flat + updates, opt_state), {**metrics, "loss": value, "grad_norm": norm(grads)}
 
-    state, metrics = jax.lax.scan(one, state, indices)
-    return state, jax.tree.map(jnp.mean, metrics)
+    (flat, opt_state), metrics = jax.lax.scan(step, (flat, opt_state), indices)
+    return unravel(flat), opt_state, jax.tree.map(jnp.mean, metrics)
+
+
+def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
+    """The state of an optimiser that `epochs` runs, on all parameters as one vector."""
+    return optimiser.init(ravel_pytree(params)[0])
+
+
+def norm(vector: Array) -> Array:
+    """Euclidean length. As a dot product it is many times faster on CPU than a sum of squares."""
+    return jnp.sqrt(jnp.vdot(vector, vector))
+
+
+def clip_by_norm(max_norm: Array) -> optax.GradientTransformation:
+    """Scales a gradient vector down to length ``max_norm`` if it is longer: `optax.clip_by_global_norm` of `norm`."""
+
+    def clip(grads, state, params=None):
+        return grads * (max_norm / jnp.maximum(norm(grads), max_norm)), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
 def linear_decay(learning_rate: Array, decay: Array, num_updates: int) -> optax.Schedule:

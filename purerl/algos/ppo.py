@@ -105,7 +105,7 @@ def make_network(config: Config, env: Env, distribution: Distribution) -> networ
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
     schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.num_updates)
-    return optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
+    return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
 
 
 def make_learner(config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None) -> Learner:
@@ -122,7 +122,7 @@ def make_learner(config: Config, env: Env, *, network=None, objective=losses.cli
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        return State(params, optimiser.init(params), normalizer.init(obs[0]), scaler.init(obs.shape[0]))
+        return State(params, update.init_optimiser(optimiser, params), normalizer.init(obs[0]), scaler.init(obs.shape[0]))
 
     def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
         params = network.policy(state.params, normalizer.apply(state.obs_moments, obs))
@@ -163,13 +163,8 @@ def make_learner(config: Config, env: Env, *, network=None, objective=losses.cli
 
     def learn(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
         batch, reward_scale = estimate(state, trajectory)
-
-        def step(learned, minibatch):
-            params, opt_state, metrics = update.gradient_step(loss, optimiser, *learned, minibatch)
-            return (params, opt_state), metrics
-
         indices = update.minibatch_indices(key, config.batch_size, config.num_epochs, config.num_minibatches)
-        (params, opt_state), metrics = update.epochs(step, (state.params, state.opt_state), batch, indices)
+        params, opt_state, metrics = update.epochs(loss, optimiser, state.params, state.opt_state, batch, indices)
         metrics["explained_variance"] = losses.explained_variance(batch.value, batch.target)
         obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
         return State(params, opt_state, obs_moments, reward_scale), metrics

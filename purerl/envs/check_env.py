@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.types import Array, Discrete, Env, Key, PyTree, Space
+from purerl.types import Array, Discrete, Env, Key, PyTree, Space, Step
 
 _NUM_RESETS = 512
 _ROUNDING = 1e-6
@@ -42,14 +42,22 @@ def random_actions(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
 
 
 def _type_problems(env: Env, key: Key) -> list[str]:
+    problems = [
+        *_space_problems("observation_space", env.observation_space),
+        *_space_problems("action_space", env.action_space),
+    ]
+    if problems:
+        return problems
     try:
         env_state, obs = jax.eval_shape(env.reset, key)
         noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
         noises = jax.eval_shape(lambda key: env.noise(key, (2, 3)), key)
     except Exception as error:
         return [f"reset or noise: cannot be traced by jit: {_first_line(error)}"]
+    if jax.tree.structure(noise) != jax.tree.structure(noises):
+        return ["noise: its tree structure depends on the shape asked for"]
     action = jax.eval_shape(lambda key: random_actions(env.action_space, key, ()), key)
-    problems = [
+    problems += [
         f"noise{jax.tree_util.keystr(path)}: shape {many.shape} for noise(key, (2, 3)), but {(2, 3, *one.shape)} "
         f"follows from noise(key, ())"
         for (path, one), many in zip(jax.tree.leaves_with_path(noise), jax.tree.leaves(noises), strict=True)
@@ -61,6 +69,8 @@ def _type_problems(env: Env, key: Key) -> list[str]:
         next_state, step = jax.eval_shape(env.step, noise, env_state, action)
     except Exception as error:
         return [*problems, f"step: cannot be traced by jit: {_first_line(error)}"]
+    if not isinstance(step, Step):
+        return [*problems, f"step: must return (env_state, Step), but the second is {type(step).__name__}"]
     problems += _obs_problems("step's obs", step.obs, env.observation_space)
     problems += _obs_problems("step's next_obs", step.next_obs, env.observation_space)
     problems += _array_problems("reward", step.reward, (), jnp.float32)
@@ -77,14 +87,24 @@ def _type_problems(env: Env, key: Key) -> list[str]:
     return problems
 
 
+def _space_problems(leaf: str, space: Space) -> list[str]:
+    if isinstance(space, Discrete):
+        return []
+    try:
+        ordered = np.all(np.broadcast_to(space.low, space.shape) <= np.broadcast_to(space.high, space.shape))
+    except ValueError:
+        return [f"{leaf}: low and high must broadcast to shape {space.shape}"]
+    return [] if ordered else [f"{leaf}: low must not exceed high"]
+
+
 def _obs_problems(leaf: str, obs: PyTree, space: Space) -> list[str]:
-    if not hasattr(obs, "shape"):
-        return [f"{leaf}: must be one array, but is {jax.tree.structure(obs)}"]
     shape, dtype = ((), jnp.int32) if isinstance(space, Discrete) else (tuple(space.shape), space.dtype)
     return _array_problems(leaf, obs, shape, dtype)
 
 
 def _array_problems(leaf: str, x: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:
+    if not hasattr(x, "shape"):
+        return [f"{leaf}: must be one array, but is {jax.tree.structure(x)}"]
     if (x.shape, x.dtype) != (shape, dtype):
         return [f"{leaf}: must be {jnp.dtype(dtype)}{list(shape)}, but is {x.dtype}{list(x.shape)}"]
     return _weak(leaf, x)
@@ -109,16 +129,18 @@ def _state_problems(before: PyTree, after: PyTree) -> list[str]:
 def _value_problems(env: Env, key: Key, num_steps: int, num_envs: int) -> list[str]:
     space = env.observation_space
     low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
-    low, high = low - _ROUNDING * (1 + np.abs(low)), high + _ROUNDING * (1 + np.abs(high))
 
     def inside(obs):
-        return jnp.all((obs >= jnp.broadcast_to(low, obs.shape)) & (obs <= jnp.broadcast_to(high, obs.shape)))
+        least, most = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), obs.shape) for bound in (low, high))
+        above = obs >= least - _ROUNDING * (1 + jnp.abs(least))
+        return jnp.all(above & (obs <= most + _ROUNDING * (1 + jnp.abs(most))))
 
     def rollout(key):
         key_reset, key_noise, key_action = jax.random.split(key, 3)
         keys = jax.random.split(key_reset, _NUM_RESETS)
         starts, again = jax.vmap(env.reset)(keys), jax.vmap(env.reset)(keys)
-        same = [jnp.array_equal(_bits(x), _bits(y), equal_nan=True) for x, y in zip(*map(jax.tree.leaves, (starts, again)), strict=True)]
+        pairs = zip(jax.tree.leaves(starts), jax.tree.leaves(again), strict=True)
+        same = [jnp.array_equal(_bits(x), _bits(y), equal_nan=True) for x, y in pairs]
         first_obs = starts[1]
         narrow, wide = jnp.min(first_obs, axis=0), jnp.max(first_obs, axis=0)
         margin = wide - narrow

@@ -87,7 +87,7 @@ def _space(name: str, role: str, space: Any) -> Space:
         return Discrete(int(space.n))
     if isinstance(space, spaces.Box):
         return Box(_number(space.low), _number(space.high), tuple(space.shape), jnp.dtype(space.dtype))
-    raise ConfigError(f"env = {name!r}: {role} space {type(space).__name__} is not supported, only Box and Discrete are")
+    raise ConfigError(f"env = {name!r}: {role} space {type(space).__name__} is not supported, only Box and Discrete")
 
 
 def _number(bound: Any) -> Any:

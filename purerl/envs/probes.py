@@ -12,7 +12,7 @@ from purerl.types import Box, Discrete, Env
 
 
 def constant_reward(*, reward: float = 1.0, max_steps: int = 10) -> Env:
-    """``reward`` at each step, cut off after ``max_steps``: V = reward / (1 - gamma) if truncation is no termination."""
+    """``reward`` at each step, cut off after ``max_steps``: V = reward / (1 - gamma), for truncation ends nothing."""
     return _probe("constant-reward", _nothing, lambda obs, action: (obs, reward, False), 1.0, 1.0, max_steps=max_steps)
 
 

@@ -1,0 +1,90 @@
+"""Configs: pytrees of their floats, ranges, and sweeps."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import ConfigError, check, ppo, sweep
+from purerl import config as cfg
+
+FLOATS = cfg.traced_fields(ppo.Config)
+COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches"]
+
+
+def test_floats_are_leaves_and_the_rest_is_static():
+    leaves, structure = jax.tree.flatten(ppo.Config(num_envs=8))
+    assert len(leaves) == len(FLOATS) == 8
+    assert structure == jax.tree.structure(ppo.Config(num_envs=8, gamma=0.5))
+    assert structure != jax.tree.structure(ppo.Config(num_envs=16))
+    assert jax.jit(lambda config: config.gamma * config.num_envs)(ppo.Config(num_envs=8, gamma=0.5)) == 4
+
+
+def test_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ppo.Config().gamma = 0.5
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_every_float_has_a_range(name):
+    check(ppo.Config())
+    for bad in (math.nan, math.inf, -1.0, "a", True):
+        with pytest.raises(ConfigError, match=f"^{name} = "):
+            check(dataclasses.replace(ppo.Config(), **{name: bad}))
+
+
+def test_edges_of_ranges():
+    for name, good, bad in [
+        ("gamma", (0.0, 1.0), (-0.001, 1.001)),
+        ("gae_lambda", (0.0, 1.0), (1.5,)),
+        ("learning_rate", (1e-12, 7), (0.0,)),
+        ("entropy_coef", (0.0, 3.0), (-1e-9,)),
+    ]:
+        for value in good:
+            check(dataclasses.replace(ppo.Config(), **{name: value}))
+        for value in bad:
+            with pytest.raises(ConfigError, match="must lie in"):
+                check(dataclasses.replace(ppo.Config(), **{name: value}))
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_count_has_a_range(name):
+    for bad in (0, -1, 1.5, "3", True):
+        with pytest.raises(ConfigError, match=f"^{name} = "):
+            check(dataclasses.replace(ppo.Config(), **{name: bad}))
+
+
+def test_other_fields():
+    for name, bad in (("activation", "rleu"), ("hidden_sizes", (64, 0)), ("hidden_sizes", 64), ("normalize_obs", 1)):
+        with pytest.raises(ConfigError, match=f"^{name} = "):
+            check(dataclasses.replace(ppo.Config(), **{name: bad}))
+
+
+def test_all_problems_at_once():
+    config = ppo.Config(gamma=2.0, learning_rate=-1.0, num_minibatches=3)
+    assert [line.split()[0] for line in ppo.problems(config, None)] == ["learning_rate", "gamma", "num_minibatches"]
+
+
+def test_batch_problems_name_the_nearest():
+    [problem] = cfg.batch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
+    assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
+    [problem] = cfg.batch_problems(ppo.Config(total_steps=511))
+    assert "at least one iteration" in problem and "512" in problem
+
+
+def test_tracers_pass_and_huge_counts_are_exact():
+    jax.jit(lambda config: check(config) or config.gamma)(ppo.Config())
+    assert ppo.Config(total_steps=10**11).num_iterations == 10**11 // 512
+
+
+def test_sweep():
+    batch, axes = sweep(ppo.Config(), learning_rate=jnp.logspace(-4, -2, 3), gamma=[0.9, 0.95, 0.99])
+    product = jax.vmap(lambda config: config.learning_rate * config.gamma * config.num_envs, in_axes=(axes,))(batch)
+    np.testing.assert_allclose(product, 4 * np.array([0.9e-4, 0.95e-3, 0.99e-2]), rtol=1e-5)
+    with pytest.raises(ConfigError, match="num_envs"):
+        sweep(ppo.Config(), num_envs=[1, 2])
+    with pytest.raises(ConfigError, match="one length"):
+        sweep(ppo.Config(), gamma=[0.9, 0.8], learning_rate=[1e-3])

@@ -1,0 +1,199 @@
+"""What every algorithm owes. A new algorithm is one more row of `ROWS`."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import config as cfg
+from purerl import distributions, envs, evaluate, loops, ppo
+from purerl.types import Env
+
+GAMMA = 0.9
+
+
+class Row(NamedTuple):
+    """An algorithm, a config that trains in seconds, and how to read V(obs) off its state."""
+
+    algo: Any
+    config: Any
+    value: Any
+
+
+def ppo_value(config, env, state, obs):
+    network = ppo.make_network(config, env, distributions.for_space(env.action_space))
+    return network.value(state.params, obs)
+
+
+ROWS = {
+    "ppo": Row(
+        ppo,
+        ppo.Config(
+            total_steps=8 * 16 * 60,
+            num_envs=8,
+            num_steps=16,
+            num_minibatches=2,
+            learning_rate=1e-2,
+            gamma=GAMMA,
+            hidden_sizes=(16,),
+        ),
+        ppo_value,
+    )
+}
+KEYS = jax.random.split(jax.random.key(7), 3)
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def row(request):
+    return ROWS[request.param]
+
+
+@pytest.fixture(scope="module")
+def short(row):
+    """CartPole for a few iterations: cheap, with episodes that end."""
+    return dataclasses.replace(row.config, total_steps=row.algo.Config.batch_size.fget(row.config) * 6)
+
+
+@pytest.fixture(scope="module")
+def cartpole(row, short):
+    """The short training, compiled for one key and for three."""
+    train = row.algo.make_train(short, envs.make("CartPole-v1", max_steps=20))
+    return jax.jit(train), jax.jit(jax.vmap(train))
+
+
+@pytest.fixture(scope="module")
+def runs(cartpole):
+    alone, together = cartpole
+    return [alone(key) for key in KEYS], together(KEYS)
+
+
+def data(tree):
+    """A tree with keys turned into the words they hold, so that numpy can compare."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
+
+
+def assert_equal(a, b):
+    jax.tree.map(np.testing.assert_array_equal, data(a), data(b))
+
+
+def test_lane_equals_lone_run_bit_for_bit(runs):
+    alone, together = runs
+    for i, run in enumerate(alone):
+        assert_equal(run, jax.tree.map(lambda x, i=i: x[i], together))
+
+
+def test_chunks_equal_one_scan_bit_for_bit(row, short, runs):
+    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1", max_steps=20))
+    chunk = jax.jit(loops.chunk(trainer, 4))
+    state, metrics = jax.jit(trainer.init)(KEYS[0]), []
+    for length in (1, 3, 2):
+        state, rows = chunk(state, length)
+        metrics.append(jax.tree.map(lambda m, length=length: m[:length], rows))
+    assert_equal(state, runs[0][0].state)
+    assert_equal(jax.tree.map(lambda *m: jnp.concatenate(m), *metrics), runs[0][0].metrics)
+    assert chunk._cache_size() == 1
+
+
+def test_second_call_does_not_retrace(cartpole, runs):
+    for train in cartpole:
+        assert train._cache_size() == 1
+    cartpole[0](jax.random.key(99))
+    assert cartpole[0]._cache_size() == 1
+
+
+def test_seeds_differ_from_the_first_parameter_on(row, short):
+    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1"))
+    first = jax.jit(jax.vmap(trainer.init))(KEYS)
+    kernels = [x for x in jax.tree.leaves(trainer.learner.policy(first.learner)) if x.ndim > 2]
+    assert kernels and all(np.all(np.any(x[0] != x[1])) for x in kernels)
+    assert np.any(first.actors.obs[0] != first.actors.obs[1])
+
+
+def test_every_parameter_learns(row, short, runs):
+    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1", max_steps=20))
+    before = jax.jit(trainer.init)(KEYS[0])
+    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), before.learner.params, runs[0][0].state.learner.params)
+    assert all(jax.tree.leaves(moved)), moved
+
+
+def test_state_is_closed_and_strongly_typed(row, short):
+    """A step returns exactly the types it was given, none of them weak."""
+    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1"))
+    before = jax.eval_shape(trainer.init, KEYS[0])
+    after, metrics = jax.eval_shape(trainer.step, before)
+    types = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)  # noqa: E731
+    assert types(before) == types(after)
+    assert not any(x.weak_type for x in jax.tree.leaves((after, metrics)))
+    assert all(m.shape == () for m in metrics.values())
+
+
+def test_every_float_is_traced_and_matters(row, short):
+    """One program over a batch in which lane i changes field i alone: lane 0 is the config as it was."""
+    names = cfg.traced_fields(short)
+    values = {}
+    for i, name in enumerate(names):
+        base = getattr(short, name)
+        values[name] = jnp.full(len(names) + 1, base).at[i + 1].set(base * 0.5)
+    batch, axes = cfg.sweep(short, **values)
+    train = lambda config: row.algo.make_train(config, envs.make("CartPole-v1", max_steps=20))(KEYS[0])  # noqa: E731
+    params = jax.jit(jax.vmap(train, in_axes=(axes,)))(batch).state.learner.params
+    flat = np.concatenate([np.asarray(x).reshape(len(names) + 1, -1) for x in jax.tree.leaves(params)], axis=1)
+    assert np.all(np.isfinite(flat))
+    idle = [name for i, name in enumerate(names) if np.array_equal(flat[0], flat[i + 1])]
+    assert not idle
+
+
+def test_no_key_is_used_twice(row, short):
+    with jax.debug_key_reuse(True):
+        jax.block_until_ready(jax.jit(row.algo.make_train(short, envs.make("CartPole-v1")))(jax.random.key(3)))
+
+
+def mistaken(env: Env) -> Env:
+    """The same environment with its time limit taken for an end."""
+
+    def step(noise, state, action):
+        state, step = env.step(noise, state, action)
+        return state, step._replace(terminated=step.terminated | step.truncated, truncated=jnp.zeros_like(step.truncated))
+
+    return env._replace(step=step)
+
+
+def learned_value(row, env, obs, **changes):
+    config = dataclasses.replace(row.config, **changes)
+    result = jax.jit(row.algo.make_train(config, env))(KEYS[0])
+    return np.asarray(row.value(config, env, result.state.learner, jnp.asarray(obs)))
+
+
+def test_truncation_in_closed_form(row):
+    """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10. Taken for an end, the same steps are worth far less."""
+    env = envs.make("probe/constant-reward", max_steps=5)
+    changes = {"total_steps": row.config.total_steps * 5, "clip_epsilon": 10.0}
+    np.testing.assert_allclose(learned_value(row, env, [[1.0]], **changes), 1 / (1 - GAMMA), rtol=0.01)
+    assert learned_value(row, mistaken(env), [[1.0]], **changes) < 0.5 / (1 - GAMMA)
+
+
+@pytest.mark.parametrize(
+    ("probe", "obs", "value"),
+    [
+        ("one-step", [[1.0]], [1.0]),
+        ("obs-dependent-reward", [[-1.0], [1.0]], [-1.0, 1.0]),
+        ("discount-two-steps", [[0.0], [1.0]], [GAMMA, 1.0]),
+    ],
+)
+def test_values_of_probes(row, probe, obs, value):
+    np.testing.assert_allclose(learned_value(row, envs.make(f"probe/{probe}"), obs), value, atol=0.03)
+
+
+@pytest.mark.parametrize(("probe", "best"), [("action-dependent-reward", 1.0), ("obs-action-match", 1.0), ("target-action", 0.0)])
+def test_policies_of_probes(row, probe, best):
+    env = envs.make(f"probe/{probe}")
+    if row.algo.problems(row.config, env):
+        pytest.skip("does not act in this space")
+    result = jax.jit(row.algo.make_train(row.config, env))(KEYS[0])
+    learner = row.algo.make_learner(row.config, env)
+    found = evaluate(jax.random.key(1), env, learner, learner.policy(result.state.learner), num_episodes=32)
+    np.testing.assert_allclose(np.mean(found.episode_return), best, atol=0.01)

@@ -1,0 +1,35 @@
+"""Evaluation counts the first episode of each environment, whole."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import envs, evaluate, ppo
+
+
+def test_against_a_plain_loop(key):
+    env = envs.make("CartPole-v1")
+    learner = ppo.make_learner(ppo.Config(), env)
+    policy = learner.policy(learner.init(key, jnp.zeros((1, 4))))
+    found = jax.jit(lambda k, p: evaluate(k, env, learner, p, 16, 1000))(key, policy)
+    assert np.all(found.finished)
+    np.testing.assert_array_equal(found.episode_return, found.episode_length)
+    key_reset, _ = jax.random.split(key)
+    state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, 16))
+    step = jax.jit(jax.vmap(env.step))
+    lengths, running = np.zeros(16), np.ones(16, bool)
+    while running.any():
+        action, _ = learner.exploit(policy, obs, (), key)
+        state, out = step(env.noise(key, (16,)), state, action)
+        obs, lengths = out.obs, lengths + running
+        running &= ~np.asarray(out.terminated | out.truncated)
+    np.testing.assert_array_equal(found.episode_length, lengths)
+
+
+def test_endless_episodes_are_cut(key):
+    env = envs.make("probe/constant-reward", max_steps=10**6)
+    learner = ppo.make_learner(ppo.Config(), env)
+    _, obs = env.reset(key)
+    policy = learner.policy(learner.init(key, obs[None]))
+    found = evaluate(key, env, learner, policy, 3, max_steps=7)
+    assert not np.any(found.finished) and np.all(found.episode_length == 7)

@@ -1,0 +1,89 @@
+"""The orthogonal initialiser, which must not hang under vmap, and what the modules compute."""
+
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from purerl import networks
+from purerl.types import Box
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (4, 64), (64, 2), (3, 3, 4, 16), (200, 1)])
+def test_orthogonal(shape, key):
+    kernel = np.asarray(networks.orthogonal(np.sqrt(2))(key, shape), np.float64).reshape(-1, shape[-1])
+    short = kernel if kernel.shape[0] <= kernel.shape[1] else kernel.T
+    np.testing.assert_allclose(short @ short.T, 2 * np.eye(len(short)), atol=5e-6)
+
+
+def test_orthogonal_is_the_qr_factor(key):
+    """The same matrix as QR decomposition with a positive diagonal, of the same Gaussian draw."""
+    gaussian = np.asarray(jax.random.normal(key, (32, 16)), np.float64)
+    q, r = np.linalg.qr(gaussian)
+    np.testing.assert_allclose(networks.orthogonal()(key, (32, 16)), q * np.sign(np.diag(r)), atol=1e-5)
+
+
+def test_orthogonal_is_uniform():
+    """Rotations in the plane by a uniform angle."""
+    rotations = jax.vmap(lambda k: networks.orthogonal()(k, (2, 2)))(jax.random.split(jax.random.key(5), 4000))
+    angle = np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])
+    assert scipy.stats.kstest(angle, scipy.stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > 1e-3
+
+
+def test_no_lapack_in_a_vmapped_initialiser():
+    network = networks.actor_critic(networks.Head(networks.MLP((8,)), 2, 0.01), networks.Head(networks.MLP((8,)), 1, 1.0))
+    init = jax.jit(jax.vmap(network.init, in_axes=(0, None)))
+    text = init.lower(jax.random.split(jax.random.key(0), 4), jnp.zeros((1, 3))).as_text()
+    assert "lapack" not in text and "qr" not in text.lower().replace("sqrt", "")
+
+
+SIXTY_FOUR = textwrap.dedent("""
+    import jax
+    from purerl import envs, ppo
+    config = ppo.Config(total_steps=64, num_envs=2, num_steps=32, num_epochs=1, num_minibatches=1)
+    train = jax.jit(jax.vmap(ppo.make_train(config, envs.make("CartPole-v1"))))
+    for i in range(10):
+        jax.block_until_ready(train(jax.random.split(jax.random.key(i), 64)))
+    print("done")
+""")
+
+
+def test_sixty_four_agents_do_not_hang():
+    """Fresh processes, each killed if it outlasts ten times what it should take."""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", SIXTY_FOUR], capture_output=True, text=True, timeout=150, check=True)
+        assert done.stdout.strip() == "done"
+
+
+def test_mlp_by_hand(key):
+    mlp = networks.MLP((5, 3), obs_ndim=2)
+    obs = jax.random.normal(key, (7, 2, 4))
+    params = mlp.init(key, obs)["params"]
+    x = np.asarray(obs, np.float64).reshape(7, 8)
+    for layer in ("Dense_0", "Dense_1"):
+        x = np.tanh(x @ np.asarray(params[layer]["kernel"]) + np.asarray(params[layer]["bias"]))
+    np.testing.assert_allclose(mlp.apply({"params": params}, obs), x, atol=1e-5)
+
+
+def test_torso_for_images_and_vectors(key):
+    image, vector = Box(0, 1, (10, 10, 4), np.bool_), Box(-1, 1, (6,), np.float32)
+    for space, kind in ((image, networks.CNN), (vector, networks.MLP)):
+        torso = networks.torso(space, (16,), "relu")
+        assert isinstance(torso, kind)
+        obs = jnp.ones((2, 3, *space.shape), space.dtype)
+        features = torso.apply(torso.init(key, obs), obs)
+        assert features.shape == (2, 3, 16) and features.dtype == jnp.float32
+
+
+def test_free_outputs_do_not_depend_on_the_observation(key):
+    head = networks.Head(networks.MLP((4,)), 2, 1.0, free=2)
+    params = head.init(key, jnp.zeros((1, 3)))
+    params["params"]["free"] = jnp.array([0.3, -0.2])
+    out = head.apply(params, jax.random.normal(key, (5, 3)))
+    np.testing.assert_array_equal(out[:, 2:], np.broadcast_to(np.float32([0.3, -0.2]), (5, 2)))
+    assert np.ptp(out[:, 0]) > 0

@@ -1,0 +1,52 @@
+"""Rollouts: alignment, true next observations, and episode totals against a plain loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import envs, ppo
+from purerl.rollout import episode_metrics, init_actors, rollout
+
+
+def test_episode_metrics_against_a_loop():
+    rng = np.random.default_rng(0)
+    episode_return, episode_length = jnp.zeros(3), jnp.zeros(3, jnp.int32)
+    total, length = np.zeros(3), np.zeros(3)
+    for chance in (0.3, 0.0, 1.0, 0.1):
+        reward, last = rng.normal(size=(8, 3)), rng.random((8, 3)) < chance
+        returns, lengths = [], []
+        for t in range(8):
+            total, length = total + reward[t], length + 1
+            returns += list(total[last[t]])
+            lengths += list(length[last[t]])
+            total, length = np.where(last[t], 0, total), np.where(last[t], 0, length)
+        episode_return, episode_length, metrics = episode_metrics(
+            episode_return, episode_length, jnp.asarray(reward), jnp.asarray(last)
+        )
+        np.testing.assert_allclose(episode_return, total, atol=1e-5)
+        np.testing.assert_array_equal(episode_length, length)
+        assert metrics["episodes"] == len(returns)
+        if returns:
+            np.testing.assert_allclose(metrics["episode_return"], np.mean(returns), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(metrics["episode_length"], np.mean(lengths), rtol=1e-5)
+        else:
+            assert np.isnan(metrics["episode_return"]) and np.isnan(metrics["episode_length"])
+
+
+def test_alignment(key):
+    """obs[t + 1] is next_obs[t], except across an episode's end; what was recorded while acting belongs to obs[t]."""
+    env = envs.make("CartPole-v1", max_steps=11)
+    learner = ppo.make_learner(ppo.Config(), env)
+    actors = init_actors(key, env, learner, 4)
+    state = learner.init(key, actors.obs)
+    explore = lambda obs, carry, noise: learner.explore(state, obs, carry, noise)  # noqa: E731
+    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, env, explore, learner.noise, a, 64))(key, actors)
+    np.testing.assert_array_equal(trajectory.obs[0], actors.obs)
+    following = jnp.concatenate([trajectory.obs[1:], after.obs[None]])
+    goes_on = ~np.asarray(trajectory.last)
+    np.testing.assert_array_equal(following[goes_on], trajectory.next_obs[goes_on])
+    assert np.all(np.any(following[~goes_on] != trajectory.next_obs[~goes_on], axis=-1))
+    assert not np.any(trajectory.terminated & trajectory.truncated)
+    assert metrics["episodes"] == np.sum(~goes_on) > 4 and metrics["episode_length"] <= 11
+    again = learner.explore(state, trajectory.obs[5], (), learner.noise(key, (4,)))[2]
+    np.testing.assert_allclose(again, trajectory.extras[5], atol=1e-6)
