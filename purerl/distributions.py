@@ -14,8 +14,8 @@ def categorical(num_actions: int) -> Distribution:
     """
 
     def log_prob(logits, action):
-        chosen = jnp.sum(jnp.where(action[..., None] == _actions(logits), logits, 0.0), axis=-1)
-        return chosen - jax.nn.logsumexp(logits, axis=-1)
+        log_probs = jax.nn.log_softmax(logits)
+        return jnp.sum(jnp.where(action[..., None] == _actions(logits), log_probs, 0.0), axis=-1)
 
     def entropy(logits):
         log_probs = jax.nn.log_softmax(logits)

@@ -6,8 +6,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
+from jax.tree_util import Partial
 
 from purerl.types import Array, Key, Metrics, PyTree
+
+UNROLL = 2
+"""Updates in one trip of the scan over minibatches."""
 
 
 def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
@@ -50,10 +54,11 @@ def epochs(
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(unravel(flat), minibatch)
         grads, _ = ravel_pytree(grads)
         updates, opt_state = optimiser.update(grads, opt_state, flat)
-        return (flat + updates, opt_state), {**metrics, "loss": value, "grad_norm": norm(grads)}
+        row, as_metrics = ravel_pytree({**metrics, "loss": value, "grad_norm": norm(grads)})
+        return (flat + updates, opt_state), (row, Partial(as_metrics))
 
-    (flat, opt_state), metrics = jax.lax.scan(step, (flat, opt_state), indices)
-    return unravel(flat), opt_state, jax.tree.map(jnp.mean, metrics)
+    (flat, opt_state), (rows, as_metrics) = jax.lax.scan(step, (flat, opt_state), indices, unroll=UNROLL)
+    return unravel(flat), opt_state, as_metrics(jnp.mean(rows, axis=0))
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:

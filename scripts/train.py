@@ -1,0 +1,7 @@
+"""``python scripts/train.py ALGO --env ENV ...`` is ``purerl train ALGO --env ENV ...``."""
+
+import sys
+
+from purerl.cli import main
+
+main(["train", *sys.argv[1:]])
