@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import draw
 from purerl.types import Box, Discrete, Distribution, Space
 
 
@@ -24,7 +25,7 @@ def categorical(num_actions: int) -> Distribution:
     return Distribution(
         num_params=num_actions,
         num_free=0,
-        noise=lambda key, shape: jax.random.gumbel(key, (*shape, num_actions)),
+        noise=lambda key, shape: draw.gumbel(key, (*shape, num_actions)),
         sample=lambda logits, noise: jnp.argmax(logits + noise, axis=-1).astype(jnp.int32),
         mode=lambda logits: jnp.argmax(logits, axis=-1).astype(jnp.int32),
         log_prob=log_prob,
@@ -71,7 +72,7 @@ def gaussian(space: Box) -> Distribution:
     return Distribution(
         num_params=2 * size,
         num_free=size,
-        noise=lambda key, shape: jax.random.normal(key, (*shape, size)),
+        noise=lambda key, shape: draw.normal(key, (*shape, size)),
         sample=sample,
         mode=lambda params: to_action(jnp.split(params, 2, axis=-1)[0]),
         log_prob=log_prob,

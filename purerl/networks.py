@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import draw
 from purerl.types import Array, Key, PyTree, Space
 
 ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gelu, "elu": nn.elu}
@@ -24,7 +25,7 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
 
     def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
         rows, columns = int(np.prod(shape[:-1])), shape[-1]
-        tall = jax.random.normal(key, (max(rows, columns), min(rows, columns)))
+        tall = draw.normal(key, (max(rows, columns), min(rows, columns)))
 
         def orthogonalise(i, basis):
             column = jax.lax.dynamic_slice_in_dim(basis, i, 1, axis=1)

@@ -8,6 +8,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
+from purerl import draw
 from purerl.types import Array, Key, Metrics, PyTree
 
 UNROLL = 2
@@ -23,7 +24,7 @@ def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatch
     """
     index_bits = max(num_samples - 1, 1).bit_length()
     if index_bits <= 16:
-        words = jax.random.bits(key, (num_epochs, num_samples)) << index_bits
+        words = draw.bits(key, (num_epochs, num_samples)) << index_bits
         permutations = jnp.sort(words | jnp.arange(num_samples, dtype=jnp.uint32)[None], axis=-1) & (2**index_bits - 1)
     else:
         keys = jax.random.split(key, num_epochs)

@@ -26,21 +26,40 @@ def test_permutations_are_uniform():
     assert scipy.stats.chisquare(orders).pvalue > 1e-3
 
 
-def test_epochs_visits_everything_once_an_epoch(key):
-    indices = update.minibatch_indices(key, 12, 2, 3)
-    step = lambda total, minibatch: (total + minibatch["x"].sum(), {"size": jnp.float32(minibatch["x"].size)})  # noqa: E731
-    total, metrics = update.epochs(step, jnp.float32(0), {"x": jnp.arange(12.0)}, indices)
-    assert total == 2 * 66 and metrics["size"] == 4
+def test_epochs_against_a_loop(key):
+    """Plain gradient descent on every minibatch in turn, in numpy; and the means of what it reports."""
+    indices = update.minibatch_indices(key, 12, 3, 4)
+    data = np.random.default_rng(0).normal(size=(12, 2))
 
+    def loss(params, batch):
+        return jnp.mean((batch["x"] - params["a"]) ** 2), {"size": jnp.float32(batch["x"].shape[0])}
 
-def test_gradient_step_is_descent():
-    loss = lambda params, x: (jnp.sum((params - x) ** 2), {})  # noqa: E731
+    params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.zeros(3)}
     optimiser = optax.sgd(0.25)
-    params = jnp.array([3.0, -1.0])
-    params, _, metrics = update.gradient_step(loss, optimiser, params, optimiser.init(params), jnp.zeros(2))
-    np.testing.assert_allclose(params, [1.5, -0.5])
-    np.testing.assert_allclose(metrics["grad_norm"], np.hypot(6, 2), rtol=1e-6)
-    assert metrics["loss"] == 10
+    state = update.init_optimiser(optimiser, params)
+    found, _, metrics = update.epochs(loss, optimiser, params, state, {"x": jnp.asarray(data)}, indices)
+    a, losses, norms = np.array([[3.0, -1.0]]), [], []
+    for index in np.asarray(indices):
+        error = a - data[index]
+        losses.append(np.mean(error**2))
+        gradient = error.sum(axis=0) / error.size * 2
+        norms.append(np.linalg.norm(gradient))
+        a = a - 0.25 * gradient
+    np.testing.assert_allclose(found["a"], a, rtol=1e-5)
+    np.testing.assert_array_equal(found["b"], np.zeros(3))
+    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(metrics["grad_norm"], np.mean(norms), rtol=1e-5)
+    assert metrics["size"] == 3
+
+
+def test_clip_by_norm():
+    gradient = jnp.array([3.0, 0.0, -4.0])
+    for bound, expected in ((10.0, 5.0), (5.0, 5.0), (0.5, 0.5)):
+        clipped, _ = update.clip_by_norm(bound).update(gradient, optax.EmptyState())
+        reference, _ = optax.clip_by_global_norm(bound).update(gradient, optax.EmptyState())
+        np.testing.assert_allclose(clipped, reference, rtol=1e-6)
+        np.testing.assert_allclose(update.norm(clipped), expected, rtol=1e-6)
+    assert not np.any(update.clip_by_norm(1.0).update(jnp.zeros(3), optax.EmptyState())[0])
 
 
 def test_linear_decay_clamps():

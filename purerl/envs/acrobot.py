@@ -5,9 +5,9 @@ Sutton and Barto (1998), section 11.3, in the numbers of Gymnasium's Acrobot-v1.
 
 import math
 
-import jax
 import jax.numpy as jnp
 
+from purerl import draw
 from purerl.envs.episodic import box, episodic
 from purerl.types import Discrete, Env
 
@@ -76,7 +76,7 @@ def acrobot(
     high = (1.0, 1.0, 1.0, 1.0, max_vel_1, max_vel_2)
     return episodic(
         "Acrobot-v1",
-        noise=lambda key, shape: jax.random.uniform(key, (*shape, 4), minval=-0.1, maxval=0.1),
+        noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.1, 0.1),
         initial=lambda noise: noise,
         dynamics=dynamics,
         observe=observe,

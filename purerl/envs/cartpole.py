@@ -2,9 +2,9 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 
+from purerl import draw
 from purerl.envs.episodic import box, episodic
 from purerl.types import Discrete, Env
 
@@ -43,7 +43,7 @@ def cartpole(
     high = (2 * x_threshold, math.inf, 2 * theta_threshold, math.inf)
     return episodic(
         "CartPole-v1",
-        noise=lambda key, shape: jax.random.uniform(key, (*shape, 4), minval=-0.05, maxval=0.05),
+        noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
         initial=lambda noise: noise,
         dynamics=dynamics,
         observe=lambda physical: physical,

@@ -1,8 +1,8 @@
 """An underpowered car in a valley. Moore (1990), in the numbers of Gymnasium's two MountainCar environments."""
 
-import jax
 import jax.numpy as jnp
 
+from purerl import draw
 from purerl.envs.episodic import box, episodic
 from purerl.types import Array, Box, Discrete, Env, Space
 
@@ -73,7 +73,7 @@ def _mountain_car(name, push, reward, gravity, limits, max_steps, action_space: 
 
     return episodic(
         name,
-        noise=lambda key, shape: jax.random.uniform(key, shape, minval=-0.6, maxval=-0.4),
+        noise=lambda key, shape: draw.uniform(key, shape, -0.6, -0.4),
         initial=lambda noise: jnp.stack([noise, jnp.zeros_like(noise)]),
         dynamics=dynamics,
         observe=lambda physical: physical,

@@ -2,9 +2,9 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 
+from purerl import draw
 from purerl.envs.episodic import box, episodic
 from purerl.types import Box, Env
 
@@ -44,7 +44,7 @@ def pendulum(
     high = (1.0, 1.0, max_speed)
     return episodic(
         "Pendulum-v1",
-        noise=lambda key, shape: jax.random.uniform(key, (*shape, 2), minval=-1.0, maxval=1.0),
+        noise=lambda key, shape: draw.uniform(key, (*shape, 2), -1.0, 1.0),
         initial=initial,
         dynamics=dynamics,
         observe=observe,
