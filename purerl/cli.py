@@ -8,12 +8,12 @@ import dataclasses
 import difflib
 import io
 import json
+import math
 import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -141,12 +141,12 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
         except ValueError:
             pass
         try:
-            exact = Fraction(args[0])
+            number = float(args[0])
         except ValueError:
-            exact = Fraction(1, 2)
-        if exact.denominator != 1:
-            raise ValueError(f"{args[0]} is not a whole number")
-        return int(exact)
+            number = math.nan
+        if not number.is_integer():
+            raise ValueError(f"{args[0]!r} is not a whole number")
+        return int(number)
 
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,

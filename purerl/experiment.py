@@ -162,7 +162,7 @@ def _evaluate(
 
 def _checked(algo: str, options: Any, config: Any, env_params: dict[str, float]) -> Env:
     found = cfg.problems(options)
-    if options.seed + options.num_seeds > 2**32:
+    if not found and options.seed + options.num_seeds > 2**32:
         found.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
     env = None
     try:

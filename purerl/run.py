@@ -40,11 +40,27 @@ class Chunk(NamedTuple):
 def compile(trainer: Trainer, keys: Key) -> Program:
     """Compiles a training for ``keys`` ``[S]``, one program for any number of iterations."""
     start = time.perf_counter()
-    init = jax.jit(jax.vmap(trainer.init)).lower(keys).compile()
-    states = jax.eval_shape(jax.vmap(trainer.init), keys)
-    run = jax.vmap(loops.chunk(trainer, CAPACITY), in_axes=(0, None))
-    chunk = jax.jit(run, donate_argnums=0).lower(states, np.int32(0)).compile()
+    several = jax.vmap if len(keys) > 1 else _only
+    init_all = several(trainer.init)
+    init = jax.jit(init_all).lower(keys).compile()
+    chunk_all = several(loops.chunk(trainer, CAPACITY), in_axes=(0, None))
+    states = jax.eval_shape(init_all, keys)
+    chunk = jax.jit(chunk_all, donate_argnums=0).lower(states, np.int32(0)).compile()
     return Program(init, chunk, time.perf_counter() - start)
+
+
+def _only(function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
+    """`jax.vmap` over one seed, whose axis is taken off outside ``function`` and put back after it.
+
+    XLA on CPU simplifies an axis of one element away half-way through and then rounds as neither a lone run nor a run
+    of several seeds does.
+    """
+
+    def call(first, *rest):
+        lone = jax.tree.map(lambda x: x[0], first)
+        return jax.tree.map(lambda x: x[None], function(lone, *rest))
+
+    return call
 
 
 def chunks(program: Program, keys: Key, num_iterations: int) -> Iterator[Chunk]:
