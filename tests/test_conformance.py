@@ -16,11 +16,15 @@ GAMMA = 0.9
 
 
 class Row(NamedTuple):
-    """An algorithm, a config that trains in seconds, and how to read V(obs) off its state."""
+    """An algorithm, a config that trains in seconds, and how to read V(obs) off its state.
+
+    ``free`` are changes to the config with which the value may move as far as it needs to.
+    """
 
     algo: Any
     config: Any
     value: Any
+    free: dict[str, Any]
 
 
 def ppo_value(config, env, state, obs):
@@ -41,6 +45,7 @@ ROWS = {
             hidden_sizes=(16,),
         ),
         ppo_value,
+        free={"clip_epsilon": 10.0},
     )
 }
 KEYS = jax.random.split(jax.random.key(7), 3)
@@ -171,7 +176,7 @@ def learned_value(row, env, obs, **changes):
 def test_truncation_in_closed_form(row):
     """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10. Taken for an end, the same steps are worth far less."""
     env = envs.make("probe/constant-reward", max_steps=5)
-    changes = {"total_steps": row.config.total_steps * 5, "clip_epsilon": 10.0}
+    changes = {"total_steps": row.config.total_steps * 5, **row.free}
     np.testing.assert_allclose(learned_value(row, env, [[1.0]], **changes), 1 / (1 - GAMMA), rtol=0.01)
     assert learned_value(row, mistaken(env), [[1.0]], **changes) < 0.5 / (1 - GAMMA)
 
