@@ -90,6 +90,8 @@ def main(args: Sequence[str] | None = None) -> None:
         for line in str(error).splitlines():
             print(f"purerl: error: {line}", file=sys.stderr)
         code = EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE

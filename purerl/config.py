@@ -100,7 +100,8 @@ def _type_problem(value: Any, kind: Any) -> str | None:
         bad = [v for v in value if _type_problem(v, inner) or any(v not in limit for limit in limits)]
         return f"every element must be {inner.__name__} in {limits[0] if limits else 'range'}" if bad else None
     if kind is float:
-        if isinstance(value, bool) or not (isinstance(value, numbers.Real) or jnp.ndim(value) == 0 and hasattr(value, "dtype")):
+        scalar = hasattr(value, "dtype") and jnp.ndim(value) == 0
+        if isinstance(value, bool) or not (scalar or isinstance(value, numbers.Real)):
             return "must be a number"
         return None if math.isfinite(value) else "must be finite"
     if kind is int:
@@ -120,16 +121,19 @@ def check(config: Any, *more: str) -> None:
 
 def batch_problems(config: Any) -> list[str]:
     """What an on-policy config asks for that cannot be: minibatches that do not divide, less than one iteration."""
-    if min(config.num_envs, config.num_steps, config.num_minibatches) < 1:
+    counts = config.num_envs, config.num_steps, config.num_minibatches, config.total_steps
+    if not all(isinstance(count, int) and count > 0 for count in counts):
         return []
     size, found = config.num_envs * config.num_steps, []
     if size % config.num_minibatches:
-        divisors = [d for d in range(1, size + 1) if size % d == 0]
+        small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
+        divisors = small + [size // d for d in small]
         below = max(d for d in divisors if d < config.num_minibatches)
-        above = min((d for d in divisors if d > config.num_minibatches), default=size)
+        above = min((d for d in divisors if d > config.num_minibatches), default=below)
+        nearest = ", ".join(map(str, sorted({below, above})))
         found.append(
             f"num_minibatches = {config.num_minibatches}: must divide num_envs * num_steps = {size}; "
-            f"nearest valid: {below}, {above}"
+            f"nearest valid: {nearest}"
         )
     if config.total_steps < size:
         found.append(

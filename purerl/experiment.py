@@ -4,7 +4,6 @@ import importlib.metadata
 import math
 import os
 import platform
-import signal
 import sys
 import time
 from datetime import datetime
@@ -40,7 +39,7 @@ def train(algo: str, options: Any, config: Any, env_params: dict[str, float]) ->
     console = Console(stderr=True)
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     description = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
-    checkpoint.write_json(directory / "config.json", {**description, "command": sys.argv})
+    checkpoint.write_json(directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]})
 
     trainer = ALGORITHMS[algo].make_trainer(config, env)
     frames = config.num_iterations * trainer.env_steps

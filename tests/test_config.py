@@ -71,6 +71,11 @@ def test_all_problems_at_once():
 def test_batch_problems_name_the_nearest():
     [problem] = cfg.batch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
     assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
+    [problem] = cfg.batch_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
+    assert "nearest valid: 2, 4" in problem
+    [problem] = cfg.batch_problems(ppo.Config(num_minibatches=1000))
+    assert problem.endswith("nearest valid: 512")
+    assert len(ppo.problems(ppo.Config(num_envs="4"), None)) == 1
     [problem] = cfg.batch_problems(ppo.Config(total_steps=511))
     assert "at least one iteration" in problem and "512" in problem
 
