@@ -1,7 +1,7 @@
 """End-to-end reinforcement learning in JAX: a whole training is one pure function, to jit and vmap.
 
-    env, config = envs.make("CartPole-v1"), ppo.Config()
-    result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
+env, config = envs.make("CartPole-v1"), ppo.Config()
+result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
 from purerl import envs

@@ -67,7 +67,7 @@ def _named_leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def save_policy(directory: Path, policy: PyTree, description: dict[str, Any]) -> None:
-    """Writes ``policy.safetensors`` and ``policy.json``, which holds ``description`` and every array's shape and type."""
+    """Writes ``policy.safetensors`` and ``policy.json``, with ``description`` and every array's shape and type."""
     arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(policy).items()}
     temporary = directory / "policy.safetensors.tmp"
     safetensors.numpy.save_file(arrays, temporary)
@@ -90,5 +90,7 @@ def load_policy(directory: Path, like: PyTree) -> PyTree:
     found = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
-            raise ConfigError(f"{path}: {name} is {found.get(name, 'missing')}, expected {expected.get(name, 'nothing')}")
+            raise ConfigError(
+                f"{path}: {name} is {found.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
+            )
     return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])

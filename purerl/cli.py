@@ -5,7 +5,6 @@ Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 130 and 143 inter
 
 import contextlib
 import dataclasses
-import difflib
 import io
 import json
 import math
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from purerl import config as cfg
+from purerl.envs.names import nearest
 
 C = TypeVar("C")
 EXIT_BAD_INPUT = 2
@@ -111,9 +111,9 @@ def choose(field: str, value: str, names: Any) -> str:
     """``value`` if it is one of ``names``; otherwise raises `ConfigError` with the nearest of them."""
     if value in names:
         return value
-    nearest = difflib.get_close_matches(value, names, n=3, cutoff=0.4)
-    hint = f"nearest: {', '.join(nearest)}; " if nearest else ""
-    raise cfg.ConfigError(f"{field} = {value!r}: unknown; {hint}must be one of {', '.join(names)}")
+    raise cfg.ConfigError(
+        f"{field} = {value!r}: unknown; nearest: {nearest(value, names)}; must be one of {', '.join(names)}"
+    )
 
 
 def parse(kind: type[C], prog: str, args: list[str]) -> C:

@@ -39,12 +39,16 @@ def train(algo: str, options: Any, config: Any, env_params: dict[str, float]) ->
     console = Console(stderr=True)
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     description = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
-    checkpoint.write_json(directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]})
+    checkpoint.write_json(
+        directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
+    )
 
     trainer = ALGORITHMS[algo].make_trainer(config, env)
     frames = config.num_iterations * trainer.env_steps
     if frames != config.total_steps:
-        console.print(f"{frames:,} frames an agent will run: {config.num_iterations:,} whole iterations", highlight=False)
+        console.print(
+            f"{frames:,} frames an agent will run: {config.num_iterations:,} whole iterations", highlight=False
+        )
     device = jax.devices()[0]
     console.print(f"{algo} on {options.env}, {len(seeds)} agent(s), {device.platform}: compiling ...", highlight=False)
     keys = jax.numpy.stack([jax.random.key(seed) for seed in seeds])
@@ -140,7 +144,9 @@ def print_evaluation(result: dict[str, Any]) -> None:
         table.add_row(str(seed), f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished))
     console = Console()
     console.print(table)
-    console.print(f"mean return {result['return_mean']:.2f} over {result['episodes']} episodes an agent", highlight=False)
+    console.print(
+        f"mean return {result['return_mean']:.2f} over {result['episodes']} episodes an agent", highlight=False
+    )
 
 
 def _evaluate(

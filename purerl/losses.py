@@ -20,7 +20,7 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
 def clipped_value_loss(value: Array, old_value: Array, target: Array, clip_epsilon: Array) -> Array:
     """``0.5 * max((V - target)^2, (V_clip - target)^2)``, ``V_clip`` being V moved at most ``clip_epsilon`` from V_old.
 
-    The value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1), which is pessimistic:
+    The value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1), pessimistic:
     it takes the larger of the two. An infinite ``clip_epsilon`` gives half the squared error.
     """
     clipped = old_value + jnp.clip(value - old_value, -clip_epsilon, clip_epsilon)

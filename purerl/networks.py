@@ -48,7 +48,7 @@ def dense(size: int, scale: float) -> nn.Dense:
 
 
 class MLP(nn.Module):
-    """Flattens the last ``obs_ndim`` axes, then dense layers of ``hidden_sizes``. ``[..., *obs] -> [..., features]``."""
+    """Flattens the last ``obs_ndim`` axes, then dense ``hidden_sizes``. ``[..., *obs] -> [..., features]``."""
 
     hidden_sizes: Sequence[int]
     activation: Callable[[Array], Array] = nn.tanh

@@ -84,7 +84,7 @@ def vtrace(
     ``log_ratio[t] = log pi(action[t]) - log mu(action[t])``. With ``rho = min(rho_bar, ratio)`` and
     ``c = lambda * min(c_bar, ratio)``, the target is ``v[t] = value[t] + e[t]``, where
     ``e[t] = rho[t] * delta[t] + discount[t] * c[t] * e[t+1]`` within an episode; the advantage is
-    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy and with lambda 1 both are the Monte Carlo ones.
+    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy with lambda 1 both are Monte Carlo.
     """
     chex.assert_rank([log_ratio, reward, value, next_value, discount, last], 1)
     ratio = jnp.exp(log_ratio)

@@ -46,9 +46,7 @@ def rollout(
         env_noise, policy_noise = noises
         action, carry, extras = explore(obs, carry, policy_noise)
         env_state, step = jax.vmap(env.step)(env_noise, env_state, action)
-        transition = Transition(
-            obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras
-        )
+        transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
         return (env_state, step.obs, carry), transition
 
     start = actors.env_state, actors.obs, actors.carry

@@ -70,7 +70,7 @@ class Transition(NamedTuple):
 
 
 class Actors(NamedTuple):
-    """``B`` environments in mid-episode: their states, what the policy sees, and the running episode's totals ``[B]``."""
+    """``B`` environments in mid-episode: states, what the policy sees, and the running episodes' totals ``[B]``."""
 
     env_state: PyTree
     obs: PyTree

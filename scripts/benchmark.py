@@ -53,7 +53,9 @@ def purejaxrl_train(checkout: str):
         for attribute in attributes:
             setattr(module, attribute, None)
     qr = jax.numpy.linalg.qr
-    jax.numpy.linalg.qr = lambda matrix, *args: jax.custom_batching.sequential_vmap(lambda m: tuple(qr(m, *args)))(matrix)
+    jax.numpy.linalg.qr = lambda matrix, *args: jax.custom_batching.sequential_vmap(lambda m: tuple(qr(m, *args)))(
+        matrix
+    )
     sys.path.insert(0, str(Path(checkout) / "purejaxrl"))
     import ppo
 
@@ -114,7 +116,10 @@ def work(what: str, agents: int) -> None:
         seconds = time.perf_counter() - start
         stats = device.memory_stats() or {}
         used = stats.get("peak_bytes_in_use", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-        print(json.dumps({"seconds": seconds, "cores": (time.process_time() - cpu) / seconds, "peak_bytes": used}), flush=True)
+        print(
+            json.dumps({"seconds": seconds, "cores": (time.process_time() - cpu) / seconds, "peak_bytes": used}),
+            flush=True,
+        )
 
 
 class Worker:
@@ -203,9 +208,12 @@ def main() -> None:
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peer's dependencies")
     parser.add_argument("--json", type=Path, help="write all figures here")
     args = parser.parse_args()
-    if args.peer and not (args.peer.startswith("purejaxrl=") and Path(args.peer.partition("=")[2], "purejaxrl").is_dir()):
+    if args.peer and not (
+        args.peer.startswith("purejaxrl=") and Path(args.peer.partition("=")[2], "purejaxrl").is_dir()
+    ):
         parser.error(f"--peer {args.peer}: must be purejaxrl=CHECKOUT, a checkout that holds purejaxrl/ppo.py")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[0]:.2f}")
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(f"{machine}, load {os.getloadavg()[0]:.2f}")
     print(f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}; median [lowest, highest] of {args.processes} processes")
     rows = []
     for agents in args.agents:

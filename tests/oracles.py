@@ -12,7 +12,10 @@ def gae(reward, value, next_value, discount, last, lam):
     """Schulman et al. 2016, eq. 16: the sum of discounted temporal-difference errors."""
     delta = reward + discount * next_value - value
     return np.array(
-        [sum(np.prod(discount[t:k]) * lam ** (k - t) * delta[k] for k in range(t, _end(last, t) + 1)) for t in range(len(reward))]
+        [
+            sum(np.prod(discount[t:k]) * lam ** (k - t) * delta[k] for k in range(t, _end(last, t) + 1))
+            for t in range(len(reward))
+        ]
     )
 
 
@@ -48,7 +51,10 @@ def vtrace(log_ratio, reward, value, next_value, discount, last, lam, rho_bar, c
             for t in range(len(reward))
         ]
     )
-    following = [next_value[t] if t == _end(last, t) else target[t + 1] + next_value[t] - value[t + 1] for t in range(len(reward))]
+    following = [
+        next_value[t] if t == _end(last, t) else target[t + 1] + next_value[t] - value[t + 1]
+        for t in range(len(reward))
+    ]
     return target, rho * (reward + discount * np.array(following) - value)
 
 

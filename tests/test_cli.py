@@ -32,7 +32,20 @@ def run(*args, expect=0):
 def trained(tmp_path_factory):
     """Two agents trained far enough to balance the pole."""
     directory = tmp_path_factory.mktemp("runs") / "cartpole"
-    run("train", "ppo", "--env", "CartPole-v1", "--total-steps", "3e5", "--num-seeds", "2", "--seed", "5", "--out", str(directory))
+    run(
+        "train",
+        "ppo",
+        "--env",
+        "CartPole-v1",
+        "--total-steps",
+        "3e5",
+        "--num-seeds",
+        "2",
+        "--seed",
+        "5",
+        "--out",
+        str(directory),
+    )
     return directory
 
 
@@ -164,7 +177,9 @@ def test_damaged_policies_are_refused(trained, tmp_path, capsys):
         err = capsys.readouterr().err
         assert name in err and len(err.splitlines()) == 1
     arrays = safetensors.numpy.load_file(trained / "policy.safetensors")
-    safetensors.numpy.save_file({k: v[:, :1] if v.ndim > 1 else v for k, v in arrays.items()}, copy / "policy.safetensors")
+    safetensors.numpy.save_file(
+        {k: v[:, :1] if v.ndim > 1 else v for k, v in arrays.items()}, copy / "policy.safetensors"
+    )
     (copy / "policy.json").write_bytes((trained / "policy.json").read_bytes())
     run("eval", str(copy), expect=2)
     assert "expected" in capsys.readouterr().err
@@ -192,7 +207,16 @@ def test_divergence_is_told(tmp_path):
 
 def test_interrupt_saves(tmp_path):
     """SIGINT ends the chunk, saves, evaluates and exits 130; without a terminal there are plain lines."""
-    command = [sys.executable, str(ROOT / "scripts" / "train.py"), "ppo", *SHORT, "--total-steps", "1e9", "--out", "run"]
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "train.py"),
+        "ppo",
+        *SHORT,
+        "--total-steps",
+        "1e9",
+        "--out",
+        "run",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=os.environ | {"LANG": "C"})
     log = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 120
@@ -222,5 +246,7 @@ def test_nothing_is_pickled_or_evaluated():
     forbidden = ("pickle", "cloudpickle", "eval(", "exec(", "allow_pickle", "yaml.load", "import_module")
     for path in (ROOT / "purerl").rglob("*.py"):
         text = path.read_text()
-        lines = [line for line in text.splitlines() if any(word in line.replace("jax.eval_shape(", "") for word in forbidden)]
+        lines = [
+            line for line in text.splitlines() if any(word in line.replace("jax.eval_shape(", "") for word in forbidden)
+        ]
         assert all("No pickle" in line or "ensure_compile_time_eval(" in line for line in lines), (path, lines)

@@ -166,7 +166,9 @@ def mistaken(env: Env) -> Env:
 
     def step(noise, state, action):
         state, step = env.step(noise, state, action)
-        return state, step._replace(terminated=step.terminated | step.truncated, truncated=jnp.zeros_like(step.truncated))
+        return state, step._replace(
+            terminated=step.terminated | step.truncated, truncated=jnp.zeros_like(step.truncated)
+        )
 
     return env._replace(step=step)
 
@@ -197,7 +199,9 @@ def test_values_of_probes(row, probe, obs, value):
     np.testing.assert_allclose(learned_value(row, envs.make(f"probe/{probe}"), obs), value, atol=0.03)
 
 
-@pytest.mark.parametrize(("probe", "best"), [("action-dependent-reward", 1.0), ("obs-action-match", 1.0), ("target-action", 0.0)])
+@pytest.mark.parametrize(
+    ("probe", "best"), [("action-dependent-reward", 1.0), ("obs-action-match", 1.0), ("target-action", 0.0)]
+)
 def test_policies_of_probes(row, probe, best):
     env = envs.make(f"probe/{probe}")
     if row.algo.problems(row.config, env):

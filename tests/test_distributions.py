@@ -14,7 +14,9 @@ def test_categorical_formulas():
     action = np.arange(6) % 5
     probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     dist = distributions.categorical(5)
-    np.testing.assert_allclose(dist.log_prob(jnp.asarray(logits), jnp.asarray(action)), np.log(probs[range(6), action]), rtol=1e-5)
+    np.testing.assert_allclose(
+        dist.log_prob(jnp.asarray(logits), jnp.asarray(action)), np.log(probs[range(6), action]), rtol=1e-5
+    )
     np.testing.assert_allclose(dist.entropy(jnp.asarray(logits)), scipy.stats.entropy(probs, axis=-1), rtol=1e-5)
     np.testing.assert_array_equal(dist.mode(jnp.asarray(logits)), probs.argmax(axis=-1))
 

@@ -33,7 +33,9 @@ def test_clipped_value_loss():
     moved = np.clip(value, old - 0.2, old + 0.2)
     expected = 0.5 * np.maximum((value - target) ** 2, (moved - target) ** 2)
     np.testing.assert_allclose(losses.clipped_value_loss(value, old, target, 0.2), expected, rtol=1e-5)
-    np.testing.assert_allclose(losses.clipped_value_loss(value, old, target, np.inf), 0.5 * (value - target) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(
+        losses.clipped_value_loss(value, old, target, np.inf), 0.5 * (value - target) ** 2, rtol=1e-5
+    )
 
 
 def test_standardise():

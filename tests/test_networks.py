@@ -36,7 +36,9 @@ def test_orthogonal_is_uniform():
 
 
 def test_no_lapack_in_a_vmapped_initialiser():
-    network = networks.actor_critic(networks.Head(networks.MLP((8,)), 2, 0.01), networks.Head(networks.MLP((8,)), 1, 1.0))
+    network = networks.actor_critic(
+        networks.Head(networks.MLP((8,)), 2, 0.01), networks.Head(networks.MLP((8,)), 1, 1.0)
+    )
     init = jax.jit(jax.vmap(network.init, in_axes=(0, None)))
     text = init.lower(jax.random.split(jax.random.key(0), 4), jnp.zeros((1, 3))).as_text()
     assert "lapack" not in text and "qr" not in text.lower().replace("sqrt", "")
@@ -56,7 +58,9 @@ SIXTY_FOUR = textwrap.dedent("""
 def test_sixty_four_agents_do_not_hang():
     """Fresh processes, each killed if it outlasts ten times what it should take."""
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", SIXTY_FOUR], capture_output=True, text=True, timeout=150, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", SIXTY_FOUR], capture_output=True, text=True, timeout=150, check=True
+        )
         assert done.stdout.strip() == "done"
 
 

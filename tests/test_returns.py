@@ -36,7 +36,12 @@ def call(formula, data, names, *args):
 
 CASES = {
     "gae": (returns.gae, oracles.gae, ("reward", "value", "next_value", "discount", "last"), (0.7,)),
-    "lambda_returns": (returns.lambda_returns, oracles.lambda_returns, ("reward", "next_value", "discount", "last"), (0.7,)),
+    "lambda_returns": (
+        returns.lambda_returns,
+        oracles.lambda_returns,
+        ("reward", "next_value", "discount", "last"),
+        (0.7,),
+    ),
     "n_step": (returns.n_step, oracles.n_step, ("reward", "next_value", "discount", "last"), (5,)),
     "vtrace": (
         returns.vtrace,
@@ -44,7 +49,12 @@ CASES = {
         ("log_ratio", "reward", "value", "next_value", "discount", "last"),
         (0.8, 1.1, 0.9),
     ),
-    "retrace": (returns.retrace, oracles.retrace, ("log_ratio", "reward", "value", "next_value", "discount", "last"), (0.8,)),
+    "retrace": (
+        returns.retrace,
+        oracles.retrace,
+        ("log_ratio", "reward", "value", "next_value", "discount", "last"),
+        (0.8,),
+    ),
 }
 
 
@@ -70,7 +80,9 @@ def test_gae_limits():
 def test_n_step_longer_than_trajectory_is_lambda_one():
     data = trajectory(2, terminated=(5,), truncated=(12,))
     names = ("reward", "next_value", "discount", "last")
-    np.testing.assert_allclose(call(returns.n_step, data, names, T), call(returns.lambda_returns, data, names, 1.0), atol=1e-5)
+    np.testing.assert_allclose(
+        call(returns.n_step, data, names, T), call(returns.lambda_returns, data, names, 1.0), atol=1e-5
+    )
 
 
 def test_vtrace_on_policy_is_lambda_returns():

@@ -108,7 +108,9 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
     return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
 
 
-def make_learner(config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None) -> Learner:
+def make_learner(
+    config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None
+) -> Learner:
     """PPO as a `Learner`.
 
     ``network`` is a `networks.ActorCritic`, ``objective(log_ratio, advantage, config)`` is maximised and acts
@@ -122,7 +124,9 @@ def make_learner(config: Config, env: Env, *, network=None, objective=losses.cli
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        return State(params, update.init_optimiser(optimiser, params), normalizer.init(obs[0]), scaler.init(obs.shape[0]))
+        return State(
+            params, update.init_optimiser(optimiser, params), normalizer.init(obs[0]), scaler.init(obs.shape[0])
+        )
 
     def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
         params = network.policy(state.params, normalizer.apply(state.obs_moments, obs))
@@ -182,7 +186,9 @@ def make_learner(config: Config, env: Env, *, network=None, objective=losses.cli
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
     """One iteration of PPO as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return loops.on_policy(env, make_learner(config, env, **parts), num_envs=config.num_envs, num_steps=config.num_steps)
+    return loops.on_policy(
+        env, make_learner(config, env, **parts), num_envs=config.num_envs, num_steps=config.num_steps
+    )
 
 
 def make_train(config: Config, env: Env, **parts: Any):
