@@ -36,7 +36,7 @@ def purejaxrl_train(checkout: str):
     """PureJaxRL's PPO from a checkout of it, with what keeps it from running mended at run time.
 
     Its module of wrappers imports packages that CartPole does not use; and its initialisers' batched QR would
-    deadlock under vmap, so the QR runs one matrix after another.
+    deadlock under vmap, so the initialisers run one after another.
     """
     import types
 
@@ -52,10 +52,15 @@ def purejaxrl_train(checkout: str):
         module = sys.modules[name] = types.ModuleType(name)
         for attribute in attributes:
             setattr(module, attribute, None)
-    qr = jax.numpy.linalg.qr
-    jax.numpy.linalg.qr = lambda matrix, *args: jax.custom_batching.sequential_vmap(lambda m: tuple(qr(m, *args)))(
-        matrix
-    )
+    import flax.linen.initializers as initializers
+
+    orthogonal = initializers.orthogonal
+
+    def one_after_another(scale):
+        init = orthogonal(scale)
+        return lambda key, shape, *dtype: jax.custom_batching.sequential_vmap(lambda key: init(key, shape, *dtype))(key)
+
+    initializers.orthogonal = one_after_another
     sys.path.insert(0, str(Path(checkout) / "purejaxrl"))
     import ppo
 
