@@ -5,10 +5,30 @@ result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
 from purerl import envs
-from purerl.algos import ppo
+from purerl.algos import dqn, ppo
 from purerl.config import ConfigError, check, sweep
+from purerl.devices import compiler_options, use_cpu_cores
 from purerl.evaluate import evaluate
-from purerl.experiment import load
+from purerl.planning import DoesNotFit
+from purerl.population import train_population
+from purerl.results import load
+from purerl.selection import population_based_training, successive_halving
 from purerl.version import __version__
 
-__all__ = ["ConfigError", "__version__", "check", "envs", "evaluate", "load", "ppo", "sweep"]
+__all__ = [
+    "ConfigError",
+    "DoesNotFit",
+    "__version__",
+    "check",
+    "compiler_options",
+    "dqn",
+    "envs",
+    "evaluate",
+    "load",
+    "population_based_training",
+    "ppo",
+    "successive_halving",
+    "sweep",
+    "train_population",
+    "use_cpu_cores",
+]

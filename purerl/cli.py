@@ -1,6 +1,7 @@
-"""The command line: ``purerl train ALGO``, ``purerl eval RUN``, ``purerl list algos|envs``.
+"""The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
-Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 130 and 143 interrupted by SIGINT and SIGTERM and saved.
+Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 4 out of memory, 130 and 143 interrupted by SIGINT and
+SIGTERM and saved.
 """
 
 import contextlib
@@ -12,23 +13,30 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
 from purerl import config as cfg
+from purerl.checkpoint import finite
 from purerl.envs.names import nearest
 
 C = TypeVar("C")
+O = TypeVar("O")
 EXIT_BAD_INPUT = 2
+EXIT_OUT_OF_MEMORY = 4
+CACHE_OFF = "off"
 
 USAGE = """usage: purerl COMMAND ...
 
 commands:
   train ALGO --env ENV   train agents and evaluate them; writes a run directory
+  sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
+  plan ALGO --env ENV    tell what a training would cost, without running it
   eval RUN               evaluate the policies of a run directory
+  compare RUN RUN ...    runs side by side, with intervals
   list algos|envs        name what there is
 
 purerl COMMAND --help tells more."""
@@ -52,11 +60,32 @@ class TrainOptions:
     """Replace the run in the run directory."""
     eval_episodes: cfg.Count = 100
     """Episodes of the final evaluation, for each agent."""
+    agents_at_once: cfg.NonNegativeCount = 0
+    """Agents on the devices at once; the others wait. 0: as many as their memory holds."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, which makes the same command start faster the next time; "off" keeps none.
+    JAX_COMPILATION_CACHE_DIR in the environment goes before it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Train(Generic[C]):
-    options: Annotated[TrainOptions, tyro.conf.arg(name="")]
+class SweepOptions(TrainOptions):
+    """What to sweep: any number as LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log (at random) or VALUE,VALUE,..."""
+
+    num_samples: cfg.Count = 16
+    """Configurations to draw where ranges are given without a count."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanOptions(TrainOptions):
+    """What to plan for."""
+
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(Generic[O, C]):
+    options: Annotated[O, tyro.conf.arg(name="")]
     config: Annotated[C, tyro.conf.arg(name="")]
 
 
@@ -70,6 +99,14 @@ class Eval:
     """Steps after which an episode is cut."""
     seed: cfg.Seed = 0
     """Seed of the episodes."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare:
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Run directories, two or more; all are set against the first."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -90,6 +127,9 @@ def main(args: Sequence[str] | None = None) -> None:
         for line in str(error).splitlines():
             print(f"purerl: error: {line}", file=sys.stderr)
         code = EXIT_BAD_INPUT
+    except MemoryError as error:
+        print(f"purerl: error: out of memory: {error}", file=sys.stderr)
+        code = EXIT_OUT_OF_MEMORY
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
@@ -100,7 +140,14 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def dispatch(args: list[str]) -> int:
     """Finds the command's word and runs it; returns the exit code."""
-    commands = {"train": train, "eval": evaluate, "list": list_names}
+    commands = {
+        "train": train,
+        "sweep": sweep,
+        "plan": plan,
+        "eval": evaluate,
+        "compare": compare,
+        "list": list_names,
+    }
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else EXIT_BAD_INPUT
@@ -174,19 +221,78 @@ def env_params(pairs: Sequence[str]) -> dict[str, float]:
 
 def train(args: list[str]) -> int:
     """``purerl train ALGO``."""
-    from purerl.algos import ALGORITHMS
-
-    if not args or args[0] in ("-h", "--help"):
-        print("usage: purerl train ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
-        print("\npurerl train ALGO --help lists the options.")
-        return 0 if args else EXIT_BAD_INPUT
-    name = choose("algorithm", args[0], ALGORITHMS)
-    algo = ALGORITHMS[name]
-    given = parse(Train[algo.Config], f"purerl train {name}", args[1:])
+    algo, given = _training("train", TrainOptions, args)
 
     from purerl import experiment
 
-    return experiment.train(name, given.options, given.config, env_params(given.options.env_params))
+    with _prepared(given.options):
+        description = experiment.describe(algo, given.options, given.config, env_params(given.options.env_params))
+        return experiment.train(description, given.options)
+
+
+def sweep(args: list[str]) -> int:
+    """``purerl sweep ALGO``."""
+    from purerl import ranges
+    from purerl.algos import ALGORITHMS
+    from purerl.results import ENV_PREFIX
+
+    fields = cfg.traced_fields(ALGORITHMS[args[0]].Config) if args and args[0] in ALGORITHMS else []
+    args, swept = ranges.extract(args, fields, ENV_PREFIX)
+    algo, given = _training("sweep", SweepOptions, args)
+    cfg.check(given.options, *([] if swept else [f"nothing to sweep: give a number as {ranges.FORMS}"]))
+    values = ranges.configurations(swept, given.options.num_samples, given.options.seed)
+
+    from purerl import experiment
+
+    with _prepared(given.options):
+        description = experiment.describe(
+            algo, given.options, given.config, env_params(given.options.env_params), values
+        )
+        return experiment.train(description, given.options)
+
+
+def plan(args: list[str]) -> int:
+    """``purerl plan ALGO``."""
+    algo, given = _training("plan", PlanOptions, args)
+
+    from purerl import experiment, planning
+
+    with _prepared(given.options):
+        description = experiment.describe(algo, given.options, given.config, env_params(given.options.env_params))
+        found = experiment.plan(description, given.options)
+    print(json.dumps(found._asdict(), indent=2) if given.options.json else planning.in_words(found))
+    return 0
+
+
+def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any]:
+    """The algorithm's name, and a `Train` of its options and config."""
+    from purerl.algos import ALGORITHMS
+
+    if not args or args[0] in ("-h", "--help"):
+        print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
+        print(f"\npurerl {command} ALGO --help lists the options.")
+        raise SystemExit(0 if args else EXIT_BAD_INPUT)
+    name = choose("algorithm", args[0], ALGORITHMS)
+    return name, parse(Train[options, ALGORITHMS[name].Config], f"purerl {command} {name}", args[1:])
+
+
+@contextlib.contextmanager
+def _prepared(options: TrainOptions) -> Iterator[None]:
+    """JAX set up for a whole program: all cores, the compilation cache, and running out of memory as `MemoryError`."""
+    import jax
+
+    from purerl.devices import use_compilation_cache, use_cpu_cores
+
+    with contextlib.suppress(RuntimeError):  # called from a program that has computed before
+        use_cpu_cores()
+    if options.compilation_cache != CACHE_OFF:
+        use_compilation_cache(Path(options.compilation_cache).expanduser())
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(f"{str(error).splitlines()[0]}; give fewer --agents-at-once, or cut num_envs") from None
 
 
 def evaluate(args: list[str]) -> int:
@@ -194,13 +300,29 @@ def evaluate(args: list[str]) -> int:
     options = parse(Eval, "purerl eval", args)
     cfg.check(options)
 
-    from purerl import experiment
+    from purerl import results
 
-    result = experiment.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
+    result = results.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
     if options.json:
         print(json.dumps(result, indent=2))
     else:
-        experiment.print_evaluation(result)
+        results.print_evaluation(result)
+    return 0
+
+
+def compare(args: list[str]) -> int:
+    """``purerl compare RUN RUN ...``."""
+    options = parse(Compare, "purerl compare", args)
+    if len(options.runs) < 2:
+        raise cfg.ConfigError(f"runs = {list(options.runs)}: must be two or more run directories")
+
+    from purerl import results
+
+    found = results.compare([Path(run) for run in options.runs])
+    if options.json:
+        print(json.dumps(finite(found), indent=2))
+    else:
+        results.print_comparison(found)
     return 0
 
 

@@ -41,6 +41,7 @@ Positive = Annotated[float, Range(0, open_low=True)]
 NonNegative = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1, open_high=False)]
 Count = Annotated[int, Range(1)]
+NonNegativeCount = Annotated[int, Range(0)]
 Seed = Annotated[int, Range(0, 2**32)]
 
 
@@ -142,12 +143,43 @@ def batch_problems(config: Any) -> list[str]:
     return found
 
 
+def replay_problems(config: Any) -> list[str]:
+    """What an off-policy config asks for that cannot be: less than one iteration, a ring too small or too large."""
+    names = "total_steps", "num_envs", "num_steps", "capacity", "warmup_steps"
+    if not all(isinstance(getattr(config, name), int) and getattr(config, name) > 0 for name in names):
+        return []
+    found = []
+    if config.num_iterations < 1:
+        frames = config.num_envs * (config.warmup_rows + config.num_steps)
+        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
+    if config.capacity_rows < 2:
+        found.append(f"capacity = {config.capacity}: must hold two steps of each environment, {2 * config.num_envs}")
+    if config.capacity_rows * config.num_envs >= 2**31:
+        found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
+    return found
+
+
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
     """What an algorithm that acts in spaces of ``kinds`` says of an environment (None: not known)."""
     if env is None or isinstance(env.action_space, kinds):
         return []
     names = " or ".join(kind.__name__ for kind in kinds)
     return [f"env = {env.name!r}: has {type(env.action_space).__name__} actions; the algorithm needs {names}"]
+
+
+def sweep_problems(config: Any, values: dict[str, Any]) -> list[str]:
+    """One line for each value of a sweep that its field would not take, as `problems` says."""
+    unknown = [f"{name}: cannot be swept" for name in values if name not in traced_fields(config)]
+    ranges = {name: column for name, column in values.items() if name in traced_fields(config)}
+    before = problems(config)
+    found = [
+        problem
+        for name, column in ranges.items()
+        for value in column
+        for problem in problems(dataclasses.replace(config, **{name: value}))
+        if problem not in before
+    ]
+    return unknown + found
 
 
 def sweep(config: C, **values: Any) -> tuple[C, C]:

@@ -1,11 +1,11 @@
-"""Action distributions, as `Distribution` bundles over the parameters that a network puts out."""
+"""Action distributions, as `Distribution` bundles over the parameters that a network puts out; epsilon-greedy."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.types import Box, Discrete, Distribution, Space
+from purerl.types import Array, Box, Discrete, Distribution, Space
 
 
 def categorical(num_actions: int) -> Distribution:
@@ -78,6 +78,16 @@ def gaussian(space: Box) -> Distribution:
         log_prob=log_prob,
         entropy=entropy,
     )
+
+
+def epsilon_greedy(q: Array, epsilon: Array, noise: Array) -> Array:
+    """The action of the largest value in ``q`` ``[..., A]``, or with chance ``epsilon`` any action (Mnih et al. 2015).
+
+    ``noise`` ``[..., 2]`` is uniform in [0, 1): its first half decides which, its second is the action. ``epsilon`` is
+    a scalar or ``[...]``. Returns int32 ``[...]``.
+    """
+    random = jnp.floor(noise[..., 1] * q.shape[-1]).astype(jnp.int32)
+    return jnp.where(noise[..., 0] < epsilon, random, jnp.argmax(q, axis=-1).astype(jnp.int32))
 
 
 def _like(constant, array):

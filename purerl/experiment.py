@@ -1,88 +1,151 @@
 """A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
 
+import contextlib
 import importlib.metadata
 import math
 import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
-from purerl import checkpoint, envs, logging, run
+from purerl import checkpoint, envs, logging, planning, population, results, run, statistics
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS
-from purerl.evaluate import evaluate
-from purerl.types import Env, Learner, PyTree
 
-FILES = ("config.json", "metrics.jsonl", "summary.json", "policy.safetensors", "policy.json")
+FILES = (
+    "config.json",
+    "metrics.jsonl",
+    "quantiles.jsonl",
+    "summary.json",
+    "policy.safetensors",
+    "policy.json",
+    "sweep.json",
+    "sweep.png",
+)
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
 EXIT_DIVERGED = 3
 EVALUATION_SALT = 2**31
 """Folded into a seed's key for its final evaluation, so that evaluating touches no key of the training."""
+EVALUATION_STEPS = 10_000
+"""Steps after which an episode of the final evaluation is cut."""
 
 
-def train(algo: str, options: Any, config: Any, env_params: dict[str, float]) -> int:
-    """Trains ``options.num_seeds`` agents, evaluates them, and writes a run directory. Returns the exit code.
-
-    Raises `ConfigError`, with all problems at once, before anything compiles or is written.
-    """
-    env = _checked(algo, options, config, env_params)
-    directory = Path(options.out or f"runs/{algo}-{_file_name(options.env)}-{datetime.now():%Y%m%d-%H%M%S}")
-    _claim(directory, options.overwrite)
-    console = Console(stderr=True)
+def describe(
+    algo: str, options: Any, config: Any, env_params: dict[str, float], swept: dict[str, list[float]] | None = None
+) -> dict[str, Any]:
+    """The description of a run, as `results.Setup` reads it. Raises `ConfigError`, with all problems at once."""
+    swept = swept or {}
+    found = cfg.problems(options)
+    if not found and options.seed + options.num_seeds > 2**32:
+        found.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
+    env = None
+    try:
+        env = envs.make(options.env, **env_params, **results.env_part(swept, 0))
+    except cfg.ConfigError as error:
+        found.append(str(error))
+    found += ALGORITHMS[algo].problems(config, env)
+    found += cfg.sweep_problems(config, results.config_part(swept))
+    if found:
+        raise cfg.ConfigError("\n".join(found))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    description = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
+    fixed = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
+    return {**fixed, "swept": swept}
+
+
+def plan(description: dict[str, Any], options: Any) -> planning.Plan:
+    """What the run would cost, from its compiled program. Runs nothing. Raises `DoesNotFit`."""
+    setup = results.Setup.of(description)
+    trainer = setup.make_trainer(**population.take(setup.members.given, 0))
+    flops = planning.flops(trainer.step, jax.eval_shape(trainer.init, setup.members.keys[0])) / trainer.env_steps
+    return _compile(setup, options).chunk.plan(setup.members.size, flops)
+
+
+def train(description: dict[str, Any], options: Any) -> int:
+    """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
+
+    Raises `ConfigError` before anything compiles or is written, and `DoesNotFit` before anything is written.
+    """
+    console, setup = Console(stderr=True), results.Setup.of(description)
+    name = f"{description['algo']}-{description['env'].replace('/', '-')}"
+    directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
+    _claim(directory, options.overwrite)
     checkpoint.write_json(
         directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
     )
 
-    trainer = ALGORITHMS[algo].make_trainer(config, env)
-    frames = config.num_iterations * trainer.env_steps
-    if frames != config.total_steps:
-        console.print(
-            f"{frames:,} frames an agent will run: {config.num_iterations:,} whole iterations", highlight=False
-        )
+    trainer, size = setup.make_trainer(**population.take(setup.members.given, 0)), setup.members.size
+    frames_of = lambda iteration: trainer.warmup_steps + iteration * trainer.env_steps  # noqa: E731
+    frames = frames_of(setup.config.num_iterations)
+    if frames != setup.config.total_steps:
+        say(console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
     device = jax.devices()[0]
-    console.print(f"{algo} on {options.env}, {len(seeds)} agent(s), {device.platform}: compiling ...", highlight=False)
-    keys = jax.numpy.stack([jax.random.key(seed) for seed in seeds])
-    program = run.compile(trainer, keys)
-    console.print(f"compiled in {program.compile_seconds:.1f} s", highlight=False)
+    say(
+        console,
+        f"{description['algo']} on {description['env']}, {size} agent(s), {len(jax.devices())} {device.platform} "
+        "device(s): compiling ...",
+    )
+    program = _compile(setup, options)
+    batch_size = program.chunk.batch_size
+    batches = f", {math.ceil(size / batch_size)} batches of {batch_size}" if batch_size < size else ""
+    say(console, f"compiled in {program.compile_seconds:.1f} s{batches}")
 
-    start, iteration = time.perf_counter(), 0
+    start, policies, alive, frames_done = time.perf_counter(), [], [], 0
     with (
         run.interrupts() as interrupted,
-        open(directory / "metrics.jsonl", "w") as log,
-        logging.progress(console, frames * len(seeds)) as report,
+        _logs(directory) as (log, quantile_log),
+        logging.progress(console, frames * size) as report,
     ):
-        for chunk in run.chunks(program, keys, config.num_iterations):
-            log.writelines(checkpoint.rows(chunk.metrics, iteration + 1, trainer.env_steps, seeds))
-            log.flush()
-            iteration = chunk.iteration
-            report(iteration * trainer.env_steps * len(seeds), logging.mean_return(chunk.metrics))
-            alive = np.isfinite(chunk.metrics["loss"][-1])
-            if interrupted or not alive.any():
+        for first in range(0, size, batch_size):
+            labels = setup.labels[first : first + batch_size]
+            batch, iteration = population.take(setup.members, slice(first, first + batch_size)), 0
+            for chunk in run.chunks(program, batch, setup.config.num_iterations):
+                steps = [frames_of(i) for i in range(iteration + 1, chunk.iteration + 1)]
+                log.writelines(checkpoint.rows(chunk.metrics, steps, iteration + 1, labels))
+                quantile_log.writelines(checkpoint.quantile_rows(chunk.metrics, steps, iteration + 1, first))
+                log.flush()
+                quantile_log.flush()
+                iteration = chunk.iteration
+                report(frames * first + steps[-1] * batch.size, logging.mean_return(chunk.metrics))
+                if interrupted or not chunk.metrics["alive"][-1].any():
+                    break
+            frames_done += frames_of(iteration) * batch.size
+            alive += chunk.metrics["alive"][-1].tolist()
+            policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
+            policies.append(jax.tree.map(lambda x: np.asarray(x)[: batch.size], policy))
+            if interrupted:
                 break
     wall_seconds = time.perf_counter() - start
 
-    policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
-    checkpoint.save_policy(directory, policy, description)
-    evaluation = _evaluate(env, trainer.learner, policy, seeds, options.eval_episodes, 10_000, EVALUATION_SALT)
+    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
+    setup = setup.first(len(alive))
+    checkpoint.save_policy(directory, policy, {**description, "members": len(alive)})
+    evaluation = results.play(setup, policy, options.eval_episodes, EVALUATION_STEPS, EVALUATION_SALT)
+    status = "interrupted" if interrupted else "completed" if all(alive) else "diverged"
     summary = {
-        "status": "interrupted" if interrupted else "completed" if alive.all() else "diverged",
-        **{name: description[name] for name in ("algo", "env", "env_params", "seeds")},
-        "env_steps": iteration * trainer.env_steps,
+        "status": status,
+        **{name: description[name] for name in ("algo", "env", "env_params", "seeds", "swept")},
+        "env_steps": frames_of(iteration),
         "wall_seconds": wall_seconds,
         "compile_seconds": program.compile_seconds,
-        "steps_per_second": iteration * trainer.env_steps * len(seeds) / wall_seconds,
+        "steps_per_second": frames_done / wall_seconds,
         **evaluation,
-        "device": {"platform": device.platform, "kind": device.device_kind, "cores": os.cpu_count()},
+        "return_iqm": statistics.estimate(evaluation["return_per_seed"])._asdict(),
+        "alive_per_seed": alive,
+        "device": {
+            "platform": device.platform,
+            "kind": device.device_kind,
+            "count": len(jax.devices()),
+            "cores": os.cpu_count(),
+        },
+        "predicted_peak_bytes": program.chunk.plan(size, math.nan).peak_bytes,
         "versions": {"python": platform.python_version(), **_versions()},
         "flags": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
     }
@@ -90,94 +153,25 @@ def train(algo: str, options: Any, config: Any, env_params: dict[str, float]) ->
     _print_summary(console, directory, summary)
     if interrupted:
         return 128 + interrupted[0]
-    return 0 if alive.all() else EXIT_DIVERGED
+    if description["swept"]:
+        results.write_sweep(directory, results.rank(setup, evaluation["return_per_seed"], alive))
+        return 0 if any(alive) else EXIT_DIVERGED
+    return 0 if all(alive) else EXIT_DIVERGED
 
 
-class Run(NamedTuple):
-    """A trained run, read back: ``policy`` has a leading axis of agents ``[S]``, in the order of ``saved["seeds"]``."""
-
-    saved: dict[str, Any]
-    env: Env
-    learner: Learner
-    policy: PyTree
+def say(console: Console, text: str) -> None:
+    """A line of plain text."""
+    console.print(text, highlight=False, soft_wrap=True)
 
 
-def load(directory: str | Path) -> Run:
-    """Reads the policies of a run directory. Raises `ConfigError` if it holds none, or damaged ones.
-
-    ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), obs, run.learner.init_carry(B), key)`` acts as agent
-    ``i`` does in observations ``[B, ...]``.
-    """
-    path = Path(directory) / "policy.json"
-    saved = checkpoint.read_json(path)
-    if saved.get("format") != checkpoint.FORMAT:
-        raise cfg.ConfigError(f"{path}: format {saved.get('format')}, expected {checkpoint.FORMAT}")
-    algo = ALGORITHMS[saved["algo"]]
-    env = envs.make(saved["env"], **saved["env_params"])
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in saved["config"].items()}
-    learner = algo.make_learner(algo.Config(**fields), env)
-
-    def fresh(key):
-        _, obs = env.reset(key)
-        return learner.policy(learner.init(key, obs[None]))
-
-    like = jax.eval_shape(jax.vmap(fresh), jax.random.split(jax.random.key(0), len(saved["seeds"])))
-    return Run(saved, env, learner, checkpoint.load_policy(Path(directory), like))
+def _compile(setup: results.Setup, options: Any) -> run.Program:
+    return run.compile(setup.make_trainer, setup.members, options.agents_at_once or "auto")
 
 
-def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> dict[str, Any]:
-    """Plays the policies of a run directory, which is only read. Raises `ConfigError` for a directory without one."""
-    run = load(directory)
-    return {
-        "run": str(directory),
-        **{name: run.saved[name] for name in ("algo", "env", "seeds")},
-        "episodes": episodes,
-        **_evaluate(run.env, run.learner, run.policy, run.saved["seeds"], episodes, max_steps, seed),
-    }
-
-
-def print_evaluation(result: dict[str, Any]) -> None:
-    """A table with a row for each agent."""
-    table = Table("seed", "return", "std", "length", "unfinished", title=f"{result['algo']} on {result['env']}")
-    columns = ("return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed")
-    for seed, mean, std, length, unfinished in zip(result["seeds"], *(result[name] for name in columns), strict=True):
-        table.add_row(str(seed), f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"mean return {result['return_mean']:.2f} over {result['episodes']} episodes an agent", highlight=False
-    )
-
-
-def _evaluate(
-    env: Env, learner: Learner, policy: PyTree, seeds: list[int], episodes: int, max_steps: int, salt: int
-) -> dict[str, Any]:
-    keys = jax.numpy.stack([jax.random.fold_in(jax.random.key(seed), salt) for seed in seeds])
-    play = jax.jit(jax.vmap(lambda key, policy: evaluate(key, env, learner, policy, episodes, max_steps)))
-    episode_return, length, finished = (np.asarray(x) for x in play(keys, policy))
-    per_seed = episode_return.mean(axis=1, dtype=np.float64)
-    return {
-        "return_mean": float(per_seed.mean()),
-        "return_per_seed": per_seed.tolist(),
-        "return_std_per_seed": episode_return.std(axis=1, dtype=np.float64).tolist(),
-        "length_per_seed": length.mean(axis=1).tolist(),
-        "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
-    }
-
-
-def _checked(algo: str, options: Any, config: Any, env_params: dict[str, float]) -> Env:
-    found = cfg.problems(options)
-    if not found and options.seed + options.num_seeds > 2**32:
-        found.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
-    env = None
-    try:
-        env = envs.make(options.env, **env_params)
-    except cfg.ConfigError as error:
-        found.append(str(error))
-    found += ALGORITHMS[algo].problems(config, env)
-    if found:
-        raise cfg.ConfigError("\n".join(found))
-    return env
+@contextlib.contextmanager
+def _logs(directory: Path) -> Iterator[tuple[Any, Any]]:
+    with open(directory / "metrics.jsonl", "w") as log, open(directory / "quantiles.jsonl", "w") as quantile_log:
+        yield log, quantile_log
 
 
 def _claim(directory: Path, overwrite: bool) -> None:
@@ -197,20 +191,14 @@ def _claim(directory: Path, overwrite: bool) -> None:
         raise cfg.ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
 
 
-def _file_name(env: str) -> str:
-    return env.replace("/", "-")
-
-
 def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def _print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
-    mean = summary["return_mean"]
     worst = min(summary["return_per_seed"], default=math.nan)
-    console.print(
+    say(
+        console,
         f"{summary['status']}: {logging.frames_per_second(summary['steps_per_second'])}, "
-        f"{summary['wall_seconds']:.1f} s; return {mean:.1f} (worst agent {worst:.1f}); {directory}",
-        highlight=False,
-        soft_wrap=True,
+        f"{summary['wall_seconds']:.1f} s; return {summary['return_mean']:.1f} (worst agent {worst:.1f}); {directory}",
     )

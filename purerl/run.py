@@ -6,14 +6,14 @@ Chunks compute what one scan would, bit for bit on CPU, however long each is.
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from purerl import loops
-from purerl.types import Key, Metrics, Trainer, TrainState
+from purerl import loops, planning, population
+from purerl.types import Trainer, TrainState
 
 CAPACITY = 256
 """Most iterations of a chunk, and so the rows of metrics that the device holds."""
@@ -22,60 +22,73 @@ CHUNK_SECONDS = 0.25
 
 
 class Program(NamedTuple):
-    """A training of ``S`` seeds, compiled. ``chunk`` donates the state it is given."""
+    """Trainings of ``chunk.batch_size`` members at once, compiled. ``chunk.program`` donates the state it is given."""
 
-    init: Callable[[Key], TrainState]
-    chunk: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+    init: Callable[[population.Members], TrainState]
+    chunk: planning.Compiled
     compile_seconds: float
 
 
 class Chunk(NamedTuple):
-    """What a chunk left: the state of all seeds, how many iterations are done, and metrics ``[iterations, S]``."""
+    """What a chunk left: the members' states, how many iterations are done, and metrics ``[iterations, members]``.
+
+    ``state`` leads with at least as many rows as there are members; the rest fill the program up.
+    """
 
     state: TrainState
     iteration: int
     metrics: dict[str, np.ndarray]
 
 
-def compile(trainer: Trainer, keys: Key) -> Program:
-    """Compiles a training for ``keys`` ``[S]``, one program for any number of iterations."""
+def compile(
+    make_trainer: Callable[..., Trainer],
+    members: population.Members,
+    batch_size: int | str = "auto",
+    devices: Sequence[jax.Device] | None = None,
+) -> Program:
+    """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
+
+    ``batch_size`` is as for `population.train_population`. Raises `planning.DoesNotFit`.
+    """
     start = time.perf_counter()
-    several = jax.vmap if len(keys) > 1 else _only
-    init_all = several(trainer.init)
-    init = jax.jit(init_all).lower(keys).compile()
-    chunk_all = several(loops.chunk(trainer, CAPACITY), in_axes=(0, None))
-    states = jax.eval_shape(init_all, keys)
-    chunk = jax.jit(chunk_all, donate_argnums=0).lower(states, np.int32(0)).compile()
+    one = population.take(members, 0)
+    planning.check_state(lambda m: make_trainer(**m.given).init(m.keys), one, devices=devices)
+
+    def chunk_of(given, state, length):
+        return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
+
+    def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
+        layout = population.layout(size, devices)
+        given = planning.shapes(population.fill(members, layout.size), layout.sharding)
+        states = planning.shapes(jax.eval_shape(init_all(layout), given), layout.sharding)
+        program = population.jit(population.spread(chunk_of, layout), layout, donate_argnums=1)
+        return program.lower(given.given, states, np.int32(0)), layout
+
+    def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
+        init = population.spread(lambda m, _: ((), make_trainer(**m.given).init(m.keys)), layout)
+        return lambda members: init(members, ())[1]
+
+    chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
+    given = planning.shapes(population.fill(members, chunk.layout.size), chunk.layout.sharding)
+    init = population.jit(init_all(chunk.layout), chunk.layout).lower(given).compile()
     return Program(init, chunk, time.perf_counter() - start)
 
 
-def _only(function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
-    """`jax.vmap` over one seed, whose axis is taken off outside ``function`` and put back after it.
-
-    XLA on CPU simplifies an axis of one element away half-way through and then rounds as neither a lone run nor a run
-    of several seeds does.
-    """
-
-    def call(first, *rest):
-        lone = jax.tree.map(lambda x: x[0], first)
-        return jax.tree.map(lambda x: x[None], function(lone, *rest))
-
-    return call
-
-
-def chunks(program: Program, keys: Key, num_iterations: int) -> Iterator[Chunk]:
-    """Trains from the start, yielding after each chunk; chunks grow or shrink towards `CHUNK_SECONDS`.
+def chunks(program: Program, members: population.Members, num_iterations: int) -> Iterator[Chunk]:
+    """Trains a batch of members from the start, yielding after each chunk; chunks strive towards `CHUNK_SECONDS`.
 
     A state that was yielded is donated to the next chunk: read what you need of it before going on.
     """
-    state, done, length = program.init(keys), 0, 1
+    layout, size = program.chunk.layout, members.size
+    members = population.place(members, layout)
+    state, done, length = program.init(members), 0, 1
     while done < num_iterations:
         length = min(length, num_iterations - done, CAPACITY)
         start = time.perf_counter()
-        state, metrics = jax.block_until_ready(program.chunk(state, np.int32(length)))
+        state, metrics = jax.block_until_ready(program.chunk.program(members.given, state, np.int32(length)))
         seconds = time.perf_counter() - start
         done += length
-        yield Chunk(state, done, {name: np.asarray(m)[:, :length].T for name, m in metrics.items()})
+        yield Chunk(state, done, {name: np.asarray(m)[:size, :length].T for name, m in metrics.items()})
         length = max(1, int(length * min(4.0, CHUNK_SECONDS / seconds)))
 
 

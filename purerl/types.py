@@ -69,6 +69,29 @@ class Transition(NamedTuple):
         return self.terminated | self.truncated
 
 
+class Item(NamedTuple):
+    """What a replay buffer keeps of a transition. The next observation is that of the next row of one environment."""
+
+    obs: PyTree
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
+class Sample(NamedTuple):
+    """Sequences from a replay buffer: ``items`` ``[L, N]``, and ``[N]`` of all else.
+
+    Sequence ``n`` is ``L`` steps in a row of environment ``env[n]``, the first of them in row ``slot[n]`` (both int32).
+    ``weight`` (float32) multiplies its loss; with 0 nothing may be learned from it.
+    """
+
+    items: Item
+    slot: Array
+    env: Array
+    weight: Array
+
+
 class Actors(NamedTuple):
     """``B`` environments in mid-episode: states, what the policy sees, and the running episodes' totals ``[B]``."""
 
@@ -80,12 +103,17 @@ class Actors(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """Everything that a training needs to go on. ``iteration`` counts the finished ones (int32)."""
+    """Everything that a training needs to go on.
+
+    ``iteration`` counts the finished ones (int32). ``alive`` (bool) is False from the first iteration on whose loss or
+    learner was not finite; the learner stays as it was before that iteration.
+    """
 
     learner: PyTree
     actors: Actors
     replay: PyTree
     iteration: Array
+    alive: Array
     key: Key
 
 
@@ -143,16 +171,31 @@ class Learner(NamedTuple):
     policy: Callable[[PyTree], PyTree]
     exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     # (Policy, obs, carry, key) -> (action, carry)
-    update: Callable[[PyTree, Transition, Key], tuple[PyTree, Metrics]]
+    update: Callable[[PyTree, Transition | Sample, Key], tuple[PyTree, Metrics]]
+    # on policy (State, Transition [T, B], key), off policy (State, Sample [L, N], key) -> (State, Metrics)
+
+
+class Replay(NamedTuple):
+    """A buffer of past transitions, as pure functions of its own state.
+
+    ``init(item)`` makes an empty one for transitions of the shapes and dtypes of ``item``: one step of one environment,
+    without leading axes, as arrays or `jax.ShapeDtypeStruct`. ``sample`` consumes its key.
+    """
+
+    init: Callable[[Transition], PyTree]
+    add: Callable[[PyTree, Transition], PyTree]  # (state, trajectory [T, B]) -> state
+    sample: Callable[[PyTree, Key], Sample]
 
 
 class Trainer(NamedTuple):
     """A training as two pure functions: ``init(key)``, and ``step(state)`` which collects and learns once.
 
-    ``learner`` is kept for its policy; ``env_steps`` is the number of frames that one iteration takes.
+    ``learner`` is kept for its policy; ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps``
+    the number that ``init`` takes, of one agent.
     """
 
     init: Callable[[Key], TrainState]
     step: Callable[[TrainState], tuple[TrainState, Metrics]]
     learner: Learner
     env_steps: int
+    warmup_steps: int = 0

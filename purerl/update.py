@@ -1,4 +1,4 @@
-"""Epochs of gradient steps over minibatches."""
+"""Gradient steps: one alone, and epochs of them over minibatches."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from purerl import draw
 from purerl.types import Array, Key, Metrics, PyTree
 
 UNROLL = 2
-"""Updates in one trip of the scan over minibatches."""
+"""Updates in one trip of a scan over updates."""
 
 
 def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
@@ -40,30 +40,67 @@ def epochs(
     batch: PyTree,
     indices: Array,
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """A step down ``loss(params, minibatch) -> (loss, metrics)`` for each row of ``indices`` ``[updates, size]``.
+    """A `gradient_step` on the minibatch of each row of ``indices`` ``[updates, size]``, one after another.
 
-    ``batch`` has leading axis ``[N]`` and is gathered inside the scan. The optimiser sees parameters and gradients as
-    one vector (``opt_state`` begins as ``init_optimiser``'s): a handful of array operations instead of a handful a
-    leaf. Returns the last parameters and state, and the means over all updates of the metrics, ``loss`` and
-    ``grad_norm``.
+    ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
+    means over all updates of the metrics.
     """
     flat, unravel = ravel_pytree(params)
 
     def step(state, index):
-        flat, opt_state = state
         minibatch = jax.tree.map(lambda x: x[index], batch)
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(unravel(flat), minibatch)
-        grads, _ = ravel_pytree(grads)
-        updates, opt_state = optimiser.update(grads, opt_state, flat)
-        row, as_metrics = ravel_pytree({**metrics, "loss": value, "grad_norm": norm(grads)})
-        return (flat + updates, opt_state), (row, Partial(as_metrics))
+        return _flat_step(loss, optimiser, unravel, state, minibatch)
 
-    (flat, opt_state), (rows, as_metrics) = jax.lax.scan(step, (flat, opt_state), indices, unroll=UNROLL)
-    return unravel(flat), opt_state, as_metrics(jnp.mean(rows, axis=0))
+    (flat, opt_state), metrics = scan_means(step, (flat, opt_state), indices)
+    return unravel(flat), opt_state, metrics
+
+
+def gradient_step(
+    loss: Callable[[PyTree, PyTree], tuple[Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree,
+    opt_state: PyTree,
+    batch: PyTree,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """One step down ``loss(params, batch) -> (loss, metrics)``.
+
+    The optimiser sees parameters and gradients as one vector (``opt_state`` begins as ``init_optimiser``'s): a handful
+    of array operations instead of a handful a leaf. Returns the new parameters and state, and the metrics with ``loss``
+    and ``grad_norm``.
+    """
+    flat, unravel = ravel_pytree(params)
+    (flat, opt_state), metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch)
+    return unravel(flat), opt_state, metrics
+
+
+def _flat_step(loss, optimiser, unravel, state, batch):
+    """`gradient_step` on the parameters as one vector: ``state`` is ``(flat, opt_state)``."""
+    flat, opt_state = state
+    (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(unravel(flat), batch)
+    grads, _ = ravel_pytree(grads)
+    updates, opt_state = optimiser.update(grads, opt_state, flat)
+    return (flat + updates, opt_state), {**metrics, "loss": value, "grad_norm": norm(grads)}
+
+
+def scan_means(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]], state: PyTree, xs: PyTree
+) -> tuple[PyTree, Metrics]:
+    """Scans updates ``step(state, x) -> (state, metrics)`` over ``xs``. Returns the last state and the metrics' means.
+
+    The metrics of an update travel as one vector.
+    """
+
+    def packed(state, x):
+        state, metrics = step(state, x)
+        row, unpack = ravel_pytree(metrics)
+        return state, (row, Partial(unpack))
+
+    state, (rows, unpack) = jax.lax.scan(packed, state, xs, unroll=UNROLL)
+    return state, unpack(jnp.mean(rows, axis=0))
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
-    """The state of an optimiser that `epochs` runs, on all parameters as one vector."""
+    """The state of an optimiser that `gradient_step` runs, on all parameters as one vector."""
     return optimiser.init(ravel_pytree(params)[0])
 
 
@@ -87,3 +124,8 @@ def linear_decay(learning_rate: Array, decay: Array, num_updates: int) -> optax.
     With ``decay = 1`` it ends at zero and stays there. Both numbers may be traced.
     """
     return optax.linear_schedule(learning_rate, learning_rate * (1 - decay), num_updates)
+
+
+def anneal(start: Array, end: Array, progress: Array) -> Array:
+    """The line from ``start``, at ``progress`` 0, to ``end``, at 1; constant before and after. Elementwise."""
+    return start + (end - start) * jnp.clip(progress, 0.0, 1.0)

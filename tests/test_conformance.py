@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import config as cfg
-from purerl import distributions, envs, evaluate, loops, ppo
+from purerl import distributions, dqn, envs, evaluate, loops, ppo
 from purerl.types import Env
 
 GAMMA = 0.9
@@ -32,6 +32,10 @@ def ppo_value(config, env, state, obs):
     return network.value(state.params, obs)
 
 
+def dqn_value(config, env, state, obs):
+    return dqn.make_network(config, env).apply(state.params, obs).max(axis=-1)
+
+
 ROWS = {
     "ppo": Row(
         ppo,
@@ -46,7 +50,28 @@ ROWS = {
         ),
         ppo_value,
         free={"clip_epsilon": 10.0},
-    )
+    ),
+    "dqn": Row(
+        dqn,
+        dqn.Config(
+            total_steps=8 * 16 * 60,
+            num_envs=8,
+            num_steps=16,
+            num_updates=8,
+            batch_size=16,
+            capacity=8 * 16 * 20,
+            warmup_steps=8 * 16,
+            target_period=5,
+            learning_rate=1e-2,
+            gamma=GAMMA,
+            epsilon_end=0.2,
+            huber_delta=1.0,
+            max_grad_norm=0.1,
+            hidden_sizes=(16,),
+        ),
+        dqn_value,
+        free={"huber_delta": 100.0},
+    ),
 }
 KEYS = jax.random.split(jax.random.key(7), 3)
 
@@ -59,7 +84,8 @@ def row(request):
 @pytest.fixture(scope="module")
 def short(row):
     """CartPole for a few iterations: cheap, with episodes that end."""
-    return dataclasses.replace(row.config, total_steps=row.algo.Config.batch_size.fget(row.config) * 6)
+    trainer = row.algo.make_trainer(row.config, envs.make("CartPole-v1"))
+    return dataclasses.replace(row.config, total_steps=trainer.warmup_steps + trainer.env_steps * 6)
 
 
 @pytest.fixture(scope="module")

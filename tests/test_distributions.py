@@ -73,3 +73,18 @@ def test_gaussian_over_a_matrix(key):
 def test_for_space():
     assert distributions.for_space(Discrete(3)).num_params == 3
     assert distributions.for_space(Box(-1.0, 1.0, (4,), np.float32)).num_params == 8
+
+
+def test_epsilon_greedy(key):
+    """An action has the chance epsilon / A, and the best one 1 - epsilon more; at both ends there is no doubt."""
+    q = jnp.broadcast_to(jnp.array([0.3, 2.0, -1.0]), (30_000, 3))
+    noise = jax.random.uniform(key, (30_000, 2))
+    counts = np.bincount(distributions.epsilon_greedy(q, 0.3, noise), minlength=3)
+    assert scipy.stats.chisquare(counts, 30_000 * np.array([0.1, 0.8, 0.1])).pvalue > 1e-3
+    np.testing.assert_array_equal(distributions.epsilon_greedy(q, 0.0, noise), 1)
+    counts = np.bincount(distributions.epsilon_greedy(q, 1.0, noise), minlength=3)
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+    most = jnp.full((1, 2), np.nextafter(np.float32(1), np.float32(0)))
+    assert distributions.epsilon_greedy(jnp.arange(3.0)[None], 1.0, most) == 2
+    each = distributions.epsilon_greedy(q[:2], jnp.array([0.0, 1.0]), jnp.zeros((2, 2)))
+    assert each.dtype == jnp.int32 and each.tolist() == [1, 0]

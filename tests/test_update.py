@@ -67,3 +67,27 @@ def test_linear_decay_clamps():
         schedule = update.linear_decay(0.1, decay, 100)
         np.testing.assert_allclose([schedule(0), schedule(50), schedule(100)], [0.1, (0.1 + end) / 2, end], atol=1e-8)
         np.testing.assert_allclose([schedule(101), schedule(200), schedule(2**31 - 1)], end, atol=1e-8)
+
+
+def test_gradient_step_is_an_epoch_of_one(key):
+    """One step by Adam moves each parameter as optax does on the tree itself."""
+    params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.arange(3.0)}
+    loss = lambda p, batch: (jnp.sum(p["a"] * batch) + jnp.sum(p["b"] ** 2), {"twice": 2 * jnp.sum(batch)})  # noqa: E731
+    batch, optimiser = jnp.array([[0.5, 4.0]]), optax.adam(0.1)
+    found, _, metrics = update.gradient_step(loss, optimiser, params, update.init_optimiser(optimiser, params), batch)
+    grads = {"a": np.array([[0.5, 4.0]]), "b": 2 * np.arange(3.0)}
+    moves, _ = optimiser.update(grads, optimiser.init(params), params)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found, optax.apply_updates(params, moves))
+    assert metrics == {"twice": 9.0, "loss": 2.5, "grad_norm": metrics["grad_norm"]}
+    np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(0.25 + 16 + 4 + 16), rtol=1e-6)
+
+
+def test_scan_means():
+    step = lambda total, x: (total + x, {"x": x, "total": total})  # noqa: E731
+    total, metrics = update.scan_means(step, jnp.float32(0), jnp.arange(5.0))
+    assert total == 10 and metrics == {"x": 2.0, "total": (0 + 0 + 1 + 3 + 6) / 5}
+
+
+def test_anneal_clamps():
+    found = update.anneal(1.0, 0.2, jnp.array([-1.0, 0.0, 0.25, 0.5, 1.0, 7.0]))
+    np.testing.assert_allclose(found, [1.0, 1.0, 0.8, 0.6, 0.2, 0.2], rtol=1e-6)

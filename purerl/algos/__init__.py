@@ -1,5 +1,5 @@
 """One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
 
-from purerl.algos import ppo
+from purerl.algos import dqn, ppo
 
-ALGORITHMS = {"ppo": ppo}
+ALGORITHMS = {"ppo": ppo, "dqn": dqn}

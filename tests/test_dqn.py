@@ -1,0 +1,123 @@
+"""What is DQN's own: when the target follows, what a weight does, and how a config's counts fall together."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import ConfigError, check, dqn, envs, losses
+from purerl.types import Item, Sample
+
+CONFIG = dqn.Config(
+    total_steps=400, num_envs=4, num_steps=2, num_updates=3, batch_size=8, warmup_steps=10, huber_delta=0.5
+)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    rng = np.random.default_rng(0)
+    obs = jnp.asarray(rng.normal(size=(2, 8, 4)), jnp.float32)
+    flags = jnp.zeros((2, 8), bool)
+    items = Item(obs, jnp.asarray(rng.integers(0, 2, size=(2, 8)), jnp.int32), jnp.ones((2, 8)), flags, flags)
+    return Sample(items, jnp.arange(8), jnp.zeros(8, jnp.int32), jnp.ones(8))
+
+
+def test_target_follows_every_period(sample, key):
+    learner = dqn.make_learner(dataclasses.replace(CONFIG, target_period=3), envs.make("CartPole-v1"))
+    learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs[0])
+    kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])  # noqa: E731
+    held = kernel(state.target_params)
+    for i in range(1, 8):
+        state, _ = learn(state, sample, key)
+        held = kernel(state.params) if i % 3 == 0 else held
+        np.testing.assert_array_equal(kernel(state.target_params), held)
+        assert np.any(kernel(state.params) != held) == (i % 3 != 0) and state.updates == i
+
+
+def test_counters_do_not_wrap(sample, key):
+    """At the largest int32 the count of updates stays, and so does epsilon; the target's age goes on."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    state = learner.init(key, sample.items.obs[0])._replace(updates=jnp.int32(2**31 - 1))
+    state, metrics = learner.update(state, sample, key)
+    assert state.updates == 2**31 - 1 and state.target_age == 1
+    np.testing.assert_allclose(metrics["epsilon"], CONFIG.epsilon_end, rtol=1e-6)
+
+
+def test_weight_zero_is_not_learned_from(sample, key):
+    """Changing a sample of weight 0 changes no parameter; one of weight 1 does."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    state = learner.init(key, sample.items.obs[0])
+    sample = sample._replace(weight=sample.weight.at[3].set(0))
+    learned = [
+        learner.update(state, sample._replace(items=sample.items._replace(reward=reward)), key)[0].params
+        for reward in (sample.items.reward, sample.items.reward.at[0, 3].set(9), sample.items.reward.at[0, 2].set(-9))
+    ]
+    same = [all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.all(a == b)), learned[0], x))) for x in learned[1:]]
+    assert same == [True, False]
+
+
+def test_loss_against_numpy(sample, key):
+    """The mean Huber loss of double Q-learning's errors, from the networks' outputs; termination takes the future."""
+    terminated = sample.items.terminated.at[0, :4].set(True)
+    sample = sample._replace(items=sample.items._replace(terminated=terminated), weight=jnp.linspace(0, 1, 8))
+    env = envs.make("CartPole-v1")
+    learner, network = dqn.make_learner(CONFIG, env), dqn.make_network(CONFIG, env)
+    state = learner.init(key, sample.items.obs[0])
+    state = state._replace(params=network.init(jax.random.key(5), sample.items.obs[0]))
+    _, metrics = jax.jit(learner.update)(state, sample, key)
+    obs, next_obs = sample.items.obs
+    q, online, target = (
+        np.asarray(network.apply(params, x), np.float64)
+        for params, x in ((state.params, obs), (state.params, next_obs), (state.target_params, next_obs))
+    )
+    future = np.where(np.arange(8) < 4, 0, CONFIG.gamma * target[range(8), online.argmax(axis=1)])
+    error = 1 + future - q[range(8), sample.items.action[0]]
+    size = np.abs(error)
+    delta = CONFIG.huber_delta
+    huber = np.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
+    np.testing.assert_allclose(metrics["loss"], np.mean(np.linspace(0, 1, 8) * huber), rtol=1e-5)
+
+
+def test_epsilon_falls_over_the_fraction():
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    train = dqn.make_train(CONFIG, envs.make("CartPole-v1"), td_error=losses.q_learning)
+    result = jax.jit(train)(jax.random.key(0))
+    epsilon = np.asarray(result.metrics["epsilon"])
+    updates = np.arange(CONFIG.total_updates).reshape(-1, CONFIG.num_updates)
+    expected = 1 - 0.95 * np.clip(updates / (CONFIG.exploration_fraction * CONFIG.total_updates), 0, 1)
+    np.testing.assert_allclose(epsilon, expected.mean(axis=1), rtol=1e-4)
+    assert learner.policy(result.state.learner) is result.state.learner.params
+
+
+def test_counts_are_whole_iterations():
+    """Ring and warm-up are rounded up to iterations of 4 * 2 steps, the training down; warm-up is part of it."""
+    assert (CONFIG.warmup_rows, CONFIG.num_iterations, CONFIG.total_updates) == (4, 48, 144)
+    assert dataclasses.replace(CONFIG, capacity=17).capacity_rows == 6
+    trainer = dqn.make_trainer(CONFIG, envs.make("CartPole-v1"))
+    assert (trainer.env_steps, trainer.warmup_steps) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        ({"total_steps": 23}, ["total_steps = 23: must be at least the warm-up and one iteration, 24"]),
+        ({"capacity": 4, "num_steps": 1}, ["capacity = 4: must hold two steps of each environment, 8"]),
+        ({"capacity": 2**31 - 1}, [f"capacity = {2**31 - 1}: must lie below {2**31} when rounded up"]),
+        ({"capacity": 0, "total_steps": 1}, ["capacity = 0: must lie in"]),
+        ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),
+    ],
+)
+def test_problems(change, lines):
+    config = dataclasses.replace(CONFIG, **change)
+    found = dqn.problems(config, None)
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True))
+    with pytest.raises(ConfigError):
+        check(config, *found)
+
+
+def test_defaults_are_sound():
+    assert dqn.problems(dqn.Config(), envs.make("CartPole-v1")) == []
+    [problem] = dqn.problems(dqn.Config(), envs.make("Pendulum-v1"))
+    assert "the algorithm needs Discrete" in problem
