@@ -62,6 +62,9 @@ class TrainOptions:
     """Episodes of the final evaluation, for each agent."""
     agents_at_once: cfg.NonNegativeCount = 0
     """Agents on the devices at once; the others wait. 0: as many as their memory holds."""
+    lanes: cfg.NonNegativeCount = 0
+    """Agents that a device computes side by side. 0: one on a CPU core, which keeps every agent's bits what they are
+    alone (with 4 it is faster), and all on other devices."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, which makes the same command start faster the next time; "off" keeps none.
     JAX_COMPILATION_CACHE_DIR in the environment goes before it."""

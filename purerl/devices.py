@@ -24,11 +24,11 @@ def use_cpu_cores() -> None:
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
-    """Options for `jax.jit` under which a member's bits do not depend on how many are computed beside it.
+    """Options for `jax.jit` under which a lane of a `jax.vmap` has the bits of a lone run, at any size.
 
-    On CPU two parts of XLA choose the order of a sum, or where to round, by the size of the whole array: its library
-    for reductions, and its newer emitters of fused loops. Both are left out. Nothing elsewhere; ``device`` defaults to
-    the first one.
+    On CPU two parts of XLA choose the order of a sum by the size of the whole array: its library for reductions, and
+    its newer emitters of fused loops. Both are left out, which halves the speed: meant for tests. `train_population`
+    does without. No options elsewhere; ``device`` defaults to the first one.
     """
     if (device or jax.devices()[0]).platform != "cpu":
         return {}

@@ -165,7 +165,8 @@ def say(console: Console, text: str) -> None:
 
 
 def _compile(setup: results.Setup, options: Any) -> run.Program:
-    return run.compile(setup.make_trainer, setup.members, options.agents_at_once or "auto")
+    batch_size = options.agents_at_once or "auto"
+    return run.compile(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)
 
 
 @contextlib.contextmanager

@@ -133,7 +133,7 @@ def play(setup: Setup, policy: PyTree, episodes: int, max_steps: int, salt: int)
         return state, evaluate(key, env, setup.make_trainer(**given).learner, policy, episodes, max_steps)
 
     everyone = population.place((setup.members.given, keys, policy), layout)
-    _, found = population.jit(population.spread(one, layout), layout)(everyone, ())
+    _, found = jax.jit(population.spread(one, layout))(everyone, ())
     episode_return, length, finished = (np.asarray(x)[: setup.members.size] for x in found)
     per_seed = episode_return.mean(axis=1, dtype=np.float64)
     return {

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -45,10 +45,11 @@ def compile(
     members: population.Members,
     batch_size: int | str = "auto",
     devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
 ) -> Program:
     """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
 
-    ``batch_size`` is as for `population.train_population`. Raises `planning.DoesNotFit`.
+    ``batch_size`` and ``lanes`` are as for `population.train_population`. Raises `planning.DoesNotFit`.
     """
     start = time.perf_counter()
     one = population.take(members, 0)
@@ -58,10 +59,10 @@ def compile(
         return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
-        layout = population.layout(size, devices)
+        layout = population.layout(size, devices, lanes)
         given = planning.shapes(population.fill(members, layout.size), layout.sharding)
         states = planning.shapes(jax.eval_shape(init_all(layout), given), layout.sharding)
-        program = population.jit(population.spread(chunk_of, layout), layout, donate_argnums=1)
+        program = jax.jit(population.spread(chunk_of, layout), donate_argnums=1)
         return program.lower(given.given, states, np.int32(0)), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
@@ -70,7 +71,7 @@ def compile(
 
     chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
     given = planning.shapes(population.fill(members, chunk.layout.size), chunk.layout.sharding)
-    init = population.jit(init_all(chunk.layout), chunk.layout).lower(given).compile()
+    init = jax.jit(init_all(chunk.layout)).lower(given).compile()
     return Program(init, chunk, time.perf_counter() - start)
 
 

@@ -16,7 +16,7 @@ import pytest
 import safetensors.numpy
 
 import purerl
-from purerl import cli
+from purerl import cli, ranges
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -50,7 +50,7 @@ def trained(tmp_path_factory):
 
 
 def test_run_directory(trained):
-    names = {"config.json", "metrics.jsonl", "summary.json", "policy.safetensors", "policy.json"}
+    names = {"config.json", "metrics.jsonl", "quantiles.jsonl", "summary.json", "policy.safetensors", "policy.json"}
     assert {path.name for path in trained.iterdir()} == names
     summary = json.loads((trained / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["seeds"] == [5, 6]
@@ -72,6 +72,116 @@ def test_metrics_have_a_row_for_each_iteration_and_seed(trained):
     assert rows[-1]["episode_return"] is None or rows[-1]["episode_return"] > 100
     curves = np.array([[r["loss"] for r in rows if r["seed"] == seed] for seed in (5, 6)])
     assert np.all(np.isfinite(curves)) and np.any(curves[0] != curves[1])
+
+
+def test_quantiles_of_the_population(trained):
+    rows = [json.loads(line) for line in (trained / "quantiles.jsonl").read_text().splitlines()]
+    members = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == len(members) // 2 and all(row["alive"] == 2 for row in rows)
+    finished = [i for i in range(len(rows)) if all(members[2 * i + s]["episode_return"] is not None for s in (0, 1))]
+    for i in finished[:20]:
+        a, b = (members[2 * i + s]["episode_return"] for s in (0, 1))
+        assert rows[i]["env_steps"] == members[2 * i]["env_steps"]
+        np.testing.assert_allclose(rows[i]["episode_return"]["0.5"], (a + b) / 2, rtol=1e-6)
+    summary = json.loads((trained / "summary.json").read_text())
+    iqm = summary["return_iqm"]
+    assert iqm["low"] <= iqm["value"] <= iqm["high"] and summary["alive_per_seed"] == [True, True]
+
+
+def test_batches_of_agents_give_the_same_policies(tmp_path):
+    for name, more in (("all", []), ("some", ["--agents-at-once", "2"])):
+        run("train", "ppo", *SHORT, "--num-seeds", "3", "--seed", "4", "--out", str(tmp_path / name), *more)
+    whole, batches = (safetensors.numpy.load_file(tmp_path / name / "policy.safetensors") for name in ("all", "some"))
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], batches[name])
+    rows = [json.loads(line) for line in (tmp_path / "some" / "metrics.jsonl").read_text().splitlines()]
+    assert [(r["iteration"], r["seed"]) for r in rows] == [(1, 4), (1, 5), (2, 4), (2, 5), (1, 6), (2, 6)]
+
+
+def test_sweep(tmp_path, capsys):
+    """Two rates by two gravities by two seeds; the ranking, its file, its picture; and the policies read back."""
+    out = tmp_path / "sweep"
+    run(
+        *("sweep", "ppo", *SHORT, "--learning-rate", "1e-4,1e30", "--max-grad-norm", "1e30"),
+        *("--env-params", "gravity=5:20:lin:2", "--num-seeds", "2", "--out", str(out)),
+    )
+    ranking = json.loads((out / "sweep.json").read_text())
+    assert ranking["swept"] == {"learning_rate": [1e-4, 1e-4, 1e30, 1e30], "env.gravity": [5.0, 20.0, 5.0, 20.0]}
+    ranked = ranking["ranked"]
+    assert [row["config"] for row in ranked[:2]] == sorted([0, 1], key=lambda c: -np.mean(in_order(ranked, c)))
+    assert {row["config"] for row in ranked[2:]} == {2, 3} and all(row["value"] is None for row in ranked[2:])
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    table = capsys.readouterr().out
+    assert "IQM" in table and "died" in table
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {(r["config"], r["seed"]) for r in rows} == {(c, s) for c in range(4) for s in (0, 1)}
+    run("eval", str(out), "--episodes", "2", "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["return_per_seed"]) == 8 and result["members"][3] == {"config": 1, "seed": 1}
+    run("compare", str(out), str(out), expect=2)
+    assert "sweep" in capsys.readouterr().err
+
+
+def in_order(ranked, config):
+    return next(row["returns"] for row in ranked if row["config"] == config)
+
+
+def test_sweep_member_equals_its_lone_run(tmp_path):
+    run("sweep", "ppo", *SHORT, "--gamma", "0.9,0.95", "--num-seeds", "2", "--out", str(tmp_path / "sweep"))
+    run("train", "ppo", *SHORT, "--gamma", "0.95", "--seed", "1", "--out", str(tmp_path / "lone"))
+    swept, lone = (safetensors.numpy.load_file(tmp_path / n / "policy.safetensors") for n in ("sweep", "lone"))
+    for name in lone:
+        np.testing.assert_array_equal(swept[name][3], lone[name][0])
+
+
+def test_compare(trained, tmp_path, capsys):
+    run("compare", str(trained), str(trained), "--json")
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert len(rows) == 2 and rows[1]["improvement_of_first"]["value"] == 0.5
+    run("compare", str(trained), str(trained))
+    assert "P(first" in capsys.readouterr().out
+    run("compare", str(trained), expect=2)
+    assert "two or more" in capsys.readouterr().err
+
+
+def test_plan(capsys):
+    """A plan runs nothing; what cannot fit ends with code 4 and names what is large."""
+    run("plan", "ppo", *SHORT, "--num-seeds", "64", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["members"] == found["batch_size"] == 64 and found["fits"] > 64
+    assert found["peak_bytes"] > 64 * 100_000 and found["compile_seconds"] > 0
+    # Schulman's network on CartPole: 17.8 kFLOP forward, 52.4 kFLOP for a gradient sample, 4 epochs, and both critics.
+    assert 0.22e6 < found["flops_per_frame"] < 0.27e6
+    run("plan", "ppo", *SHORT, "--num-seeds", "64")
+    assert "agents that fit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_what_cannot_fit_is_told(command, tmp_path, capsys):
+    sizes = ["--num-envs", str(2**36), "--num-steps", "1", "--total-steps", str(2**37)]
+    out = ["--out", str(tmp_path / "x")] if command == "train" else []
+    run(command, "ppo", "--env", "CartPole-v1", *sizes, *out, expect=4)
+    err = capsys.readouterr().err
+    assert "out of memory" in err and "largest: actors" in err and len(err.splitlines()[-1]) < 400
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("1e-4:1e-2:log:3", 3), ("0.1,0.2", 2), ("1e-4:1e-2:log", 5), ("0:1:lin:11", 11)]
+)
+def test_ranges(text, count):
+    found = ranges.configurations({"x": text}, num_samples=5, seed=0)["x"]
+    assert len(found) == count
+    if text.endswith("log:3"):
+        np.testing.assert_allclose(found, [1e-4, 1e-3, 1e-2])
+    if text.endswith("log"):
+        assert all(1e-4 <= x <= 1e-2 for x in found) and len(set(found)) == 5
+
+
+def test_random_ranges_are_crossed_with_grids():
+    found = ranges.configurations({"a": "0:1:lin", "b": "1,2", "c": "1:10:log"}, num_samples=3, seed=1)
+    assert {len(column) for column in found.values()} == {6}
+    assert len(set(zip(found["a"], found["c"], strict=True))) == 3 and sorted(found["b"]) == [1] * 3 + [2] * 3
 
 
 def test_eval(trained, capsys):
@@ -132,6 +242,15 @@ def test_lone_seed_equals_its_place_in_a_crowd(trained, tmp_path):
         (["train", "ppo", *SHORT, "--seed", str(2**32)], ["seed = 4294967296"]),
         (["train", "ppo", *SHORT, "--env-params", "gravty=3"], ["gravty", "gravity"]),
         (["train", "ppo", *SHORT, "--env-params", "gravity"], ["env_params", "NAME=NUMBER"]),
+        (["train", "ppo", *SHORT, "--agents-at-once", "-1"], ["agents_at_once = -1"]),
+        (["sweep", "ppo", *SHORT], ["nothing to sweep", "LOW:HIGH"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.9:0.5:lin:3"], ["gamma = '0.9:0.5:lin:3'", "LOW < HIGH"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0:1:log:3"], ["gamma", "above 0"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.5,1.5"], ["gamma = 1.5", "[0, 1]"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.5,x"], ["gamma = '0.5,x'"]),
+        (["sweep", "ppo", *SHORT, "--num-envs", "2:8:lin:2"], ["--num-envs", "whole number"]),
+        (["sweep", "ppo", *SHORT, "--env-params", "gravty=1,2"], ["gravty", "gravity"]),
+        (["compare", "/nonexistent/run", "x"], ["/nonexistent/run", "summary.json"]),
         (["eval", "/nonexistent/run"], ["/nonexistent/run", "policy.json"]),
         (["eval", "x", "--episodes", "0"], ["episodes = 0", "[1, inf)"]),
         (["list", "env"], ["'env'", "envs"]),
@@ -187,7 +306,7 @@ def test_damaged_policies_are_refused(trained, tmp_path, capsys):
 
 def test_list_and_help(capsys):
     run("list", "algos", "--json")
-    assert json.loads(capsys.readouterr().out) == ["ppo"]
+    assert json.loads(capsys.readouterr().out) == ["ppo", "dqn"]
     run("list", "envs")
     assert {"CartPole-v1", "Breakout-MinAtar"} <= set(capsys.readouterr().out.split())
     run("--help")

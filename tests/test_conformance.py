@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import config as cfg
-from purerl import distributions, dqn, envs, evaluate, loops, ppo
+from purerl import compiler_options, distributions, dqn, envs, evaluate, loops, ppo
 from purerl.types import Env
 
 GAMMA = 0.9
@@ -58,13 +58,14 @@ ROWS = {
             num_envs=8,
             num_steps=16,
             num_updates=8,
-            batch_size=16,
+            batch_size=32,
             capacity=8 * 16 * 20,
             warmup_steps=8 * 16,
             target_period=5,
             learning_rate=1e-2,
             gamma=GAMMA,
             epsilon_end=0.2,
+            exploration_fraction=0.5,
             huber_delta=1.0,
             max_grad_norm=0.1,
             hidden_sizes=(16,),
@@ -92,7 +93,8 @@ def short(row):
 def cartpole(row, short):
     """The short training, compiled for one key and for three."""
     train = row.algo.make_train(short, envs.make("CartPole-v1", max_steps=20))
-    return jax.jit(train), jax.jit(jax.vmap(train))
+    options = compiler_options()
+    return jax.jit(train, compiler_options=options), jax.jit(jax.vmap(train), compiler_options=options)
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +121,9 @@ def test_lane_equals_lone_run_bit_for_bit(runs):
 
 def test_chunks_equal_one_scan_bit_for_bit(row, short, runs):
     trainer = row.algo.make_trainer(short, envs.make("CartPole-v1", max_steps=20))
-    chunk = jax.jit(loops.chunk(trainer, 4))
-    state, metrics = jax.jit(trainer.init)(KEYS[0]), []
+    options = compiler_options()
+    chunk = jax.jit(loops.chunk(trainer, 4), compiler_options=options)
+    state, metrics = jax.jit(trainer.init, compiler_options=options)(KEYS[0]), []
     for length in (1, 3, 2):
         state, rows = chunk(state, length)
         metrics.append(jax.tree.map(lambda m, length=length: m[:length], rows))
