@@ -20,19 +20,28 @@ import sys
 import time
 from pathlib import Path
 
-TOTAL_STEPS, NUM_ENVS, NUM_STEPS = 500_000, 4, 128
-FRAMES = TOTAL_STEPS // (NUM_ENVS * NUM_STEPS) * NUM_ENVS * NUM_STEPS
+NUM_ENVS, NUM_STEPS = 4, 128
 
 
-def purerl_train():
-    """PPO with PureJaxRL's settings, which are `ppo.Config`'s own."""
-    from purerl import envs, ppo
-
-    config = ppo.Config(total_steps=TOTAL_STEPS, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
-    return ppo.make_train(config, envs.make("CartPole-v1"))
+def frames(total_steps: int) -> int:
+    """Environment steps that a training of one agent really takes."""
+    return total_steps // (NUM_ENVS * NUM_STEPS) * NUM_ENVS * NUM_STEPS
 
 
-def purejaxrl_train(checkout: str):
+def purerl_program(agents: int, total_steps: int, lanes: int):
+    """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device."""
+    from purerl import envs, population, ppo, use_cpu_cores
+
+    if agents > 1:
+        use_cpu_cores()
+    config = ppo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
+    train = ppo.make_train(config, envs.make("CartPole-v1"))
+    layout = population.layout(agents, lanes=lanes or None)
+    train_all = population.spread(lambda key, _: ((), train(key)), layout)
+    return lambda keys: train_all(population.fill(keys, layout.size), ())[1]
+
+
+def purejaxrl_train(checkout: str, total_steps: int):
     """PureJaxRL's PPO from a checkout of it, with what keeps it from running mended at run time.
 
     Its module of wrappers imports packages that CartPole does not use; and its initialisers' batched QR would
@@ -69,7 +78,7 @@ def purejaxrl_train(checkout: str):
             "LR": 2.5e-4,
             "NUM_ENVS": NUM_ENVS,
             "NUM_STEPS": NUM_STEPS,
-            "TOTAL_TIMESTEPS": TOTAL_STEPS,
+            "TOTAL_TIMESTEPS": total_steps,
             "UPDATE_EPOCHS": 4,
             "NUM_MINIBATCHES": 4,
             "GAMMA": 0.99,
@@ -86,20 +95,24 @@ def purejaxrl_train(checkout: str):
     )
 
 
-def work(what: str, agents: int) -> None:
+def work(what: str, agents: int, total_steps: int, lanes: int) -> None:
     """A worker: compiles, says so on standard output, then trains once for each seed that it reads."""
     import jax
 
-    train = purerl_train() if what == "purerl" else purejaxrl_train(what.removeprefix("purejaxrl="))
-    train = jax.vmap(train) if agents > 1 else train
+    if what == "purerl":
+        train, lone = purerl_program(agents, total_steps, lanes), False
+    else:
+        train, lone = purejaxrl_train(what.removeprefix("purejaxrl="), total_steps), agents == 1
+        train = train if lone else jax.vmap(train)
 
     def keys(seed):
-        return jax.random.split(jax.random.key(seed), agents) if agents > 1 else jax.random.key(seed)
+        return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
     start = time.perf_counter()
     program = jax.jit(train).lower(keys(0)).compile()
     compile_seconds = time.perf_counter() - start
-    peak = program.memory_analysis().peak_memory_in_bytes
+    memory = program.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     for seed in (0, 1):
         jax.block_until_ready(program(keys(seed)))
     device = jax.devices()[0]
@@ -107,7 +120,7 @@ def work(what: str, agents: int) -> None:
         json.dumps(
             {
                 "compile_seconds": compile_seconds,
-                "predicted_peak_bytes": peak,
+                "predicted_peak_bytes": held * len(jax.devices()),
                 "device": device.device_kind,
                 "jax": jax.__version__,
                 "matmul_precision": jax.config.jax_default_matmul_precision or "default",
@@ -130,8 +143,8 @@ def work(what: str, agents: int) -> None:
 class Worker:
     """A fresh interpreter that trains when told to."""
 
-    def __init__(self, python: str, what: str, agents: int) -> None:
-        command = [python, __file__, "worker", what, str(agents)]
+    def __init__(self, python: str, what: str, agents: int, total_steps: int, lanes: int) -> None:
+        command = [python, __file__, "worker", what, str(agents), str(total_steps), str(lanes)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.facts = self._read()
 
@@ -159,7 +172,7 @@ def measure(args: argparse.Namespace, agents: int) -> dict:
         with contextlib.ExitStack() as stack:
             workers = {}
             for what, python in pairs:
-                workers[what] = Worker(python, what, agents)
+                workers[what] = Worker(python, what, agents, args.total_steps, args.lanes)
                 stack.callback(workers[what].close)
             rounds = {what: [] for what in workers}
             for turn in range(args.rounds):
@@ -170,13 +183,13 @@ def measure(args: argparse.Namespace, agents: int) -> dict:
     return results
 
 
-def row(agents: int, results: dict[str, list[dict]]) -> dict:
+def row(agents: int, total_steps: int, results: dict[str, list[dict]]) -> dict:
     """The figures of one agent count: medians over processes, ranges in brackets."""
     figures = {"agents": agents}
     for what, processes in results.items():
         seconds = [statistics.median(r["seconds"] for r in p["rounds"]) for p in processes]
         figures[what.split("=")[0]] = {
-            "frames_per_second": spread([agents * FRAMES / s for s in seconds]),
+            "frames_per_second": spread([agents * frames(total_steps) / s for s in seconds]),
             "compile_seconds": spread([p["compile_seconds"] for p in processes]),
             "peak_mib": spread([max(r["peak_bytes"] for r in p["rounds"]) / 2**20 for p in processes]),
             "predicted_peak_mib": spread([p["predicted_peak_bytes"] / 2**20 for p in processes]),
@@ -207,6 +220,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload", choices=["ppo-cartpole"])
     parser.add_argument("--agents", type=int, nargs="+", default=[1], help="agents trained at once (default: 1)")
+    parser.add_argument("--total-steps", type=int, default=500_000, help="frames of an agent (default: 500000)")
+    parser.add_argument("--lanes", type=int, default=0, help="purerl's agents side by side (default: its own choice)")
     parser.add_argument("--rounds", type=int, default=7, help="trainings of each in a process (default: 7)")
     parser.add_argument("--processes", type=int, default=5, help="fresh processes (default: 5)")
     parser.add_argument("--peer", help="purejaxrl=CHECKOUT")
@@ -222,7 +237,7 @@ def main() -> None:
     print(f"XLA_FLAGS={os.environ.get('XLA_FLAGS', '')!r}; median [lowest, highest] of {args.processes} processes")
     rows = []
     for agents in args.agents:
-        rows.append(row(agents, measure(args, agents)))
+        rows.append(row(agents, args.total_steps, measure(args, agents)))
         for name in (n for n in rows[-1] if n not in ("agents", "ratio")):
             f = rows[-1][name]
             print(
@@ -238,6 +253,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
-        work(sys.argv[2], int(sys.argv[3]))
+        work(sys.argv[2], *map(int, sys.argv[3:]))
     else:
         main()
