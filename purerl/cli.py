@@ -101,7 +101,9 @@ class Eval:
     max_steps: cfg.Count = 10_000
     """Steps after which an episode is cut."""
     seed: cfg.Seed = 0
-    """Seed of the episodes."""
+    """Seed of the episodes; 0 gives those that ended the training."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs; "off" keeps none."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -280,7 +282,7 @@ def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any
 
 
 @contextlib.contextmanager
-def _prepared(options: TrainOptions) -> Iterator[None]:
+def _prepared(options: TrainOptions | Eval) -> Iterator[None]:
     """JAX set up for a whole program: all cores, the compilation cache, and running out of memory as `MemoryError`."""
     import jax
 
@@ -305,7 +307,8 @@ def evaluate(args: list[str]) -> int:
 
     from purerl import results
 
-    result = results.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
+    with _prepared(options):
+        result = results.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
     if options.json:
         print(json.dumps(result, indent=2))
     else:

@@ -126,7 +126,9 @@ def batch_problems(config: Any) -> list[str]:
     if not all(isinstance(count, int) and count > 0 for count in counts):
         return []
     size, found = config.num_envs * config.num_steps, []
-    if size % config.num_minibatches:
+    if size >= 2**31:
+        found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
+    elif size % config.num_minibatches:
         small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
         divisors = small + [size // d for d in small]
         below = max(d for d in divisors if d < config.num_minibatches)

@@ -32,8 +32,6 @@ FILES = (
 )
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
 EXIT_DIVERGED = 3
-EVALUATION_SALT = 2**31
-"""Folded into a seed's key for its final evaluation, so that evaluating touches no key of the training."""
 EVALUATION_STEPS = 10_000
 """Steps after which an episode of the final evaluation is cut."""
 
@@ -63,15 +61,16 @@ def describe(
 def plan(description: dict[str, Any], options: Any) -> planning.Plan:
     """What the run would cost, from its compiled program. Runs nothing. Raises `DoesNotFit`."""
     setup = results.Setup.of(description)
+    compiled = _compile(setup, options).chunk
     trainer = setup.make_trainer(**population.take(setup.members.given, 0))
     flops = planning.flops(trainer.step, jax.eval_shape(trainer.init, setup.members.keys[0])) / trainer.env_steps
-    return _compile(setup, options).chunk.plan(setup.members.size, flops)
+    return compiled.plan(setup.members.size, flops)
 
 
 def train(description: dict[str, Any], options: Any) -> int:
     """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
 
-    Raises `ConfigError` before anything compiles or is written, and `DoesNotFit` before anything is written.
+    Raises `ConfigError` before anything compiles or is written, and `DoesNotFit` with nothing left behind.
     """
     console, setup = Console(stderr=True), results.Setup.of(description)
     name = f"{description['algo']}-{description['env'].replace('/', '-')}"
@@ -92,12 +91,17 @@ def train(description: dict[str, Any], options: Any) -> int:
         f"{description['algo']} on {description['env']}, {size} agent(s), {len(jax.devices())} {device.platform} "
         "device(s): compiling ...",
     )
-    program = _compile(setup, options)
+    try:
+        program = _compile(setup, options)
+    except (MemoryError, jax.errors.JaxRuntimeError):
+        (directory / "config.json").unlink()
+        directory.rmdir()
+        raise
     batch_size = program.chunk.batch_size
     batches = f", {math.ceil(size / batch_size)} batches of {batch_size}" if batch_size < size else ""
     say(console, f"compiled in {program.compile_seconds:.1f} s{batches}")
 
-    start, policies, alive, frames_done = time.perf_counter(), [], [], 0
+    start, policies, alive, iterations = time.perf_counter(), [], [], []
     with (
         run.interrupts() as interrupted,
         _logs(directory) as (log, quantile_log),
@@ -116,7 +120,7 @@ def train(description: dict[str, Any], options: Any) -> int:
                 report(frames * first + steps[-1] * batch.size, logging.mean_return(chunk.metrics))
                 if interrupted or not chunk.metrics["alive"][-1].any():
                     break
-            frames_done += frames_of(iteration) * batch.size
+            iterations += [iteration] * batch.size
             alive += chunk.metrics["alive"][-1].tolist()
             policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
             policies.append(jax.tree.map(lambda x: np.asarray(x)[: batch.size], policy))
@@ -127,17 +131,21 @@ def train(description: dict[str, Any], options: Any) -> int:
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
     setup = setup.first(len(alive))
     checkpoint.save_policy(directory, policy, {**description, "members": len(alive)})
-    evaluation = results.play(setup, policy, options.eval_episodes, EVALUATION_STEPS, EVALUATION_SALT)
-    status = "interrupted" if interrupted else "completed" if all(alive) else "diverged"
+    evaluation = results.play(setup, policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
+    diverged = not (any(alive) if description["swept"] else all(alive))
+    status = "interrupted" if interrupted else "diverged" if diverged else "completed"
+    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
+    all_frames = sum(map(frames_of, iterations))
     summary = {
         "status": status,
         **{name: description[name] for name in ("algo", "env", "env_params", "seeds", "swept")},
-        "env_steps": frames_of(iteration),
+        "env_steps": frames_of(max(iterations)),
+        "all_env_steps": all_frames,
         "wall_seconds": wall_seconds,
         "compile_seconds": program.compile_seconds,
-        "steps_per_second": frames_done / wall_seconds,
+        "steps_per_second": all_frames / wall_seconds,
         **evaluation,
-        "return_iqm": statistics.estimate(evaluation["return_per_seed"])._asdict(),
+        "return_iqm": statistics.estimate(scores)._asdict(),
         "alive_per_seed": alive,
         "device": {
             "platform": device.platform,
@@ -154,9 +162,8 @@ def train(description: dict[str, Any], options: Any) -> int:
     if interrupted:
         return 128 + interrupted[0]
     if description["swept"]:
-        results.write_sweep(directory, results.rank(setup, evaluation["return_per_seed"], alive))
-        return 0 if any(alive) else EXIT_DIVERGED
-    return 0 if all(alive) else EXIT_DIVERGED
+        results.write_sweep(directory, results.rank(setup, scores))
+    return EXIT_DIVERGED if diverged else 0
 
 
 def say(console: Console, text: str) -> None:

@@ -166,10 +166,11 @@ def train_population(
 ) -> PyTree:
     """Trains ``P`` members, whatever they differ in, and returns what ``train(key)`` returns with ``[P]`` leading.
 
-    ``make_train(config)``, or ``make_train(config, env_params=..., meta_params=...)`` where these are given, makes
+    ``make_train(config=...)``, called with ``env_params=...`` and ``meta_params=...`` too where these are given, makes
     ``train(key)``; `members` says what may vary. ``batch_size`` members are on the devices at once: "auto" takes as
-    many as their free memory holds, and later batches wait with results kept in the host's memory. Raises
-    `planning.DoesNotFit` if not even one member a device fits. ``lanes`` is that of `layout`. On CPU call `purerl.use_cpu_cores` first. ::
+    many as their free memory holds, and later batches wait with results kept in the host's memory. ``lanes`` is that
+    of `layout`. Raises `planning.DoesNotFit` if not even one member a device fits. On CPU call
+    `purerl.use_cpu_cores` first. ::
 
         train = lambda config, env_params: ppo.make_train(config, envs.make("CartPole-v1", **env_params))
         configs = dataclasses.replace(ppo.Config(), learning_rate=jnp.logspace(-4, -2, 256))

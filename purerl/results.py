@@ -17,6 +17,8 @@ from purerl.algos import ALGORITHMS
 from purerl.evaluate import evaluate
 from purerl.types import Env, Learner, PyTree, Trainer
 
+EVALUATION_SALT = 2**31
+"""Folded into a seed's key before it is evaluated, so that evaluating touches no key of the training."""
 ENV_PREFIX = "env."
 """Of the swept names that are parameters of the environment, not of the algorithm's config."""
 
@@ -115,26 +117,33 @@ def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> d
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
         "members": run.setup.labels,
         "episodes": episodes,
-        **play(run.setup, run.policy, episodes, max_steps, seed),
+        **play(run.setup, run.policy, episodes, max_steps, seed=seed),
     }
 
 
-def play(setup: Setup, policy: PyTree, episodes: int, max_steps: int, salt: int) -> dict[str, Any]:
+def play(
+    setup: Setup, policy: PyTree, episodes: int, max_steps: int, *, seed: int = 0, batch_size: int | None = None
+) -> dict[str, Any]:
     """Plays ``episodes`` with each member's policy, in its own environment; lists have an entry for each member.
 
-    A member's episodes come from its seed's key with ``salt`` folded in.
+    The episodes follow from the member's key and ``seed``; those of seed 0 end a training. ``batch_size`` members play
+    at once (default: all).
     """
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, salt))(setup.members.keys)
-    layout = population.layout(setup.members.size)
+    size = setup.members.size
+    layout = population.layout(min(batch_size or size, size))
+    fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)  # noqa: E731
+    everyone = setup.members.given, jax.vmap(fold)(setup.members.keys), policy
 
     def one(member, state):
         given, key, policy = member
         env = setup.make_env(given.get("env_params"))
         return state, evaluate(key, env, setup.make_trainer(**given).learner, policy, episodes, max_steps)
 
-    everyone = population.place((setup.members.given, keys, policy), layout)
-    _, found = jax.jit(population.spread(one, layout))(everyone, ())
-    episode_return, length, finished = (np.asarray(x)[: setup.members.size] for x in found)
+    program, found = jax.jit(population.spread(one, layout)), []
+    for first in range(0, size, layout.size):
+        batch = population.take(everyone, slice(first, first + layout.size))
+        found.append(jax.device_get(program(population.place(batch, layout), ())[1]))
+    episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*found, strict=True))
     per_seed = episode_return.mean(axis=1, dtype=np.float64)
     return {
         "return_mean": float(per_seed.mean()),
@@ -161,13 +170,13 @@ def print_evaluation(result: dict[str, Any]) -> None:
     )
 
 
-def rank(setup: Setup, returns: list[float], alive: list[bool]) -> dict[str, Any]:
-    """Configurations of a sweep, the best first, by the interquartile mean of their seeds' returns.
+def rank(setup: Setup, scores: np.ndarray) -> dict[str, Any]:
+    """Configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
 
-    An agent that died counts as the worst. ``returns`` and ``alive`` have an entry for each member.
+    ``scores`` has an entry for each member, nan for those that died, which count as the worst.
     """
     count = len(next(iter(setup.swept.values())))
-    scores = np.where(alive, returns, np.nan).reshape(count, -1)
+    scores = scores.reshape(count, -1)
     rows = []
     for c in range(count):
         values = {name: values[c] for name, values in setup.swept.items()}

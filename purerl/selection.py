@@ -49,7 +49,7 @@ def population_based_training(
     fitness: Fitness | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[Key, population.Members], Evolved]:
-    """``train(key, members)``, to jit: ``size`` members train, and at intervals the worst go on from copies of the best.
+    """``train(key, members)``, to jit: ``size`` members train; at intervals the worst go on from copies of the best.
 
     Jaderberg et al. 2017 (arXiv 1711.09846, algorithm 1). After every ``num_iterations`` iterations
     ``exploit(key, fitness [P]) -> parent [P]`` (default `truncation`) says whose state each member takes, bit for bit,

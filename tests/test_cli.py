@@ -157,8 +157,9 @@ def test_plan(capsys):
 
 
 @pytest.mark.parametrize("command", ["plan", "train"])
-def test_what_cannot_fit_is_told(command, tmp_path, capsys):
-    sizes = ["--num-envs", str(2**36), "--num-steps", "1", "--total-steps", str(2**37)]
+def test_what_cannot_fit_is_told(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("purerl.devices.available_bytes", lambda devices: 2**30)
+    sizes = ["--num-envs", str(2**30), "--num-steps", "1", "--total-steps", str(2**31)]
     out = ["--out", str(tmp_path / "x")] if command == "train" else []
     run(command, "ppo", "--env", "CartPole-v1", *sizes, *out, expect=4)
     err = capsys.readouterr().err

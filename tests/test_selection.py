@@ -101,7 +101,9 @@ def test_the_dead_are_replaced():
     """Steps of 1e30 kill half of the members in the first interval; in the end all live."""
     everyone = members(4)
     steps = everyone.given["config"].step_size.at[::2].set(1e30)
-    found = pbt(exploit=selection.truncation(0.5))(jax.random.key(0), everyone._replace(given={"config": Config(steps)}))
+    found = pbt(exploit=selection.truncation(0.5))(
+        jax.random.key(0), everyone._replace(given={"config": Config(steps)})
+    )
     assert np.all(np.isneginf(found.fitness[0, ::2])) and np.all(np.isfinite(found.fitness[0, 1::2]))
     assert np.asarray(found.state.alive).all() and np.isfinite(found.fitness[-1]).all()
 

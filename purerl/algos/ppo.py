@@ -60,7 +60,7 @@ class Config:
         return self.total_steps // self.batch_size
 
     @property
-    def num_updates(self) -> int:
+    def total_updates(self) -> int:
         """Gradient steps of the whole training."""
         return self.num_iterations * self.num_epochs * self.num_minibatches
 
@@ -104,7 +104,7 @@ def make_network(config: Config, env: Env, distribution: Distribution) -> networ
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
-    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.num_updates)
+    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
 
 
