@@ -10,7 +10,7 @@ from purerl.config import ConfigError, check, sweep
 from purerl.devices import compiler_options, use_cpu_cores
 from purerl.evaluate import evaluate
 from purerl.planning import DoesNotFit
-from purerl.population import train_population
+from purerl.population import plan, train_population
 from purerl.results import load
 from purerl.selection import population_based_training, successive_halving
 from purerl.version import __version__
@@ -25,6 +25,7 @@ __all__ = [
     "envs",
     "evaluate",
     "load",
+    "plan",
     "population_based_training",
     "ppo",
     "successive_halving",

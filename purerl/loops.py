@@ -127,13 +127,15 @@ def chunk(trainer: Trainer, capacity: int) -> Callable[[TrainState, Array], tupl
     One compiled program serves every length; metrics beyond it are zeros.
     """
 
+    step = jax.jit(trainer.step, inline=True)  # traced once for its shapes and for the loop
+
     def run(state: TrainState, length: Array) -> tuple[TrainState, Metrics]:
-        shapes = jax.eval_shape(trainer.step, state)[1]
+        shapes = jax.eval_shape(step, state)[1]
         rows = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), shapes)
 
         def one(i, carry):
             state, rows = carry
-            state, metrics = trainer.step(state)
+            state, metrics = step(state)
             return state, jax.tree.map(lambda r, m: r.at[i].set(m), rows, metrics)
 
         return jax.lax.fori_loop(0, length, one, (state, rows))

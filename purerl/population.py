@@ -112,6 +112,8 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
     each device to compute (an int32 that may be traced; default: all). Those left out keep their state, and get zeros.
     """
 
+    function = jax.jit(function, inline=True)  # traced once for its shapes and for the loop
+
     def on_device(groups, given, state, *shared):
         if layout.groups == 1:
             return _side_by_side(function)(given, state, *shared)
@@ -177,15 +179,7 @@ def train_population(
         train_population(train, configs, jax.random.key(0), env_params={"gravity": 9.8})
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
-
-    def lower(size: int) -> tuple[jax.stages.Lowered, Layout]:
-        deal = layout(size, devices, lanes)
-        train_all = spread(lambda member, _: ((), make_train(**member.given)(member.keys)), deal)
-        shapes = planning.shapes(fill(everyone, deal.size), deal.sharding)
-        return jax.jit(lambda given: train_all(given, ())[1]).lower(shapes), deal
-
-    planning.check_state(lambda m: make_train(**m.given)(m.keys), take(everyone, 0), devices=devices)
-    program, deal, size, _ = planning.compile_to_fit(lower, everyone.size, batch_size, "cut the size of a member")
+    program, deal, size, _ = _compile(make_train, everyone, batch_size, devices, lanes)
     host = jax.devices("cpu")[0]
     results = []
     for start in range(0, everyone.size, size):
@@ -194,3 +188,44 @@ def train_population(
         result = take(result, slice(0, batch.size)) if batch.size < deal.size else result
         results.append(jax.device_put(result, host) if size < everyone.size else result)
     return results[0] if len(results) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *results)
+
+
+def plan(
+    make_train: Callable[..., Callable[[Key], PyTree]],
+    configs: Any,
+    keys: Key,
+    *,
+    env_params: dict[str, Any] | None = None,
+    meta_params: PyTree | None = None,
+    batch_size: int | str = "auto",
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+) -> planning.Plan:
+    """What `train_population` would cost with the same arguments. Compiles its program and runs nothing.
+
+    A frame's arithmetic is that of a whole training over ``configs.total_steps``. Raises `planning.DoesNotFit`.
+    """
+    everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
+    compiled = _compile(make_train, everyone, batch_size, devices, lanes)
+    flops = planning.flops(lambda m: make_train(**m.given)(m.keys), take(everyone, 0))
+    return compiled.plan(everyone.size, flops / configs.total_steps)
+
+
+def _compile(
+    make_train: Callable[..., Callable[[Key], PyTree]],
+    everyone: Members,
+    batch_size: int | str,
+    devices: Sequence[jax.Device] | None,
+    lanes: int | None,
+) -> planning.Compiled:
+    """The program of a batch of members ``[batch_size]``, as large as it fits."""
+    train = jax.jit(lambda member: make_train(**member.given)(member.keys), inline=True)
+
+    def lower(size: int) -> tuple[jax.stages.Lowered, Layout]:
+        deal = layout(size, devices, lanes)
+        train_all = spread(lambda member, _: ((), train(member)), deal)
+        shapes = planning.shapes(fill(everyone, deal.size), deal.sharding)
+        return jax.jit(lambda given: train_all(given, ())[1]).lower(shapes), deal
+
+    planning.check_state(train, take(everyone, 0), devices=devices)
+    return planning.compile_to_fit(lower, everyone.size, batch_size, "cut the size of a member")

@@ -52,8 +52,8 @@ def compile(
     ``batch_size`` and ``lanes`` are as for `population.train_population`. Raises `planning.DoesNotFit`.
     """
     start = time.perf_counter()
-    one = population.take(members, 0)
-    planning.check_state(lambda m: make_trainer(**m.given).init(m.keys), one, devices=devices)
+    init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
+    planning.check_state(init_one, population.take(members, 0), devices=devices)
 
     def chunk_of(given, state, length):
         return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
@@ -66,7 +66,7 @@ def compile(
         return program.lower(given.given, states, np.int32(0)), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
-        init = population.spread(lambda m, _: ((), make_trainer(**m.given).init(m.keys)), layout)
+        init = population.spread(lambda m, _: ((), init_one(m)), layout)
         return lambda members: init(members, ())[1]
 
     chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
