@@ -1,16 +1,14 @@
 """A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
 
-import contextlib
 import importlib.metadata
 import math
 import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +17,7 @@ from rich.console import Console
 from purerl import checkpoint, envs, logging, planning, population, results, run, statistics
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS
+from purerl.types import PyTree
 
 FILES = (
     "config.json",
@@ -62,9 +61,9 @@ def plan(description: dict[str, Any], options: Any) -> planning.Plan:
     """What the run would cost, from its compiled program. Runs nothing. Raises `DoesNotFit`."""
     setup = results.Setup.of(description)
     compiled = _compile(setup, options).chunk
-    trainer = setup.make_trainer(**population.take(setup.members.given, 0))
-    flops = planning.flops(trainer.step, jax.eval_shape(trainer.init, setup.members.keys[0])) / trainer.env_steps
-    return compiled.plan(setup.members.size, flops)
+    trainer = setup.trainer
+    state = jax.eval_shape(trainer.init, setup.members.keys[0])
+    return compiled.plan(setup.members.size, planning.flops(trainer.step, state) / trainer.env_steps)
 
 
 def train(description: dict[str, Any], options: Any) -> int:
@@ -80,17 +79,11 @@ def train(description: dict[str, Any], options: Any) -> int:
         directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
     )
 
-    trainer, size = setup.make_trainer(**population.take(setup.members.given, 0)), setup.members.size
-    frames_of = lambda iteration: trainer.warmup_steps + iteration * trainer.env_steps  # noqa: E731
-    frames = frames_of(setup.config.num_iterations)
+    frames = setup.trainer.frames(setup.config.num_iterations)
     if frames != setup.config.total_steps:
         say(console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
-    device = jax.devices()[0]
-    say(
-        console,
-        f"{description['algo']} on {description['env']}, {size} agent(s), {len(jax.devices())} {device.platform} "
-        "device(s): compiling ...",
-    )
+    device, size = f"{len(jax.devices())} {jax.devices()[0].platform} device(s)", setup.members.size
+    say(console, f"{description['algo']} on {description['env']}, {size} agent(s), {device}: compiling ...")
     try:
         program = _compile(setup, options)
     except (MemoryError, jax.errors.JaxRuntimeError):
@@ -101,17 +94,63 @@ def train(description: dict[str, Any], options: Any) -> int:
     batches = f", {math.ceil(size / batch_size)} batches of {batch_size}" if batch_size < size else ""
     say(console, f"compiled in {program.compile_seconds:.1f} s{batches}")
 
-    start, policies, alive, iterations = time.perf_counter(), [], [], []
+    with run.interrupts() as interrupted:
+        trained = _train_members(setup, program, directory, console, interrupted)
+    setup, alive = setup.first(len(trained.alive)), trained.alive
+    checkpoint.save_policy(directory, trained.policy, {**description, "members": len(alive)})
+    evaluation = results.play(setup, trained.policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
+    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
+    diverged = not (any(alive) if setup.swept else all(alive))
+    summary = {
+        "status": "interrupted" if interrupted else "diverged" if diverged else "completed",
+        **{name: description[name] for name in ("algo", "env", "env_params", "seeds", "swept")},
+        "env_steps": max(trained.env_steps),
+        "all_env_steps": sum(trained.env_steps),
+        "wall_seconds": trained.seconds,
+        "compile_seconds": program.compile_seconds,
+        "steps_per_second": sum(trained.env_steps) / trained.seconds,
+        **evaluation,
+        "return_iqm": statistics.estimate(scores)._asdict(),
+        "alive_per_seed": alive,
+        "predicted_peak_bytes": program.chunk.plan(size, math.nan).peak_bytes,
+        **_machine(),
+    }
+    checkpoint.write_json(directory / "summary.json", summary)
+    _print_summary(console, directory, summary)
+    if interrupted:
+        return 128 + interrupted[0]
+    if setup.swept:
+        results.write_sweep(directory, results.rank(setup, scores))
+    return EXIT_DIVERGED if diverged else 0
+
+
+class Trained(NamedTuple):
+    """Policies ``[P]`` on the host; of each member whether it is alive and its frames; and the seconds it all took."""
+
+    policy: PyTree
+    alive: list[bool]
+    env_steps: list[int]
+    seconds: float
+
+
+def _train_members(
+    setup: results.Setup, program: run.Program, directory: Path, console: Console, interrupted: list[int]
+) -> Trained:
+    """Trains batch after batch, logging; ends after the chunk in which something lands in ``interrupted``."""
+    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
+    trainer, start = setup.trainer, time.perf_counter()
+    frames = trainer.frames(num_iterations)
+    policies, alive, env_steps = [], [], []
     with (
-        run.interrupts() as interrupted,
-        _logs(directory) as (log, quantile_log),
+        open(directory / "metrics.jsonl", "w") as log,
+        open(directory / "quantiles.jsonl", "w") as quantile_log,
         logging.progress(console, frames * size) as report,
     ):
         for first in range(0, size, batch_size):
             labels = setup.labels[first : first + batch_size]
             batch, iteration = population.take(setup.members, slice(first, first + batch_size)), 0
-            for chunk in run.chunks(program, batch, setup.config.num_iterations):
-                steps = [frames_of(i) for i in range(iteration + 1, chunk.iteration + 1)]
+            for chunk in run.chunks(program, batch, num_iterations):
+                steps = [trainer.frames(i) for i in range(iteration + 1, chunk.iteration + 1)]
                 log.writelines(checkpoint.rows(chunk.metrics, steps, iteration + 1, labels))
                 quantile_log.writelines(checkpoint.quantile_rows(chunk.metrics, steps, iteration + 1, first))
                 log.flush()
@@ -120,50 +159,32 @@ def train(description: dict[str, Any], options: Any) -> int:
                 report(frames * first + steps[-1] * batch.size, logging.mean_return(chunk.metrics))
                 if interrupted or not chunk.metrics["alive"][-1].any():
                     break
-            iterations += [iteration] * batch.size
+            env_steps += [steps[-1]] * batch.size
             alive += chunk.metrics["alive"][-1].tolist()
             policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
             policies.append(jax.tree.map(lambda x: np.asarray(x)[: batch.size], policy))
             if interrupted:
                 break
-    wall_seconds = time.perf_counter() - start
-
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    setup = setup.first(len(alive))
-    checkpoint.save_policy(directory, policy, {**description, "members": len(alive)})
-    evaluation = results.play(setup, policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
-    diverged = not (any(alive) if description["swept"] else all(alive))
-    status = "interrupted" if interrupted else "diverged" if diverged else "completed"
-    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
-    all_frames = sum(map(frames_of, iterations))
-    summary = {
-        "status": status,
-        **{name: description[name] for name in ("algo", "env", "env_params", "seeds", "swept")},
-        "env_steps": frames_of(max(iterations)),
-        "all_env_steps": all_frames,
-        "wall_seconds": wall_seconds,
-        "compile_seconds": program.compile_seconds,
-        "steps_per_second": all_frames / wall_seconds,
-        **evaluation,
-        "return_iqm": statistics.estimate(scores)._asdict(),
-        "alive_per_seed": alive,
+    return Trained(policy, alive, env_steps, time.perf_counter() - start)
+
+
+def _machine() -> dict[str, Any]:
+    """Device, versions and flags: what a figure is worth nothing without."""
+    device = jax.devices()[0]
+    return {
         "device": {
             "platform": device.platform,
             "kind": device.device_kind,
             "count": len(jax.devices()),
             "cores": os.cpu_count(),
         },
-        "predicted_peak_bytes": program.chunk.plan(size, math.nan).peak_bytes,
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
         "flags": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
     }
-    checkpoint.write_json(directory / "summary.json", summary)
-    _print_summary(console, directory, summary)
-    if interrupted:
-        return 128 + interrupted[0]
-    if description["swept"]:
-        results.write_sweep(directory, results.rank(setup, scores))
-    return EXIT_DIVERGED if diverged else 0
 
 
 def say(console: Console, text: str) -> None:
@@ -174,12 +195,6 @@ def say(console: Console, text: str) -> None:
 def _compile(setup: results.Setup, options: Any) -> run.Program:
     batch_size = options.agents_at_once or "auto"
     return run.compile(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)
-
-
-@contextlib.contextmanager
-def _logs(directory: Path) -> Iterator[tuple[Any, Any]]:
-    with open(directory / "metrics.jsonl", "w") as log, open(directory / "quantiles.jsonl", "w") as quantile_log:
-        yield log, quantile_log
 
 
 def _claim(directory: Path, overwrite: bool) -> None:
@@ -197,10 +212,6 @@ def _claim(directory: Path, overwrite: bool) -> None:
         (directory / "config.json").open("x").close()
     except OSError as error:
         raise cfg.ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def _print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:

@@ -61,6 +61,11 @@ class Setup(NamedTuple):
         labels = [{**label, "seed": seed} for label in which for seed in seeds]
         return cls(config, make_env, make_trainer, members, labels, swept)
 
+    @property
+    def trainer(self) -> Trainer:
+        """The first member's."""
+        return self.make_trainer(**population.take(self.members.given, 0))
+
     def first(self, count: int) -> "Setup":
         """The first ``count`` members alone, for a run that was interrupted between batches."""
         return self._replace(members=population.take(self.members, slice(0, count)), labels=self.labels[:count])

@@ -199,3 +199,7 @@ class Trainer(NamedTuple):
     learner: Learner
     env_steps: int
     warmup_steps: int = 0
+
+    def frames(self, iterations: int) -> int:
+        """Frames of one agent after so many iterations, warm-up included."""
+        return self.warmup_steps + iterations * self.env_steps
