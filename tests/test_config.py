@@ -72,6 +72,8 @@ def test_batch_problems_name_the_nearest():
     [problem] = cfg.batch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
     assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
     [problem] = cfg.batch_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
+    assert problem == f"num_envs * num_steps = {2**37}: must lie below {2**31}"
+    [problem] = cfg.batch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
     assert "nearest valid: 2, 4" in problem
     [problem] = cfg.batch_problems(ppo.Config(num_minibatches=1000))
     assert problem.endswith("nearest valid: 512")
