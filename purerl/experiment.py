@@ -112,7 +112,7 @@ def train(description: dict[str, Any], options: Any) -> int:
         **evaluation,
         "return_iqm": statistics.estimate(scores)._asdict(),
         "alive_per_seed": alive,
-        "predicted_peak_bytes": program.chunk.plan(size, math.nan).peak_bytes,
+        "predicted_peak_bytes": program.chunk.peak_bytes,
         **_machine(),
     }
     checkpoint.write_json(directory / "summary.json", summary)

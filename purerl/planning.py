@@ -59,17 +59,22 @@ class Compiled(NamedTuple):
     batch_size: int
     compile_seconds: float
 
+    @property
+    def peak_bytes(self) -> int:
+        """What the program holds at most, on all devices together."""
+        return held(self.program) * len(self.layout.devices)
+
     def plan(self, members: int, flops_per_frame: float) -> Plan:
         """The plan of ``members`` members in batches of this program."""
         deal = self.layout
-        count, peak, free = len(deal.devices), held(self.program), machine.available_bytes(deal.devices)
+        count, free = len(deal.devices), machine.available_bytes(deal.devices)
         fixed = self.program.memory_analysis().temp_size_in_bytes if deal.groups > 1 else 0
-        each = max(1, (peak - fixed) // (deal.groups * deal.lanes))
+        each = max(1, (held(self.program) - fixed) // (deal.groups * deal.lanes))
         return Plan(
             members=members,
             devices=count,
             batch_size=self.batch_size,
-            peak_bytes=peak * count,
+            peak_bytes=self.peak_bytes,
             bytes_per_member=each,
             available_bytes=free * count,
             fits=max(0, free - fixed) // each * count,
@@ -159,7 +164,7 @@ def flops(function: Callable[..., Any], *args: Any) -> float:
 
 MOVEMENT = frozenset(
     "reshape broadcast_in_dim transpose squeeze slice dynamic_slice dynamic_update_slice concatenate gather scatter "
-    "copy copy_p convert_element_type bitcast_convert_type iota rev pad split expand_dims select_n".split()
+    "copy convert_element_type bitcast_convert_type iota rev pad split expand_dims select_n".split()
 )
 
 

@@ -1,4 +1,4 @@
-"""Pictures of runs and sweeps, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
+"""Pictures of sweeps, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
 
 import itertools
 import math
@@ -113,34 +113,6 @@ def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
     if np.all(np.diff(at) >= ROOM * (at[-1] - at[0])):
         axis.set_ticks([], minor=True)
         axis.set_ticks(values, [f"{value:.4g}" for value in values])
-
-
-def curves(path: Path, env_steps: ArrayLike, named: Mapping[str, ArrayLike], metric: str = "episode_return") -> None:
-    """Writes `curves_figure`, whole or not at all."""
-    _save(path, curves_figure(env_steps, named, metric))
-
-
-def curves_figure(env_steps: ArrayLike, named: Mapping[str, ArrayLike], metric: str = "episode_return") -> Figure:
-    """How ``metric`` went in each run of ``named`` ``[iterations, S]``, over the frames ``env_steps`` ``[iterations]``.
-
-    Each run is the median of its ``S`` members, in a band from their lower to their upper quartile. A member that is
-    nan at an iteration is left out of it, as is an iteration at which all are.
-    """
-    env_steps = np.asarray(env_steps)
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot(
-        xlabel="environment steps of a member", ylabel=metric, title="median and quartiles over members"
-    )
-    for name, values in named.items():
-        quartiles = statistics.quantiles(values, (0.25, 0.5, 0.75))  # [3, iterations]
-        there = ~np.isnan(quartiles[1])
-        low, median, high = quartiles[:, there]
-        [line] = axes.plot(
-            env_steps[there], median, marker=".", markersize=3, label=f"{name} (S = {np.shape(values)[1]})"
-        )
-        axes.fill_between(env_steps[there], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
-    axes.legend()
-    return figure
 
 
 def _save(path: Path, figure: Figure) -> None:

@@ -19,6 +19,8 @@ from purerl.types import Env, Learner, PyTree, Trainer
 
 EVALUATION_SALT = 2**31
 """Folded into a seed's key before it is evaluated, so that evaluating touches no key of the training."""
+COMPARED = ("algo", "env", "env_params", "env_steps", "swept", "return_per_seed", "alive_per_seed")
+"""What a comparison reads of a summary."""
 ENV_PREFIX = "env."
 """Of the swept names that are parameters of the environment, not of the algorithm's config."""
 
@@ -218,7 +220,10 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     rows, scores = [], []
     for directory in directories:
         summary = checkpoint.read_json(directory / "summary.json")
-        if summary.get("swept"):
+        missing = [name for name in COMPARED if name not in summary]
+        if missing:
+            raise cfg.ConfigError(f"{directory / 'summary.json'}: lacks {', '.join(missing)}")
+        if summary["swept"]:
             raise cfg.ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
         scores.append(np.where(summary["alive_per_seed"], summary["return_per_seed"], np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}

@@ -57,7 +57,8 @@ def population_based_training(
     given (`perturb`). ``fitness`` defaults to `mean_return` over the interval. Consumes ``key``.
     """
     exploit, fitness = exploit or truncation(), fitness or mean_return
-    advance, layout = _advance(make_trainer, size, num_iterations, devices), population.layout(size, devices)
+    layout = population.layout(size, devices)
+    advance = _advance(make_trainer, layout, num_iterations)
 
     def interval(carry, key):
         given, state = carry
@@ -162,7 +163,7 @@ def successive_halving(
     lengths = np.diff(totals).astype(np.int32)
     active = np.array([max(1, size // reduction**r) for r in range(num_rungs)], np.int32)
     layout = population.layout(size, devices)
-    advance = _advance(make_trainer, size, int(lengths.max()), devices)
+    advance = _advance(make_trainer, layout, int(lengths.max()))
     count = len(layout.devices)
     share = layout.groups * layout.lanes
     rank = np.arange(layout.size)
@@ -210,7 +211,7 @@ def _init(make_trainer: Callable[..., Trainer], members: population.Members, lay
 
 
 def _advance(
-    make_trainer: Callable[..., Trainer], size: int, capacity: int, devices: Sequence[jax.Device] | None
+    make_trainer: Callable[..., Trainer], layout: population.Layout, capacity: int
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """``advance(given, state, length, groups=...)``: ``length`` iterations; metrics of rows not run are nan, or 0."""
 
@@ -219,7 +220,7 @@ def _advance(
         run = jnp.arange(capacity) < length
         return state, {name: jnp.where(run, m, _nothing(m)) for name, m in metrics.items()}
 
-    return population.spread(one, population.layout(size, devices))
+    return population.spread(one, layout)
 
 
 def _nothing(x: Array) -> Any:

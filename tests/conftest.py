@@ -1,7 +1,13 @@
 """Settings for every test: no silent broadcasting, eight devices to shard over, and programs shared between tests."""
 
-import jax
-import pytest
+import os
+import tempfile
+
+CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
+os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)

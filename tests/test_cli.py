@@ -251,6 +251,7 @@ def test_lone_seed_equals_its_place_in_a_crowd(trained, tmp_path):
         (["sweep", "ppo", *SHORT, "--gamma", "0.5,x"], ["gamma = '0.5,x'"]),
         (["sweep", "ppo", *SHORT, "--num-envs", "2:8:lin:2"], ["--num-envs", "whole number"]),
         (["sweep", "ppo", *SHORT, "--env-params", "gravty=1,2"], ["gravty", "gravity"]),
+        (["compare", str(ROOT / "tests" / "summaries"), "x"], ["summaries/summary.json", "lacks", "alive_per_seed"]),
         (["compare", "/nonexistent/run", "x"], ["/nonexistent/run", "summary.json"]),
         (["eval", "/nonexistent/run"], ["/nonexistent/run", "policy.json"]),
         (["eval", "x", "--episodes", "0"], ["episodes = 0", "[1, inf)"]),
@@ -348,6 +349,18 @@ def test_interrupt_saves(tmp_path):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "interrupted" and summary["env_steps"] < 1e9
     assert len(log.read_text().splitlines()) == summary["env_steps"] // 512
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_compiled_programs_are_kept_where_told(kept, tmp_path):
+    """In the directory that is named; with "off" nowhere, not in the home directory either."""
+    command = [sys.executable, str(ROOT / "scripts" / "train.py"), "ppo", *SHORT, "--out", str(tmp_path / "run")]
+    cache = tmp_path / "cache"
+    env = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    env["HOME"] = str(tmp_path / "home")
+    command += ["--compilation-cache", str(cache) if kept else "off"]
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=200)
+    assert (cache.exists() and any(cache.iterdir())) == kept and not (tmp_path / "home" / ".cache").exists()
 
 
 def test_peak_memory_does_not_grow_with_training():

@@ -103,25 +103,6 @@ def test_lengths_that_differ(fields, scores):
         plot.sweep_figure(fields, scores)
 
 
-def test_curves_show_the_spread():
-    steps, values = np.arange(1, 7) * 100, np.random.default_rng(3).normal(size=(6, 9))
-    sparse = values + 5
-    sparse[2] = NAN
-    sparse[3, :4] = NAN
-    [axes] = plot.curves_figure(steps, {"ppo": values, "sparse": sparse}, "loss").axes
-    assert axes.get_ylabel() == "loss"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ppo (S = 9)", "sparse (S = 9)"]
-    for data, line, band in zip((values, sparse), axes.lines, axes.collections, strict=True):
-        kept = ~np.all(np.isnan(data), axis=1)
-        low, median, high = np.nanquantile(data[kept], (0.25, 0.5, 0.75), axis=1)
-        np.testing.assert_array_equal(line.get_xdata(), steps[kept])
-        np.testing.assert_allclose(line.get_ydata(), median)
-        corners = band.get_paths()[0].vertices
-        for x, *ends in zip(steps[kept], low, high, strict=True):
-            ys = corners[corners[:, 0] == x, 1]
-            np.testing.assert_allclose([ys.min(), ys.max()], ends)
-
-
 @pytest.mark.parametrize("dead", [False, True])
 def test_files(tmp_path, dead):
     """Each call leaves one PNG that is more than an empty page, and matplotlib's settings as they were."""
@@ -131,9 +112,7 @@ def test_files(tmp_path, dead):
     plot.sweep_map(tmp_path / "lone.png", lone, scores, "one field")
     plot.sweep_map(tmp_path / "grid.png", grid, scores)
     plot.sweep_map(tmp_path / "single.png", {"a": [0.0]}, scores[:1])
-    plot.curves(tmp_path / "curves.png", np.arange(4), {"run": scores})
-    plot.curves(tmp_path / "curves.png", np.arange(4), {"run": scores})
-    assert {path.name for path in tmp_path.iterdir()} == {"lone.png", "grid.png", "single.png", "curves.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"lone.png", "grid.png", "single.png"}
     for path in tmp_path.iterdir():
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         height, width, _ = (image := imread(path)).shape
