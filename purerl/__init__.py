@@ -5,7 +5,7 @@ result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
 from purerl import envs
-from purerl.algos import dqn, ppo
+from purerl.algos import apex, c51, dqn, iqn, ppo, qr_dqn, r2d2, rainbow
 from purerl.config import ConfigError, check, sweep
 from purerl.devices import compiler_options, use_cpu_cores
 from purerl.evaluate import evaluate
@@ -19,15 +19,21 @@ __all__ = [
     "ConfigError",
     "DoesNotFit",
     "__version__",
+    "apex",
+    "c51",
     "check",
     "compiler_options",
     "dqn",
     "envs",
     "evaluate",
+    "iqn",
     "load",
     "plan",
     "population_based_training",
     "ppo",
+    "qr_dqn",
+    "r2d2",
+    "rainbow",
     "successive_halving",
     "sweep",
     "train_population",

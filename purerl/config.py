@@ -145,20 +145,33 @@ def batch_problems(config: Any) -> list[str]:
     return found
 
 
-def replay_problems(config: Any) -> list[str]:
-    """What an off-policy config asks for that cannot be: less than one iteration, a ring too small or too large."""
+def replay_problems(config: Any, env: Env | None) -> list[str]:
+    """What an off-policy config asks for that cannot be: less than one iteration, a ring too small or too large.
+
+    ``config.sample_rows`` is what a sample spans, besides the older frames of a stack.
+    """
     names = "total_steps", "num_envs", "num_steps", "capacity", "warmup_steps"
     if not all(isinstance(getattr(config, name), int) and getattr(config, name) > 0 for name in names):
         return []
-    found = []
+    found, rows = [], config.sample_rows + (env.num_frames - 1 if env else 0)
     if config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
         found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
-    if config.capacity_rows < 2:
-        found.append(f"capacity = {config.capacity}: must hold two steps of each environment, {2 * config.num_envs}")
+    for name, held in (("capacity", config.capacity_rows), ("warmup_steps", config.warmup_rows)):
+        if held < rows:
+            least = rows * config.num_envs
+            found.append(f"{name} = {getattr(config, name)}: must hold {rows} steps of each environment, {least}")
     if config.capacity_rows * config.num_envs >= 2**31:
         found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
     return found
+
+
+def order_problems(config: Any, low: str, high: str) -> list[str]:
+    """One line if the field ``low`` is not below the field ``high``; none if either is traced."""
+    pair = getattr(config, low), getattr(config, high)
+    if any(isinstance(value, jax.core.Tracer) for value in pair) or pair[0] < pair[1]:
+        return []
+    return [f"{low} = {pair[0]!r}: must lie below {high} = {pair[1]!r}"]
 
 
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:

@@ -26,13 +26,17 @@ def use_cpu_cores() -> None:
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
     """Options for `jax.jit` under which a lane of a `jax.vmap` has the bits of a lone run, at any size.
 
-    On CPU two parts of XLA choose the order of a sum by the size of the whole array: its library for reductions, and
-    its newer emitters of fused loops. Both are left out, which halves the speed: meant for tests. `train_population`
-    does without. No options elsewhere; ``device`` defaults to the first one.
+    On CPU three parts of XLA choose the order of a sum by the size of the whole array: its library for reductions, its
+    newer emitters of fused loops, and LLVM where it vectorises. All are left out, which halves the speed or worse:
+    meant for tests. `train_population` does without. No options elsewhere; ``device`` defaults to the first one.
     """
     if (device or jax.devices()[0]).platform != "cpu":
         return {}
-    return {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_use_fusion_emitters": False}
+    return {
+        "xla_cpu_experimental_ynn_fusion_type": "",
+        "xla_cpu_use_fusion_emitters": False,
+        "xla_backend_optimization_level": 1,
+    }
 
 
 def available_bytes(devices: Sequence[jax.Device]) -> int:

@@ -90,6 +90,15 @@ def epsilon_greedy(q: Array, epsilon: Array, noise: Array) -> Array:
     return jnp.where(noise[..., 0] < epsilon, random, jnp.argmax(q, axis=-1).astype(jnp.int32))
 
 
+def epsilon_ladder(epsilon: Array, exponent: Array, num_envs: int) -> Array:
+    """A chance of a random action for each of ``B`` environments, ``epsilon ** (1 + exponent * i / (B - 1))``. ``[B]``.
+
+    Ape-X (Horgan et al. 2018, arXiv 1803.00933, section 4.1) has ``epsilon`` 0.4 and ``exponent`` 7. Both are scalars;
+    ``epsilon`` lies in [0, 1]. One environment alone gets ``epsilon``.
+    """
+    return epsilon ** (1 + exponent * jnp.arange(num_envs) / max(num_envs - 1, 1))
+
+
 def _like(constant, array):
     """``constant`` with leading axes of length one, to combine with ``array`` without rank promotion."""
     return constant.reshape((1,) * (array.ndim - constant.ndim) + constant.shape)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.rollout import restart
 from purerl.types import Array, Env, Key, Learner, PyTree
 
 
@@ -36,15 +37,17 @@ def evaluate(
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
         action, carry = learner.exploit(policy, obs, carry, key_policy)
         env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), env_state, action)
+        carry = restart(carry, initial, step.terminated | step.truncated)
         total = total + jnp.where(finished, 0.0, step.reward)
         length = length + ~finished
         return time + 1, env_state, step.obs, carry, total, length, finished | step.terminated | step.truncated
 
+    initial = learner.init_carry(num_episodes)
     start = (
         jnp.zeros((), jnp.int32),
         env_state,
         obs,
-        learner.init_carry(num_episodes),
+        initial,
         jnp.zeros(num_episodes),
         jnp.zeros(num_episodes, jnp.int32),
         jnp.zeros(num_episodes, bool),

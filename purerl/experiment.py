@@ -17,6 +17,7 @@ from rich.console import Console
 from purerl import checkpoint, envs, logging, planning, population, results, run, statistics
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS
+from purerl.replay import nbytes
 from purerl.types import PyTree
 
 FILES = (
@@ -63,7 +64,8 @@ def plan(description: dict[str, Any], options: Any) -> planning.Plan:
     compiled = _compile(setup, options).chunk
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
-    return compiled.plan(setup.members.size, planning.flops(trainer.step, state) / trainer.env_steps)
+    found = compiled.plan(setup.members.size, planning.flops(trainer.step, state) / trainer.env_steps)
+    return found._replace(replay_bytes=nbytes(state.replay))
 
 
 def train(description: dict[str, Any], options: Any) -> int:

@@ -1,6 +1,5 @@
 """The training loops: each makes a `Trainer` of an environment and a learner; `train` and `chunk` run one."""
 
-import functools
 from collections.abc import Callable
 
 import jax
@@ -35,14 +34,7 @@ def on_policy(env: Env, learner: Learner, *, num_envs: int, num_steps: int) -> T
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, key_rollout, key_update = jax.random.split(state.key, 3)
-        actors, trajectory, episodes = rollout(
-            key_rollout,
-            env,
-            lambda obs, carry, noise: learner.explore(state.learner, obs, carry, noise),
-            learner.noise,
-            state.actors,
-            num_steps,
-        )
+        actors, trajectory, episodes = rollout(key_rollout, env, learner, state.learner, state.actors, num_steps)
         learned, metrics = learner.update(state.learner, trajectory, key_update)
         alive, learned = survive(state, learned, metrics["loss"])
         state = TrainState(learned, actors, (), state.iteration + 1, alive, key)
@@ -56,15 +48,18 @@ def off_policy(
 ) -> Trainer:
     """An iteration adds ``[T = num_steps, B = num_envs]`` under the current policy to ``replay`` and learns from it.
 
-    It learns by ``num_updates`` updates, each from a sample of its own; their metrics are averaged. ``init`` collects
-    the first ``warmup`` rows, a multiple of ``num_steps``, with the initial policy; episodes that end there are in no
-    metric. Raises `ValueError` for another ``warmup``.
+    It learns by ``num_updates`` updates, each from a sample of its own, and tells the replay the priorities that come
+    of it; the metrics are averaged. ``init`` collects the first ``warmup`` rows, a multiple of ``num_steps`` and enough
+    to draw a sample, with the initial policy; episodes that end there are in no metric. Raises `ValueError` for another
+    ``warmup``.
     """
-    if warmup % num_steps:
-        raise ValueError(f"warmup = {warmup}: must be a multiple of num_steps = {num_steps}")
+    if warmup % num_steps or warmup < replay.rows:
+        raise ValueError(
+            f"warmup = {warmup}: must be a multiple of num_steps = {num_steps}, and at least a sample's {replay.rows}"
+        )
 
     def act(key: Key, learned: PyTree, actors: Actors) -> tuple[Actors, Transition, Metrics]:
-        return rollout(key, env, functools.partial(learner.explore, learned), learner.noise, actors, num_steps)
+        return rollout(key, env, learner, learned, actors, num_steps)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
@@ -87,12 +82,15 @@ def off_policy(
         actors, trajectory, episodes = act(key_rollout, state.learner, state.actors)
         stored = replay.add(state.replay, trajectory)
 
-        def learn(learned, keys):
+        def learn(state, keys):
+            learned, stored = state
             key_sample, key_update = keys
-            return learner.update(learned, replay.sample(stored, key_sample), key_update)
+            sample = replay.sample(stored, key_sample)
+            learned, priority, metrics = learner.update(learned, sample, key_update)
+            return (learned, replay.update(stored, sample, priority)), metrics
 
         keys = tuple(jax.random.split(key_updates, (2, num_updates)))
-        learned, metrics = update.scan_means(learn, state.learner, keys)
+        (learned, stored), metrics = update.scan_means(learn, (state.learner, stored), keys)
         alive, learned = survive(state, learned, metrics["loss"])
         state = TrainState(learned, actors, stored, state.iteration + 1, alive, key)
         return state, {**episodes, **metrics, "alive": alive}

@@ -48,17 +48,24 @@ def dense(size: int, scale: float) -> nn.Dense:
 
 
 class MLP(nn.Module):
-    """Flattens the last ``obs_ndim`` axes, then dense ``hidden_sizes``. ``[..., *obs] -> [..., features]``."""
+    """Flattens the last ``obs_ndim`` axes, then dense ``hidden_sizes``. ``[..., *obs] -> [..., features]``.
+
+    With ``layer_norm`` each dense layer is normalised over its units before the activation (Ba et al. 2016,
+    arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). Without ``hidden_sizes`` the features are
+    the flattened observation.
+    """
 
     hidden_sizes: Sequence[int]
     activation: Callable[[Array], Array] = nn.tanh
     obs_ndim: int = 1
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
         for size in self.hidden_sizes:
-            x = self.activation(dense(size, np.sqrt(2))(x))
+            x = dense(size, np.sqrt(2))(x)
+            x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return x
 
 
@@ -66,27 +73,29 @@ class CNN(nn.Module):
     """3x3 convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
 
     With 16 channels and one dense layer of 128 it is the network of MinAtar's authors (Young & Tian 2019,
-    arXiv 1903.03176).
+    arXiv 1903.03176). ``layer_norm`` is that of `MLP`; a convolution is normalised over the channels of each position.
+    Without ``hidden_sizes`` the features are the flattened convolution.
     """
 
     channels: Sequence[int] = (16,)
     hidden_sizes: Sequence[int] = (128,)
     activation: Callable[[Array], Array] = nn.relu
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32)
         for size in self.channels:
-            conv = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))
-            x = self.activation(conv(x))
-        return MLP(self.hidden_sizes, self.activation, obs_ndim=3)(x)
+            x = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))(x)
+            x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
+        return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
 
-def torso(space: Space, hidden_sizes: Sequence[int], activation: str) -> nn.Module:
+def torso(space: Space, hidden_sizes: Sequence[int], activation: str, layer_norm: bool = False) -> nn.Module:
     """`CNN` for observations of three axes ``[H, W, C]`` whose convolution fits, `MLP` for all others."""
     if len(space.shape) == 3 and min(space.shape[:2]) >= 3:
-        return CNN(hidden_sizes=hidden_sizes, activation=ACTIVATIONS[activation])
-    return MLP(hidden_sizes, ACTIVATIONS[activation], obs_ndim=len(space.shape))
+        return CNN(hidden_sizes=hidden_sizes, activation=ACTIVATIONS[activation], layer_norm=layer_norm)
+    return MLP(hidden_sizes, ACTIVATIONS[activation], obs_ndim=len(space.shape), layer_norm=layer_norm)
 
 
 class Head(nn.Module):

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from purerl import devices as machine
+from purerl.replay import nbytes
 from purerl.types import PyTree
 
 
@@ -21,7 +22,7 @@ class Plan(NamedTuple):
     ``peak_bytes`` is what the compiled program holds at most for ``batch_size`` members at once, and
     ``bytes_per_member`` what one more adds; ``fits`` is how many members ``available_bytes`` would hold at once.
     ``flops_per_frame`` counts the jaxpr of one iteration: two for each multiply-add of a product, one for each element
-    of any other result.
+    of any other result. ``replay_bytes`` is what one member's replay holds, where a plan was made for a `Trainer`.
     """
 
     members: int
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     fits: int
     flops_per_frame: float
     compile_seconds: float
+    replay_bytes: int = 0
 
 
 def in_words(plan: Plan) -> str:
@@ -43,6 +45,7 @@ def in_words(plan: Plan) -> str:
         "agents at once": f"{plan.batch_size:,}",
         "peak memory": gigabytes(plan.peak_bytes),
         "memory an agent": gigabytes(plan.bytes_per_member),
+        "replay an agent": gigabytes(plan.replay_bytes),
         "free memory": gigabytes(plan.available_bytes),
         "agents that fit": f"{plan.fits:,}",
         "arithmetic a frame": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",
@@ -118,17 +121,11 @@ def held(program: jax.stages.Compiled) -> int:
 def check_state(init: Callable[..., PyTree], *args: Any, devices: Sequence[jax.Device] | None = None) -> None:
     """Raises `DoesNotFit` if what ``init(*args)`` returns is larger than a device's free memory. Computes nothing."""
     state, free = jax.eval_shape(init, *args), machine.available_bytes(devices or jax.devices())
-    need = sum(nbytes(x) for x in jax.tree.leaves(state))
+    need = nbytes(state)
     if need > free:
         raise DoesNotFit(
             f"the state of one agent is {gigabytes(need)}, {gigabytes(free)} are free on a device; {largest(state)}"
         )
-
-
-def nbytes(x: Any) -> int:
-    """Bytes of an array, or of one that has only a shape and a type; a typed key counts its words."""
-    itemsize = x.dtype.itemsize if hasattr(x.dtype, "itemsize") else 8
-    return int(np.prod(x.shape, dtype=object)) * itemsize
 
 
 def largest(state: PyTree, count: int = 3) -> str:

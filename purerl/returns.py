@@ -68,6 +68,24 @@ def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: in
     return total
 
 
+def stored_n_step(reward: Array, value: Array, discount: Array, truncated: Array, n: int) -> Array:
+    """Returns over at most ``n`` steps from rows of a replay buffer, then a bootstrap ``[T]``.
+
+    The buffer never stored the true next observation of a truncated step, so ``value[t]`` is all there is: the value
+    of obs[t] itself, by which the step before bootstraps. A return stops before a truncated step and at the end, with
+    the value there. What stands at a step that is itself truncated, and in the last row, is just ``value``.
+
+    ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = value[t]`` where ``truncated[t]`` or ``t = T - 1``, else
+    ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits).
+    """
+    chex.assert_rank([reward, value, discount, truncated], 1)
+    stop = truncated.at[-1].set(True)
+    total = value
+    for _ in range(n):
+        total = jnp.where(stop, value, reward + discount * _next(total))
+    return total
+
+
 def vtrace(
     log_ratio: Array,
     reward: Array,

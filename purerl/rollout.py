@@ -1,7 +1,5 @@
 """Stepping ``B`` environments under a policy for ``T`` steps, with all randomness drawn beforehand."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
@@ -24,28 +22,24 @@ def init_actors(key: Key, env: Env, learner: Learner, num_envs: int) -> Actors:
 
 
 def rollout(
-    key: Key,
-    env: Env,
-    explore: Callable[[PyTree, PyTree, PyTree], tuple[Array, PyTree, PyTree]],
-    noise: Callable[[Key, tuple[int, ...]], PyTree],
-    actors: Actors,
-    num_steps: int,
+    key: Key, env: Env, learner: Learner, learned: PyTree, actors: Actors, num_steps: int
 ) -> tuple[Actors, Transition, Metrics]:
-    """Acts for ``T = num_steps`` steps in the ``B`` environments of ``actors``.
+    """Acts for ``T = num_steps`` steps in the ``B`` environments of ``actors``, exploring in state ``learned``.
 
-    ``explore(obs, carry, noise) -> (action, carry, extras)`` is the policy, and ``noise(key, shape)`` draws what it
-    needs at random. Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the
-    metrics of `episode_metrics`.
+    Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
+    `episode_metrics`. Where an episode ends the carry begins anew.
     """
     num_envs = actors.episode_return.shape[0]
     key_env, key_policy = jax.random.split(key)
-    noises = env.noise(key_env, (num_steps, num_envs)), noise(key_policy, (num_steps, num_envs))
+    noises = env.noise(key_env, (num_steps, num_envs)), learner.noise(key_policy, (num_steps, num_envs))
+    initial = learner.init_carry(num_envs)
 
     def act(state, noises):
         env_state, obs, carry = state
         env_noise, policy_noise = noises
-        action, carry, extras = explore(obs, carry, policy_noise)
+        action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
         env_state, step = jax.vmap(env.step)(env_noise, env_state, action)
+        carry = restart(carry, initial, step.terminated | step.truncated)
         transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
         return (env_state, step.obs, carry), transition
 
@@ -55,6 +49,11 @@ def rollout(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
+
+
+def restart(carry: PyTree, initial: PyTree, last: Array) -> PyTree:
+    """A carry ``[B, ...]``, and ``initial`` instead for the environments whose episode ended, ``last`` ``[B]``."""
+    return jax.tree.map(lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), old, new), carry, initial)
 
 
 def episode_metrics(

@@ -77,16 +77,33 @@ class Item(NamedTuple):
     reward: Array
     terminated: Array
     truncated: Array
+    extras: PyTree
+
+
+class Outcome(NamedTuple):
+    """Transitions over one step or several, ``[N]`` leading every leaf.
+
+    The value of ``action`` in ``obs`` is ``reward + discount *`` the value of ``next_obs``. ``extras`` are what the
+    policy recorded in ``obs``, ``next_extras`` what it recorded in ``next_obs``.
+    """
+
+    obs: PyTree
+    action: Array
+    reward: Array
+    discount: Array
+    next_obs: PyTree
+    extras: PyTree
+    next_extras: PyTree
 
 
 class Sample(NamedTuple):
-    """Sequences from a replay buffer: ``items`` ``[L, N]``, and ``[N]`` of all else.
+    """``N`` draws from a replay buffer: ``items`` is an `Outcome` ``[N]`` or an `Item` ``[L, N]``; ``[N]`` of all else.
 
-    Sequence ``n`` is ``L`` steps in a row of environment ``env[n]``, the first of them in row ``slot[n]`` (both int32).
-    ``weight`` (float32) multiplies its loss; with 0 nothing may be learned from it.
+    Draw ``n`` begins in row ``slot[n]`` of environment ``env[n]`` (both int32). ``weight`` (float32) multiplies its
+    loss; with 0 nothing may be learned from it.
     """
 
-    items: Item
+    items: Any
     slot: Array
     env: Array
     weight: Array
@@ -128,7 +145,8 @@ class Env(NamedTuple):
     """An environment. Functions are for one environment; callers vmap them.
 
     ``noise(key, shape)`` draws all randomness of ``shape`` many steps at once, so that it can be drawn outside a scan;
-    ``step`` takes one element of it. A step resets by itself after the episode's end.
+    ``step`` takes one element of it. A step resets by itself after the episode's end. Observations are stacks of
+    ``num_frames`` frames along their last axis, the newest last; with 1 they may have no such axis.
     """
 
     name: str
@@ -137,6 +155,7 @@ class Env(NamedTuple):
     step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action)
     observation_space: Space
     action_space: Space
+    num_frames: int = 1
 
 
 class Distribution(NamedTuple):
@@ -171,20 +190,25 @@ class Learner(NamedTuple):
     policy: Callable[[PyTree], PyTree]
     exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     # (Policy, obs, carry, key) -> (action, carry)
-    update: Callable[[PyTree, Transition | Sample, Key], tuple[PyTree, Metrics]]
-    # on policy (State, Transition [T, B], key), off policy (State, Sample [L, N], key) -> (State, Metrics)
+    update: Callable[[PyTree, Transition | Sample, Key], tuple]
+    # on policy (State, Transition [T, B], key) -> (State, Metrics)
+    # off policy (State, Sample, key) -> (State, priority [N], Metrics)
 
 
 class Replay(NamedTuple):
     """A buffer of past transitions, as pure functions of its own state.
 
     ``init(item)`` makes an empty one for transitions of the shapes and dtypes of ``item``: one step of one environment,
-    without leading axes, as arrays or `jax.ShapeDtypeStruct`. ``sample`` consumes its key.
+    without leading axes, as arrays or `jax.ShapeDtypeStruct`. ``sample`` consumes its key. ``update`` is told of each
+    sample that was learned from, with a priority for each draw ``[N]``. ``rows`` is how many rows must have been added
+    before there is anything to draw.
     """
 
     init: Callable[[Transition], PyTree]
     add: Callable[[PyTree, Transition], PyTree]  # (state, trajectory [T, B]) -> state
     sample: Callable[[PyTree, Key], Sample]
+    update: Callable[[PyTree, Sample, Array], PyTree]  # (state, sample, priority [N]) -> state
+    rows: int
 
 
 class Trainer(NamedTuple):

@@ -1,6 +1,7 @@
 """Gradient steps: one alone, and epochs of them over minibatches."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,22 +62,24 @@ def gradient_step(
     params: PyTree,
     opt_state: PyTree,
     batch: PyTree,
+    at: PyTree | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """One step down ``loss(params, batch) -> (loss, metrics)``.
+    """One step down ``loss(params, batch) -> (loss, metrics)``; the gradient is taken at ``at`` (None: ``params``).
 
     The optimiser sees parameters and gradients as one vector (``opt_state`` begins as ``init_optimiser``'s): a handful
     of array operations instead of a handful a leaf. Returns the new parameters and state, and the metrics with ``loss``
     and ``grad_norm``.
     """
     flat, unravel = ravel_pytree(params)
-    (flat, opt_state), metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch)
+    (flat, opt_state), metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch, at)
     return unravel(flat), opt_state, metrics
 
 
-def _flat_step(loss, optimiser, unravel, state, batch):
+def _flat_step(loss, optimiser, unravel, state, batch, at=None):
     """`gradient_step` on the parameters as one vector: ``state`` is ``(flat, opt_state)``."""
     flat, opt_state = state
-    (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(unravel(flat), batch)
+    at = unravel(flat) if at is None else at
+    (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads, _ = ravel_pytree(grads)
     updates, opt_state = optimiser.update(grads, opt_state, flat)
     return (flat + updates, opt_state), {**metrics, "loss": value, "grad_norm": norm(grads)}
@@ -97,6 +100,36 @@ def scan_means(
 
     state, (rows, unpack) = jax.lax.scan(packed, state, xs, unroll=UNROLL)
     return state, unpack(jnp.mean(rows, axis=0))
+
+
+class Past(NamedTuple):
+    """The last ``lag`` versions of some parameters, each as one vector: ``[lag, P]``, the oldest at ``position``."""
+
+    versions: Array
+    position: Array
+
+
+def past(params: PyTree, lag: int) -> Past:
+    """A past in which the parameters have always been ``params``."""
+    flat, _ = ravel_pytree(params)
+    return Past(jnp.broadcast_to(flat, (lag, *flat.shape)), jnp.zeros((), jnp.int32))
+
+
+def delay(past: Past, params: PyTree) -> tuple[PyTree, Past]:
+    """The parameters of ``lag`` calls ago, and the past with ``params`` in their place. Without a lag ``params``."""
+    lag = past.versions.shape[0]
+    if lag == 0:
+        return params, past
+    flat, unravel = ravel_pytree(params)
+    versions = jax.lax.dynamic_update_index_in_dim(past.versions, flat, past.position, 0)
+    return unravel(past.versions[past.position]), Past(versions, (past.position + 1) % lag)
+
+
+def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> tuple[PyTree, Array]:
+    """A target network after an update, and the updates since it was last set to ``params``, which it is every
+    ``period`` updates."""
+    age = (age + 1) % period
+    return jax.tree.map(lambda new, old: jnp.where(age == 0, new, old), params, target_params), age
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:

@@ -29,6 +29,16 @@ def n_step(reward, next_value, discount, last, n):
     return np.array(totals)
 
 
+def stored_n_step(reward, value, discount, truncated, n):
+    """At most ``n`` rewards, of steps before the next truncated one and before the last, and the value after them."""
+    totals = []
+    for t in range(len(reward)):
+        end = min(t + n, _end(truncated, t))
+        rewards = sum(np.prod(discount[t:k]) * reward[k] for k in range(t, end))
+        totals.append(rewards + np.prod(discount[t:end]) * value[end])
+    return np.array(totals)
+
+
 def lambda_returns(reward, next_value, discount, last, lam):
     """Sutton & Barto 2018, eq. 12.3: the weighted mean of all n-step returns, the longest taking what is left."""
     totals = []
@@ -68,3 +78,38 @@ def retrace(log_ratio, reward, q_value, next_value, discount, last, lam):
             for t in range(len(reward))
         ]
     )
+
+
+def softmax(x):
+    return np.exp(x - np.max(x)) / np.sum(np.exp(x - np.max(x)))
+
+
+def munchausen(q, target_q, action, reward, discount, next_q, alpha, temperature, floor):
+    """Vieillard et al. 2020, eq. 1: the sum over the next action, with the log-policy in the reward clipped."""
+    policy, next_policy = softmax(target_q / temperature), softmax(next_q / temperature)
+    bonus = min(max(temperature * np.log(policy[action]), floor), 0)
+    soft = sum(p * (value - temperature * np.log(p)) for p, value in zip(next_policy, next_q, strict=True))
+    return reward + alpha * bonus + discount * soft - q[action]
+
+
+def project(values, probabilities, support):
+    """Bellemare et al. 2017, eq. 7: each atom gathers under a hat as wide as the gaps beside it."""
+    gap = (support[-1] - support[0]) / (len(support) - 1)
+    inside = np.minimum(np.maximum(values, support[0]), support[-1])
+    return np.array(
+        [
+            sum(p * max(0, 1 - abs(value - atom) / gap) for value, p in zip(inside, probabilities, strict=True))
+            for atom in support
+        ]
+    )
+
+
+def quantile_huber(quantiles, taus, targets, kappa):
+    """Dabney et al. 2018, eq. 10: quantile by quantile, target by target, of one action."""
+    total = 0
+    for quantile, tau in zip(quantiles, taus, strict=True):
+        for target in targets:
+            delta = target - quantile
+            size = 0.5 * delta**2 if abs(delta) <= kappa else kappa * (abs(delta) - 0.5 * kappa)
+            total += abs(tau - (delta < 0)) * size / kappa / len(targets)
+    return total

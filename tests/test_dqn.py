@@ -5,32 +5,33 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from purerl import ConfigError, check, dqn, envs, losses
-from purerl.types import Item, Sample
+from purerl import ConfigError, check, dqn, envs, losses, update
+from purerl.types import Outcome, Sample
 
 CONFIG = dqn.Config(
-    total_steps=400, num_envs=4, num_steps=2, num_updates=3, batch_size=8, warmup_steps=10, huber_delta=0.5
+    total_steps=400, num_envs=4, num_steps=2, num_updates=3, batch_size=8, warmup_steps=10, n_step=1, huber_delta=0.5
 )
 
 
 @pytest.fixture(scope="module")
 def sample():
     rng = np.random.default_rng(0)
-    obs = jnp.asarray(rng.normal(size=(2, 8, 4)), jnp.float32)
-    flags = jnp.zeros((2, 8), bool)
-    items = Item(obs, jnp.asarray(rng.integers(0, 2, size=(2, 8)), jnp.int32), jnp.ones((2, 8)), flags, flags)
+    obs, next_obs = jnp.asarray(rng.normal(size=(2, 8, 4)), jnp.float32)
+    action = jnp.asarray(rng.integers(0, 2, size=8), jnp.int32)
+    items = Outcome(obs, action, jnp.ones(8), jnp.full(8, CONFIG.gamma), next_obs, (), ())
     return Sample(items, jnp.arange(8), jnp.zeros(8, jnp.int32), jnp.ones(8))
 
 
 def test_target_follows_every_period(sample, key):
     learner = dqn.make_learner(dataclasses.replace(CONFIG, target_period=3), envs.make("CartPole-v1"))
-    learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs[0])
+    learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs)
     kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])  # noqa: E731
     held = kernel(state.target_params)
     for i in range(1, 8):
-        state, _ = learn(state, sample, key)
+        state, _, _ = learn(state, sample, key)
         held = kernel(state.params) if i % 3 == 0 else held
         np.testing.assert_array_equal(kernel(state.target_params), held)
         assert np.any(kernel(state.params) != held) == (i % 3 != 0) and state.updates == i
@@ -39,8 +40,8 @@ def test_target_follows_every_period(sample, key):
 def test_counters_do_not_wrap(sample, key):
     """At the largest int32 the count of updates stays, and so does epsilon; the target's age goes on."""
     learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
-    state = learner.init(key, sample.items.obs[0])._replace(updates=jnp.int32(2**31 - 1))
-    state, metrics = learner.update(state, sample, key)
+    state = learner.init(key, sample.items.obs)._replace(updates=jnp.int32(2**31 - 1))
+    state, _, metrics = learner.update(state, sample, key)
     assert state.updates == 2**31 - 1 and state.target_age == 1
     np.testing.assert_allclose(metrics["epsilon"], CONFIG.epsilon_end, rtol=1e-6)
 
@@ -48,41 +49,46 @@ def test_counters_do_not_wrap(sample, key):
 def test_weight_zero_is_not_learned_from(sample, key):
     """Changing a sample of weight 0 changes no parameter; one of weight 1 does."""
     learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
-    state = learner.init(key, sample.items.obs[0])
+    state = learner.init(key, sample.items.obs)
     sample = sample._replace(weight=sample.weight.at[3].set(0))
     learned = [
         learner.update(state, sample._replace(items=sample.items._replace(reward=reward)), key)[0].params
-        for reward in (sample.items.reward, sample.items.reward.at[0, 3].set(9), sample.items.reward.at[0, 2].set(-9))
+        for reward in (sample.items.reward, sample.items.reward.at[3].set(9), sample.items.reward.at[2].set(-9))
     ]
     same = [all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.all(a == b)), learned[0], x))) for x in learned[1:]]
     assert same == [True, False]
 
 
-def test_loss_against_numpy(sample, key):
-    """The mean Huber loss of double Q-learning's errors, from the networks' outputs; termination takes the future."""
-    terminated = sample.items.terminated.at[0, :4].set(True)
-    sample = sample._replace(items=sample.items._replace(terminated=terminated), weight=jnp.linspace(0, 1, 8))
-    env = envs.make("CartPole-v1")
-    learner, network = dqn.make_learner(CONFIG, env), dqn.make_network(CONFIG, env)
-    state = learner.init(key, sample.items.obs[0])
-    state = state._replace(params=network.init(jax.random.key(5), sample.items.obs[0]))
-    _, metrics = jax.jit(learner.update)(state, sample, key)
-    obs, next_obs = sample.items.obs
+@pytest.mark.parametrize("double", [True, False])
+def test_loss_against_numpy(sample, key, double):
+    """The mean Huber loss of Q-learning's errors, from the networks' outputs; the priorities are their sizes."""
+    discount = jnp.where(jnp.arange(8) < 4, 0.0, 0.9)
+    weight = jnp.linspace(0, 1, 8)
+    sample = sample._replace(items=sample.items._replace(discount=discount), weight=weight)
+    config, env = dataclasses.replace(CONFIG, double=double), envs.make("CartPole-v1")
+    learner, network = dqn.make_learner(config, env), dqn.make_network(config, env)
+    state = learner.init(key, sample.items.obs)
+    disturbed = jax.tree.map(lambda x: x + jax.random.normal(jax.random.key(5), x.shape), state.params)
+    state = state._replace(params=disturbed)
+    _, priority, metrics = jax.jit(learner.update)(state, sample, key)
+    obs, next_obs = sample.items.obs, sample.items.next_obs
     q, online, target = (
-        np.asarray(network.apply(params, x), np.float64)
+        np.asarray(network.apply(params, x, ()), np.float64)
         for params, x in ((state.params, obs), (state.params, next_obs), (state.target_params, next_obs))
     )
-    future = np.where(np.arange(8) < 4, 0, CONFIG.gamma * target[range(8), online.argmax(axis=1)])
-    error = 1 + future - q[range(8), sample.items.action[0]]
+    chosen = (online if double else target).argmax(axis=1)
+    assert np.any(online.argmax(axis=1) != target.argmax(axis=1))
+    error = 1 + discount * target[range(8), chosen] - q[range(8), sample.items.action]
     size = np.abs(error)
     delta = CONFIG.huber_delta
     huber = np.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
-    np.testing.assert_allclose(metrics["loss"], np.mean(np.linspace(0, 1, 8) * huber), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], np.mean(weight * huber), rtol=1e-5)
+    np.testing.assert_allclose(priority, size, rtol=1e-5)
 
 
 def test_epsilon_falls_over_the_fraction():
     learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
-    train = dqn.make_train(CONFIG, envs.make("CartPole-v1"), td_error=losses.q_learning)
+    train = dqn.make_train(CONFIG, envs.make("CartPole-v1"), td_error=losses.munchausen)
     result = jax.jit(train)(jax.random.key(0))
     epsilon = np.asarray(result.metrics["epsilon"])
     updates = np.arange(CONFIG.total_updates).reshape(-1, CONFIG.num_updates)
@@ -103,8 +109,10 @@ def test_counts_are_whole_iterations():
     ("change", "lines"),
     [
         ({"total_steps": 23}, ["total_steps = 23: must be at least the warm-up and one iteration, 24"]),
-        ({"capacity": 4, "num_steps": 1}, ["capacity = 4: must hold two steps of each environment, 8"]),
+        ({"capacity": 4, "num_steps": 1}, ["capacity = 4: must hold 2 steps of each environment, 8"]),
+        ({"n_step": 5}, ["warmup_steps = 10: must hold 6 steps of each environment, 24"]),
         ({"capacity": 2**31 - 1}, [f"capacity = {2**31 - 1}: must lie below {2**31} when rounded up"]),
+        ({"hidden_sizes": ()}, ["hidden_sizes = (): must have the width of the head"]),
         ({"capacity": 0, "total_steps": 1}, ["capacity = 0: must lie in"]),
         ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),
     ],
@@ -121,3 +129,35 @@ def test_defaults_are_sound():
     assert dqn.problems(dqn.Config(), envs.make("CartPole-v1")) == []
     [problem] = dqn.problems(dqn.Config(), envs.make("Pendulum-v1"))
     assert "the algorithm needs Discrete" in problem
+
+
+def test_gradients_lag(sample, key):
+    """With a lag of 2 the fourth update takes its gradient before the second one; beyond the bound there is none."""
+    env = envs.make("CartPole-v1")
+    config = dataclasses.replace(CONFIG, lag=2)
+    parts = {"optimiser": optax.sgd(0.1)}
+    learner, prompt = dqn.make_learner(config, env, **parts), dqn.make_learner(CONFIG, env, **parts)
+    states = [learner.init(key, sample.items.obs)]
+    for _ in range(4):
+        states.append(learner.update(states[-1], sample, key)[0])
+    for now, then in ((0, 0), (1, 0), (2, 0), (3, 1)):
+        before, after = states[now].params, states[now + 1].params
+        at = states[now]._replace(params=states[then].params, past=update.past(before, 0))
+        expected = jax.tree.map(
+            lambda new, old, p: p + new - old, prompt.update(at, sample, key)[0].params, states[then].params, before
+        )
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after, expected)
+    assert np.any(jax.tree.leaves(states[1].params)[1] != jax.tree.leaves(states[3].params)[1])
+    dropped = dqn.make_learner(dataclasses.replace(config, max_lag=1), env)
+    state, _, _ = dropped.update(dropped.init(key, sample.items.obs), sample, key)
+    jax.tree.map(np.testing.assert_array_equal, state.params, states[0].params)
+
+
+def test_shards_without_lag_are_one_batch(sample, key):
+    """The mean of the steps of K learners, each on its part of a batch, is the step on the whole of it."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"), optimiser=optax.sgd(0.1))
+    state = learner.init(key, sample.items.obs)
+    whole = learner.update(state, sample, key)[0].params
+    shards = [learner.update(state, jax.tree.map(lambda x, k=k: x[k::4], sample), key)[0].params for k in range(4)]
+    mean = jax.tree.map(lambda *x: sum(x) / 4, *shards)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), whole, mean)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs
+from purerl import envs, normalize
 from purerl.config import ConfigError
 from purerl.envs.check_env import random_actions
 from purerl.envs.episodic import EpisodeState
-from purerl.envs.gymnax_adapter import from_gymnax
+from purerl.envs.gymnax_adapter import BINARY, from_gymnax
 from purerl.envs.names import GYMNAX
 from purerl.types import Box, Discrete
 
@@ -122,6 +122,53 @@ def test_adapter_gives_what_gymnax_gives(name):
     np.testing.assert_array_equal(step.truncated, truncated & ~terminated)
     if name == "DeepSea-bsuite":
         assert (terminated & truncated).any()
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.usefixtures("quick_compile")
+def test_binary_observations_lose_nothing(name):
+    """Bool observations equal gymnax's float ones, after the same key, state and action."""
+    env = envs.make(name)
+    theirs, params = gymnax.make(name)
+    num_envs, num_steps = 8, 300
+
+    def both(env_state, inputs):
+        key, action = inputs
+        float_obs, _, _, _, _, info = theirs.step(key, env_state, action, params)
+        following, step = env.step(key, env_state, action)
+        return following, (step, float_obs, info["final_observation"])
+
+    @jax.jit
+    def run(key):
+        key_reset, key_noise, key_action = jax.random.split(key, 3)
+        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
+        float_obs, _ = jax.vmap(lambda key: theirs.reset(key, params))(jax.random.split(key_reset, num_envs))
+        shape = (num_steps, num_envs)
+        inputs = env.noise(key_noise, shape), random_actions(env.action_space, key_action, shape)
+        return obs, float_obs, jax.lax.scan(jax.vmap(both), env_state, inputs)[1]
+
+    with jax.numpy_rank_promotion("allow"):  # for gymnax
+        first, float_first, (step, float_obs, float_next_obs) = jax.device_get(run(jax.random.key(0)))
+    assert env.observation_space == Box(False, True, first.shape[1:], jnp.dtype(bool))
+    for ours, original in (first, float_first), (step.obs, float_obs), (step.next_obs, float_next_obs):
+        assert ours.dtype == bool and original.dtype == np.float32
+        np.testing.assert_array_equal(ours.astype(np.float32), original)
+    assert 0 < step.next_obs.mean() < 1
+    assert step.terminated.any() != (name == "Freeway-MinAtar")
+
+
+def test_binary_observations_can_be_normalised():
+    """Means of what is 0 or 1 are frequencies, and variances ``mean * (1 - mean)``."""
+    _, obs = jax.vmap(envs.make("Catch-bsuite").reset)(jax.random.split(jax.random.key(0), 64))
+    normalizer = normalize.running()
+    moments = normalizer.update(normalizer.init(obs[0]), obs)
+    frequency = np.array(obs).sum(axis=0) / 64
+    np.testing.assert_allclose(moments.mean, frequency, rtol=1e-6)
+    np.testing.assert_allclose(moments.var, frequency * (1 - frequency), atol=1e-6)
+    varied = (frequency > 0) & (frequency < 1)
+    assert varied.sum() == 5  # where the ball may start
+    wanted = (np.array(obs, np.float64) - frequency) / np.sqrt(frequency * (1 - frequency) + 1e-8)
+    np.testing.assert_allclose(normalizer.apply(moments, obs)[:, varied], wanted[:, varied], rtol=1e-4)
 
 
 def test_adapter_clips_actions():

@@ -84,6 +84,43 @@ def test_torso_for_images_and_vectors(key):
         assert features.shape == (2, 3, 16) and features.dtype == jnp.float32
 
 
+def normalised(x, params, name):
+    """Zero mean and unit variance over the last axis, in float64, then the layer's own scale and shift."""
+    x = np.asarray(x, np.float64)
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    return x * np.asarray(params[name]["scale"]) + np.asarray(params[name]["bias"])
+
+
+def test_layer_norm_by_hand(key):
+    """Conv and dense layers are normalised before their activation, with a scale and a shift of each unit."""
+    key_init, key_obs, key_params = jax.random.split(key, 3)
+    torso = networks.torso(Box(0, 1, (5, 4, 2), np.float32), (6, 3), "tanh", layer_norm=True)
+    obs = jax.random.normal(key_obs, (7, 5, 4, 2))
+    leaves, tree = jax.tree.flatten(torso.init(key_init, obs))
+    keys = jax.random.split(key_params, len(leaves))
+    variables = tree.unflatten([jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)])
+    params = jax.tree.map(np.float64, variables["params"])
+    windows = np.lib.stride_tricks.sliding_window_view(np.float64(obs), (3, 3), axis=(1, 2))  # [N, H, W, C, 3, 3]
+    conv = np.einsum("nhwcij,ijco->nhwo", windows, params["Conv_0"]["kernel"]) + params["Conv_0"]["bias"]
+    x = np.tanh(normalised(conv, params, "LayerNorm_0")).reshape(7, -1)
+    for i in range(2):
+        layer = params["MLP_0"][f"Dense_{i}"]
+        x = np.tanh(normalised(x @ layer["kernel"] + layer["bias"], params["MLP_0"], f"LayerNorm_{i}"))
+    np.testing.assert_allclose(torso.apply(variables, obs), x, atol=2e-5)
+
+
+def test_torsos_without_hidden_layers(key):
+    """The flattened input, and the flattened convolution."""
+    vector, image = jax.random.normal(key, (2, 3, 4)), jax.random.normal(key, (2, 5, 5, 1))
+    mlp, cnn = networks.MLP((), obs_ndim=2), networks.CNN(hidden_sizes=(), activation=lambda x: x)
+    np.testing.assert_array_equal(mlp.apply(mlp.init(key, vector), vector), vector.reshape(2, 12))
+    params = cnn.init(key, image)
+    windows = np.lib.stride_tricks.sliding_window_view(np.asarray(image), (3, 3), axis=(1, 2))
+    kernel = params["params"]["Conv_0"]["kernel"]
+    expected = np.einsum("nhwcij,ijco->nhwo", windows, kernel).reshape(2, 3 * 3 * 16)
+    np.testing.assert_allclose(cnn.apply(params, image), expected, atol=1e-5)
+
+
 def test_free_outputs_do_not_depend_on_the_observation(key):
     head = networks.Head(networks.MLP((4,)), 2, 1.0, free=2)
     params = head.init(key, jnp.zeros((1, 3)))

@@ -25,12 +25,13 @@ def trajectory(seed, terminated=(), truncated=()):
         "next_value": next_value,
         "discount": GAMMA * (1 - flags["terminated"]),
         "last": last,
+        "truncated": flags["truncated"],
         "log_ratio": rng.normal(size=T),
     }
 
 
 def call(formula, data, names, *args):
-    arrays = [jnp.asarray(data[name], bool if name == "last" else jnp.float32) for name in names]
+    arrays = [jnp.asarray(data[name], bool if name in ("last", "truncated") else jnp.float32) for name in names]
     return jax.jit(formula, static_argnums=tuple(range(len(names), len(names) + len(args))))(*arrays, *args)
 
 
@@ -43,6 +44,12 @@ CASES = {
         (0.7,),
     ),
     "n_step": (returns.n_step, oracles.n_step, ("reward", "next_value", "discount", "last"), (5,)),
+    "stored_n_step": (
+        returns.stored_n_step,
+        oracles.stored_n_step,
+        ("reward", "value", "discount", "truncated"),
+        (5,),
+    ),
     "vtrace": (
         returns.vtrace,
         oracles.vtrace,
@@ -83,6 +90,31 @@ def test_n_step_longer_than_trajectory_is_lambda_one():
     np.testing.assert_allclose(
         call(returns.n_step, data, names, T), call(returns.lambda_returns, data, names, 1.0), atol=1e-5
     )
+
+
+def test_stored_n_step_by_hand():
+    """Rewards 1, 2, 4, .. and values 100, 200, ..: step 1 terminates, step 4 is truncated; gamma is a half."""
+    names = ("reward", "value", "discount", "truncated")
+    data = {
+        "reward": 2.0 ** np.arange(7),
+        "value": 100.0 * np.arange(1, 8),
+        "discount": [0.5, 0, 0.5, 0.5, 0.5, 0.5, 0.5],
+        "truncated": np.arange(7) == 4,
+    }
+    expected = [1 + 0.5 * 2, 2, 4 + 0.5 * 8 + 0.25 * 500, 8 + 0.5 * 500, 500, 32 + 0.5 * 700, 700]
+    np.testing.assert_allclose(call(returns.stored_n_step, data, names, 2), expected)
+    np.testing.assert_array_equal(call(returns.stored_n_step, data, names, 0), data["value"])
+
+
+def test_stored_n_step_is_n_step_where_nothing_is_missing():
+    """Terminations only: all but the last row are those of a trajectory that ends one row earlier."""
+    data = trajectory(5, terminated=(3, 10))
+    data["next_value"][:-1] = data["value"][1:]
+    stored = call(returns.stored_n_step, data, ("reward", "value", "discount", "truncated"), 4)
+    shorter = {name: x[:-1] for name, x in data.items()}
+    whole = call(returns.n_step, shorter, ("reward", "next_value", "discount", "last"), 4)
+    np.testing.assert_allclose(stored[:-1], whole, atol=1e-5)
+    assert stored[-1] == np.float32(data["value"][-1])
 
 
 def test_vtrace_on_policy_is_lambda_returns():

@@ -39,8 +39,7 @@ def test_alignment(key):
     learner = ppo.make_learner(ppo.Config(), env)
     actors = init_actors(key, env, learner, 4)
     state = learner.init(key, actors.obs)
-    explore = lambda obs, carry, noise: learner.explore(state, obs, carry, noise)  # noqa: E731
-    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, env, explore, learner.noise, a, 64))(key, actors)
+    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, env, learner, state, a, 64))(key, actors)
     np.testing.assert_array_equal(trajectory.obs[0], actors.obs)
     following = jnp.concatenate([trajectory.obs[1:], after.obs[None]])
     goes_on = ~np.asarray(trajectory.last)

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.envs import wrappers
 from purerl.envs.acrobot import acrobot
 from purerl.envs.cartpole import cartpole
 from purerl.envs.check_env import check_env
@@ -15,7 +16,7 @@ from purerl.envs.pendulum import pendulum
 from purerl.envs.probes import PROBES
 from purerl.types import Env
 
-__all__ = ["EpisodeState", "box", "check_env", "episodic", "from_gymnax", "make", "names"]
+__all__ = ["EpisodeState", "box", "check_env", "episodic", "from_gymnax", "make", "names", "wrappers"]
 
 _NATIVE = {
     "CartPole-v1": cartpole,
@@ -26,20 +27,22 @@ _NATIVE = {
 } | {f"probe/{name}": probe for name, probe in PROBES.items()}
 
 
-def make(name: str, **params: Any) -> Env:
+def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> Env:
     """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
+
+    ``show_last=1`` wraps it in `wrappers.show_last`, and ``frame_stack=4`` then in `wrappers.frame_stack` with so many
+    frames; no environment has parameters of these names.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, and ``probe/NAME`` is a probe. Raises `ConfigError` for a name or parameter
-    that does not exist, with the nearest ones that do.
+    that does not exist, with the nearest ones that do, and for wrappers that cannot be.
     """
-    if name in _NATIVE:
-        check_parameters(name, params, inspect.signature(_NATIVE[name]).parameters)
-        return _NATIVE[name](**params)
-    plain = name.removeprefix("gymnax/")
-    if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
-        return make_gymnax(plain, **params)
-    raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(name, names())}")
+    env = _plain(name, params)
+    if show_last is not None:
+        if type(show_last) is not int or show_last != 1:
+            raise ConfigError(f"env = {name!r}: show_last = {show_last!r}: must be the whole number 1")
+        env = wrappers.show_last(env)
+    return env if frame_stack is None else wrappers.frame_stack(env, frame_stack)
 
 
 def names() -> list[str]:
@@ -50,3 +53,13 @@ def names() -> list[str]:
     only_gymnax = [name for name in GYMNAX if name not in _NATIVE]
     shadowed = [f"gymnax/{name}" for name in GYMNAX if name in _NATIVE]
     return [*_NATIVE, *only_gymnax, *shadowed]
+
+
+def _plain(name: str, params: dict[str, Any]) -> Env:
+    if name in _NATIVE:
+        check_parameters(name, params, inspect.signature(_NATIVE[name]).parameters)
+        return _NATIVE[name](**params)
+    plain = name.removeprefix("gymnax/")
+    if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
+        return make_gymnax(plain, **params)
+    raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(name, names())}")

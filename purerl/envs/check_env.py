@@ -141,7 +141,7 @@ def _value_problems(env: Env, key: Key, num_steps: int, num_envs: int) -> list[s
         starts, again = jax.vmap(env.reset)(keys), jax.vmap(env.reset)(keys)
         pairs = zip(jax.tree.leaves(starts), jax.tree.leaves(again), strict=True)
         same = [jnp.array_equal(_bits(x), _bits(y), equal_nan=True) for x, y in pairs]
-        first_obs = starts[1]
+        first_obs = jnp.asarray(starts[1], jnp.float32)
         narrow, wide = jnp.min(first_obs, axis=0), jnp.max(first_obs, axis=0)
         margin = wide - narrow
 

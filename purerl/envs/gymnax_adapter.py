@@ -14,6 +14,16 @@ from purerl.types import Array, Box, Discrete, Env, Key, PyTree, Space, Step
 
 _WRONG_BOUNDS = ("MemoryChain-bsuite", "MetaMaze-misc", "GaussianBandit-misc")
 """Environments of gymnax 1.0 whose observations leave the space that they declare."""
+BINARY = (
+    "Asterix-MinAtar",
+    "Breakout-MinAtar",
+    "Freeway-MinAtar",
+    "Seaquest-MinAtar",
+    "SpaceInvaders-MinAtar",
+    "Catch-bsuite",
+    "DeepSea-bsuite",
+)
+"""Environments of gymnax 1.0 whose observations are float32 and hold nothing but 0 and 1."""
 
 
 def make_gymnax(name: str, **params: Any) -> Env:
@@ -44,8 +54,9 @@ def make_gymnax(name: str, **params: Any) -> Env:
 def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
     """Adapts a gymnax 1.0 environment: noise is one key a step; truncation yields to termination.
 
-    A `Discrete` observation becomes one-hot float32. A `Box` keeps its dtype, unless observations come in a wider one,
-    which then holds for both. Raises `ConfigError` for spaces of other kinds.
+    A `Discrete` observation becomes one-hot float32, and those that hold nothing but 0 and 1 (MinAtar's, Catch's and
+    DeepSea's) become bool. Any other `Box` keeps its dtype, unless observations come in a wider one, which then holds
+    for both. Raises `ConfigError` for spaces of other kinds.
     """
     with jax.ensure_compile_time_eval():
         action_space = _space(name, "action", environment.action_space(env_params))
@@ -97,6 +108,8 @@ def _number(bound: Any) -> Any:
 def _observed(name: str, declared: Space, emitted: Any) -> Box:
     if isinstance(declared, Discrete):
         return Box(0.0, 1.0, (declared.n,), jnp.float32)
+    if name in BINARY:
+        return Box(False, True, declared.shape, jnp.dtype(bool))
     declared = declared._replace(dtype=jnp.promote_types(declared.dtype, emitted))
     return declared._replace(low=-np.inf, high=np.inf) if name in _WRONG_BOUNDS else declared
 

@@ -1,0 +1,69 @@
+"""Ape-X DQN (Horgan et al. 2018, arXiv 1803.00933, Algorithms 1 and 2) with its many actors in one program.
+
+Each actor has an epsilon of its own and gives what it collects its first priorities; one learner takes steps of double
+Q-learning with dueling streams and returns over three steps.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from purerl import action_values, loops
+from purerl import config as cfg
+from purerl.action_values import problems
+from purerl.algos import dqn
+from purerl.types import Array, Env, Learner, Outcome, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(dqn.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_envs: cfg.Count = 16
+    """Actors: environments that step side by side."""
+    dueling: bool = True
+    """Separate streams for the value and the advantages."""
+    prioritised: bool = True
+    """Draw transitions by their priority instead of uniformly."""
+    importance_exponent_end: cfg.Fraction = 0.4
+    """The same at the end."""
+    epsilon_start: cfg.Fraction = 0.4
+    """The first actor's chance of a random action at the start."""
+    epsilon_end: cfg.Fraction = 0.4
+    """The first actor's chance of a random action after exploration."""
+    epsilon_ladder: cfg.NonNegative = 7.0
+    """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
+
+
+class Seen(NamedTuple):
+    """What an actor knew when it acted: the value of its action, and the largest of all, ``[B]``."""
+
+    taken: Array
+    best: Array
+
+
+def seen(q: Array, action: Array) -> Seen:
+    """Of action values ``[B, A]`` and actions ``[B]``."""
+    return Seen(jnp.take_along_axis(q, action[:, None], axis=1)[:, 0], jnp.max(q, axis=1))
+
+
+def initial_priority(items: Outcome) -> Array:
+    """The size of the error by what the actor knew, ``[N]`` (Algorithm 1, ComputePriorities)."""
+    return jnp.abs(items.reward + items.discount * items.next_extras.best - items.extras.taken)
+
+
+def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+    """Ape-X as a `Learner`; the parts are those of `dqn.make_learner`."""
+    return dqn.make_learner(config, env, record=seen, **parts)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of Ape-X as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return action_values.make_trainer(config, env, make_learner(config, env, **parts), initial=initial_priority)
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,65 @@
+"""IQN: quantiles of the return at any fraction (Dabney et al. 2018, arXiv 1806.06923, Algorithm 1)."""
+
+from typing import Annotated, Any
+
+import jax.numpy as jnp
+
+from purerl import action_values, loops, losses, value_networks
+from purerl import config as cfg
+from purerl.action_values import problems
+from purerl.types import Env, Learner, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(action_values.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    double: bool = False
+    """Choose the next action by the online network instead of the target network."""
+    num_quantiles: cfg.Count = 16
+    """Fractions that are drawn for an observation, its target, and the choice of an action alike."""
+    num_cosines: cfg.Count = 64
+    """Cosines that embed a fraction."""
+    kappa: cfg.Positive = 1.0
+    """Error beyond which the quantile loss is a straight line."""
+    risk_level: Annotated[float, cfg.Range(0, 1, open_low=True, open_high=False)] = 1.0
+    """Lower part of the distribution that actions are chosen by: 1 is the mean, less is averse to risk."""
+
+
+def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
+    """A torso, an embedding of fractions, and each action's quantile at each of them."""
+    return value_networks.implicit_quantile_network(
+        env.observation_space,
+        env.action_space.n,
+        config.hidden_sizes,
+        config.activation,
+        dueling=config.dueling,
+        num_quantiles=config.num_quantiles,
+        num_cosines=config.num_cosines,
+        level=config.risk_level,
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """IQN as a `Learner`. The output of ``network`` are quantiles ``[N, A, K]`` and their fractions ``[N, K]``."""
+
+    def loss(out, target_out, action, reward, discount, chooser, next_out):
+        (quantiles, fractions), (next_quantiles, _) = out, next_out
+        return losses.quantile_q_learning(
+            quantiles, fractions, action, reward, discount, chooser, next_quantiles, config.kappa
+        )
+
+    values = action_values.Values(mean=lambda out: jnp.mean(out[0], axis=-1), loss=loss)
+    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of IQN as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,59 @@
+"""QR-DQN: quantiles of the return (Dabney et al. 2018, arXiv 1710.10044, Algorithm 1)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl import action_values, loops, losses, value_networks
+from purerl import config as cfg
+from purerl.action_values import problems
+from purerl.types import Env, Learner, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(action_values.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    double: bool = False
+    """Choose the next action by the online network instead of the target network."""
+    num_quantiles: cfg.Count = 50
+    """Quantiles of each return, at the midpoints of equal parts."""
+    kappa: cfg.Positive = 1.0
+    """Error beyond which the quantile loss is a straight line."""
+
+
+def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
+    """A torso and the quantiles of each action."""
+    return value_networks.q_network(
+        env.observation_space,
+        env.action_space.n,
+        config.hidden_sizes,
+        config.activation,
+        dueling=config.dueling,
+        num_atoms=config.num_quantiles,
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """QR-DQN as a `Learner`. ``network`` is a `value_networks.ValueNetwork`, its output ``[N, A, num_quantiles]``."""
+    midpoints = (jnp.arange(config.num_quantiles) + 0.5) / config.num_quantiles
+
+    def loss(quantiles, target_quantiles, action, reward, discount, chooser, next_quantiles):
+        return losses.quantile_q_learning(
+            quantiles, midpoints, action, reward, discount, chooser, next_quantiles, config.kappa
+        )
+
+    values = action_values.Values(mean=lambda quantiles: jnp.mean(quantiles, axis=-1), loss=loss)
+    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of QR-DQN as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

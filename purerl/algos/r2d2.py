@@ -1,0 +1,169 @@
+"""R2D2: recurrent replay distributed DQN (Kapturowski et al. 2019, "Recurrent experience replay in distributed
+reinforcement learning", ICLR), with its many actors in one program.
+
+Sequences are replayed with the carry that the network had at their first step; the first steps only warm the carry up.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from purerl import action_values, distributions, draw, loops, losses, networks, recurrent, replay, returns
+from purerl import config as cfg
+from purerl.action_values import State
+from purerl.types import Array, Env, Item, Key, Learner, Metrics, PyTree, Sample, Trainer
+from purerl.value_networks import Streams
+
+
+@cfg.config
+class Config(action_values.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_envs: cfg.Count = 16
+    """Actors: environments that step side by side."""
+    num_steps: cfg.Count = 16
+    """Steps in each environment between two rounds of updates; a multiple of period."""
+    batch_size: cfg.Count = 32
+    """Sequences of an update."""
+    burn_in: cfg.NonNegativeCount = 8
+    """Steps at the beginning of a sequence that only warm the carry up."""
+    unroll: cfg.Count = 16
+    """Steps after them; from the last one nothing is learned, it only bootstraps."""
+    period: cfg.Count = 8
+    """Steps from the beginning of one sequence to that of the next; less than burn_in + unroll overlaps."""
+    stored_carry: bool = True
+    """Begin a sequence with the carry of the actor instead of zeros."""
+    n_step: cfg.Count = 5
+    """Rewards that a target adds up before it bootstraps."""
+    dueling: bool = True
+    """Separate streams for the value and the advantages."""
+    prioritised: bool = True
+    """Draw sequences by their priority instead of uniformly."""
+    priority_exponent: cfg.NonNegative = 0.9
+    """Power of the priority that a sequence's chance is proportional to."""
+    priority_mix: cfg.Fraction = 0.9
+    """Part of the largest error in a sequence's priority; the mean error has the rest."""
+    importance_exponent: cfg.Fraction = 0.6
+    """Power of the correction for unequal chances, at the start."""
+    importance_exponent_end: cfg.Fraction = 0.6
+    """The same at the end."""
+    rescale_epsilon: cfg.Positive = 1e-3
+    """Slope of the rescaled value far from zero."""
+    epsilon_start: cfg.Fraction = 0.4
+    """The first actor's chance of a random action at the start."""
+    epsilon_end: cfg.Fraction = 0.4
+    """The first actor's chance of a random action after exploration."""
+    epsilon_ladder: cfg.NonNegative = 7.0
+    """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
+    cell: Literal["gru", "lstm"] = "lstm"
+    """Recurrent cell."""
+    recurrent_size: cfg.Count = 64
+    """Width of the cell."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows that a sequence spans."""
+        return self.burn_in + self.unroll
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    found = action_values.problems(config, env)
+    if found:
+        return found
+    if config.num_steps % config.period:
+        found.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
+    if config.unroll < 2:
+        found.append(f"unroll = {config.unroll}: must be at least 2, for the last step is not learned from")
+    return found
+
+
+def make_network(config: Config, env: Env) -> recurrent.Recurrent:
+    """A torso, a recurrent cell, and streams to the action values."""
+    torso = networks.torso(env.observation_space, config.hidden_sizes[:-1], config.activation)
+    activation = networks.ACTIVATIONS[config.activation]
+    head = Streams(env.action_space.n, config.hidden_sizes[-1], activation, config.dueling)
+    return recurrent.recurrent(torso, config.cell, config.recurrent_size, head)
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """R2D2 as a `Learner`. ``network`` is a `recurrent.Recurrent` whose output is ``[B, A]``."""
+    network = network or make_network(config, env)
+    optimiser = optimiser or action_values.make_optimiser(config)
+
+    def init(key: Key, obs: PyTree) -> State:
+        return action_values.init_state(config, optimiser, network.init(key, obs))
+
+    def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
+        q, following = network.step(state.params, obs, carry)
+        epsilon = action_values.epsilons(config, state.updates, q.shape[0])
+        return distributions.epsilon_greedy(q, epsilon, noise), following, carry
+
+    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
+        q, carry = network.step(policy, obs, carry)
+        return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
+
+    def unroll(params: PyTree, items: Item) -> Array:
+        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows."""
+        carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
+        early, late = (jax.tree.map(part, (items.obs, items.terminated | items.truncated)) for part in halves)
+        if config.burn_in:
+            carry = jax.lax.stop_gradient(network.unroll(params, early[0], carry, early[1])[1])
+        return network.unroll(params, late[0], carry, late[1])[0]
+
+    halves = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        items, weight, target_q = batch
+        q = unroll(params, items)
+        action, reward, terminated, truncated = (
+            halves[1](x) for x in (items.action, items.reward, items.terminated, items.truncated)
+        )
+        chooser = jax.lax.stop_gradient(q) if config.double else target_q
+        best = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
+        target = losses.rescale(
+            jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, None), out_axes=1)(
+                reward,
+                losses.unrescale(best, config.rescale_epsilon),
+                config.gamma * (1 - terminated),
+                truncated,
+                config.n_step,
+            ),
+            config.rescale_epsilon,
+        )
+        taken = jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
+        learned = ~truncated.at[-1].set(True)  # [L, N]
+        error = jnp.where(learned, target - taken, 0.0)
+        size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
+        mean = jnp.sum(size, axis=0) / steps
+        priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * mean)}
+        return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
+
+    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)
+        return action_values.descend(config, optimiser, loss, state, batch)
+
+    return Learner(
+        init=init,
+        init_carry=network.init_carry,
+        noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
+        explore=explore,
+        policy=lambda state: state.params,
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of R2D2 as a `Trainer`; ``parts`` are those of `make_learner`."""
+    view = replay.sequences(config.sample_rows, config.period)
+    return action_values.make_trainer(config, env, make_learner(config, env, **parts), view=view)
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

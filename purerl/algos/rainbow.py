@@ -1,0 +1,48 @@
+"""Rainbow (Hessel et al. 2018, arXiv 1710.02298): C51 with double Q-learning, dueling streams, prioritised replay,
+returns over several steps, and noisy layers in place of epsilon."""
+
+from typing import Any
+
+from purerl import action_values, loops
+from purerl import config as cfg
+from purerl.algos import c51
+from purerl.algos.c51 import problems
+from purerl.types import Env, Learner, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(c51.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    double: bool = True
+    """Choose the next action by the online network instead of the target network."""
+    dueling: bool = True
+    """Separate streams for the value and the advantages."""
+    noisy: bool = True
+    """Noise on the weights of the streams, which explores by itself."""
+    prioritised: bool = True
+    """Draw transitions by their priority instead of uniformly."""
+    priority_exponent: cfg.NonNegative = 0.5
+    """Power of the priority that a transition's chance is proportional to."""
+    epsilon_start: cfg.Fraction = 0.0
+    """Chance of a random action at the start, besides the noise."""
+    epsilon_end: cfg.Fraction = 0.0
+    """Chance of a random action after exploration, besides the noise."""
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """Rainbow as a `Learner`; the parts are those of `c51.make_learner`."""
+    network = network or c51.make_network(config, env, noisy=config.noisy)
+    return c51.make_learner(config, env, network=network, optimiser=optimiser)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of Rainbow as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

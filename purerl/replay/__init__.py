@@ -1,0 +1,9 @@
+"""Replay buffers, as `Replay` bundles of pure functions."""
+
+from purerl.replay.host import on_host
+from purerl.replay.queue import queue
+from purerl.replay.ring import prioritised, uniform
+from purerl.replay.storage import nbytes
+from purerl.replay.views import View, sequences, transitions
+
+__all__ = ["View", "nbytes", "on_host", "prioritised", "queue", "sequences", "transitions", "uniform"]

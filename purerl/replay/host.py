@@ -1,0 +1,44 @@
+"""A buffer that lives in the host's memory while training computes on the device."""
+
+from collections.abc import Callable
+
+import jax
+from jax.experimental.compute_on import compute_on2
+from jax.extend.core import jaxpr_as_fun
+
+from purerl.types import PyTree, Replay
+
+HOST, DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
+
+
+def on_host(replay: Replay) -> Replay:
+    """``replay`` with its state in pinned memory of the host, for buffers larger than the device's memory.
+
+    The host does the reading and writing; only trajectories, samples and priorities cross over. Samples are those of
+    ``replay``. For use inside `jax.jit`. Raises `ValueError` if the backend has no memory kind ``pinned_host``.
+    """
+    kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]
+    if "pinned_host" not in kinds:
+        raise ValueError(f"this backend has no memory kind pinned_host, only {', '.join(kinds)}")
+
+    def hosted(function: Callable[..., PyTree], space: jax.memory.Space) -> Callable[..., PyTree]:
+        """``function`` computed by the host, its result in ``space``.
+
+        jax lets no operation mix the two memories, and takes the constants inside ``function`` for the device's. So it
+        is traced as if everything were the device's, and called as a whole.
+        """
+
+        def run(*args: PyTree) -> PyTree:
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
+            program, result = jax.make_jaxpr(jax.jit(function), return_shape=True)(*shapes)
+            call = compute_on2(jaxpr_as_fun(program), compute_type="device_host", out_memory_spaces=space)
+            return jax.tree.unflatten(jax.tree.structure(result), call(*jax.tree.leaves(jax.device_put(args, HOST))))
+
+        return run
+
+    return replay._replace(
+        init=lambda item: hosted(lambda: replay.init(item), HOST)(),
+        add=hosted(replay.add, HOST),
+        sample=hosted(replay.sample, DEVICE),
+        update=hosted(replay.update, HOST),
+    )

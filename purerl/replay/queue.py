@@ -1,0 +1,71 @@
+"""A queue of trajectories that are each learned from a limited number of times."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.replay.storage import Packed, pack, unpack
+from purerl.types import Array, Key, PyTree, Replay, Sample, Transition
+
+
+class QueueState(NamedTuple):
+    """``trajectories`` ``[S, T, B]`` and how often each was used ``[S, B]``; the slot that is written next, and how
+    many hold data (int32)."""
+
+    trajectories: PyTree
+    uses: Array
+    position: Array
+    filled: Array
+
+
+def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max_uses: int) -> Replay:
+    """The last ``num_slots`` trajectories ``[T = num_steps, B = num_envs]``, first in, first out.
+
+    Each environment's part is a trajectory of its own, kept whole with its extras; booleans of several elements are
+    packed. ``sample`` gives the ``N = batch_size`` oldest, as a `Transition` ``[T, N]``, of those that were used less
+    than ``max_uses`` times; the batch has weight 0 where there are no more. No two of a batch are the same. Its key is
+    not used. ``update`` counts one use of each trajectory of a sample whose weight is not 0. Raises `ValueError` for a
+    batch larger than the queue, or a trajectory of other sizes.
+    """
+    if batch_size > num_slots * num_envs:
+        raise ValueError(f"batch_size = {batch_size}: the queue holds {num_slots * num_envs} trajectories")
+
+    def init(item: Transition) -> QueueState:
+        def blank() -> PyTree:
+            whole = lambda x: jnp.zeros((num_slots, num_steps, num_envs, *x.shape), x.dtype)  # noqa: E731
+            return jax.tree.map(lambda x: pack(whole(x), 3), item)
+
+        trajectories = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(blank))
+        zero = jnp.zeros((), jnp.int32)
+        return QueueState(trajectories, jnp.zeros((num_slots, num_envs), jnp.int32), zero, zero)
+
+    def add(state: QueueState, trajectory: Transition) -> QueueState:
+        if trajectory.reward.shape != (num_steps, num_envs):
+            raise ValueError(f"a trajectory of {trajectory.reward.shape}: must be {(num_steps, num_envs)}")
+        packed = jax.tree.map(lambda x: pack(x, 2), trajectory)
+        write = lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, state.position, 0)  # noqa: E731
+        return QueueState(
+            jax.tree.map(write, state.trajectories, packed),
+            write(state.uses, jnp.zeros(num_envs, jnp.int32)),
+            (state.position + 1) % num_slots,
+            jnp.minimum(state.filled + 1, num_slots),
+        )
+
+    def sample(state: QueueState, key: Key) -> Sample:
+        age = jnp.arange(num_slots)
+        slots = (state.position - state.filled + age) % num_slots  # oldest first
+        ready = (age < state.filled)[:, None] & (state.uses[slots] < max_uses)  # [S, B]
+        rank = jnp.cumsum(ready.reshape(-1))
+        chosen = jnp.searchsorted(rank, jnp.arange(1, batch_size + 1))
+        there = chosen < rank.size
+        chosen = jnp.where(there, chosen, 0)
+        slot, env = slots[chosen // num_envs], chosen % num_envs
+        read = lambda x: x[slot[None], jnp.arange(num_steps)[:, None], env[None]]  # noqa: E731
+        items = jax.tree.map(unpack, jax.tree.map(read, state.trajectories), is_leaf=lambda x: isinstance(x, Packed))
+        return Sample(items, slot, env, there.astype(jnp.float32))
+
+    def update(state: QueueState, sample: Sample, priority: Array) -> QueueState:
+        return state._replace(uses=state.uses.at[sample.slot, sample.env].add(sample.weight > 0))
+
+    return Replay(init, add, sample, update, num_steps)

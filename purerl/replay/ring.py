@@ -1,0 +1,198 @@
+"""Rings of the last rows of ``B`` environments, sampled uniformly or by priority, as `Replay` bundles."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import draw
+from purerl.replay import storage, sums
+from purerl.replay.views import View
+from purerl.types import Array, Item, Key, PyTree, Replay, Sample, Transition
+from purerl.update import anneal
+
+MIN_PRIORITY = 1e-6
+"""Added to every priority, so that nothing usable is out of reach (Schaul et al. 2016, section 3.3)."""
+
+
+class RingState(NamedTuple):
+    """``items`` ``[rows, B]``; the row that is written next, and how many hold data (int32, never beyond ``rows``)."""
+
+    items: Item
+    position: Array
+    filled: Array
+
+
+class PrioritisedState(NamedTuple):
+    """A ring; the sums of ``priority^alpha``; the largest priority ever given; and the updates so far (int32)."""
+
+    ring: RingState
+    sums: sums.Sums
+    largest: Array
+    updates: Array
+
+
+class Ring(NamedTuple):
+    """What both rings do, for the beginnings of samples: blocks of ``stride`` rows, counted from the oldest on.
+
+    ``age`` of a block is 0 for the oldest in the data. Those from ``first`` to ``first + count(state) - 1`` begin a
+    sample that lies wholly in the data; ``span`` blocks at either end of the data together do not.
+    """
+
+    init: Callable[[Transition], RingState]
+    add: Callable[[RingState, Transition], RingState]
+    first: int
+    span: int
+    num_blocks: int
+    count: Callable[[RingState], Array]
+    row: Callable[[RingState, Array], Array]  # (state, age) -> first row of the block
+    read: Callable[[RingState, Array, Array], tuple[PyTree, Array]]  # (state, row, env) -> (items, usable)
+
+
+def _ring(num_rows: int, num_envs: int, view: View, num_frames: int) -> Ring:
+    length, stride = view.length, view.stride
+    first, reach = -(-(num_frames - 1) // stride), -(-length // stride) - 1
+    if num_rows % stride:
+        raise ValueError(f"num_rows = {num_rows}: must be a multiple of the stride {stride}")
+    if num_rows < first * stride + length:
+        raise ValueError(f"num_rows = {num_rows}: must hold a sample of {first * stride + length} rows")
+    if num_rows * num_envs >= 2**31:
+        raise ValueError(f"num_rows * num_envs = {num_rows * num_envs}: must lie below 2^31")
+
+    def init(item: Transition) -> RingState:
+        zero = jnp.zeros((), jnp.int32)
+        return RingState(storage.empty(item, num_rows, num_envs, num_frames, stride), zero, zero)
+
+    def add(state: RingState, trajectory: Transition) -> RingState:
+        num_steps = trajectory.reward.shape[0]
+        if num_rows % num_steps or num_steps % stride:
+            raise ValueError(
+                f"a trajectory of {num_steps} steps: must divide num_rows = {num_rows} and be a multiple of {stride}"
+            )
+
+        def write(rows: Array, new: Array) -> Array:
+            start = state.position // (num_rows // rows.shape[0])
+            return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
+
+        items = jax.tree.map(write, state.items, storage.kept(trajectory, num_frames, stride))
+        position = (state.position + num_steps) % num_rows
+        return RingState(items, position, jnp.minimum(state.filled, num_rows - num_steps) + num_steps)
+
+    def count(state: RingState) -> Array:
+        return jnp.maximum(state.filled // stride - reach - first, 0)
+
+    def row(state: RingState, age: Array) -> Array:
+        return (state.position - state.filled + age * stride) % num_rows
+
+    def read(state: RingState, row: Array, env: Array) -> tuple[PyTree, Array]:
+        return view.read(state.items, row, env, num_frames)
+
+    return Ring(init, add, first, first + reach, num_rows // stride, count, row, read)
+
+
+def uniform(*, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int = 1) -> Replay:
+    """The last ``num_rows`` steps of each of ``B = num_envs`` environments, all samples of ``view`` equally likely.
+
+    ``add`` writes a trajectory ``[T, B]`` over the oldest ``T`` rows, as one slice; ``T`` must divide ``num_rows`` and
+    be a multiple of the view's stride. An observation is stored once, in its own dtype, booleans as bits; of
+    observations that are stacks of ``num_frames`` frames, the newest along the last axis, only the newest frame.
+
+    ``sample`` draws ``N = batch_size`` with replacement, from all that lie wholly in the data; none spans the newest
+    and the oldest row, and none reaches into another episode further than its view says. Weights are 1, or 0 where the
+    view calls a sample not usable, and 0 throughout as long as the data does not hold one. The cost of a sample does
+    not depend on ``num_rows``. ``add`` and ``sample`` raise no errors under jit; shapes that cannot be raise
+    `ValueError`.
+    """
+    ring = _ring(num_rows, num_envs, view, num_frames)
+
+    def sample(state: RingState, key: Key) -> Sample:
+        count = ring.count(state)
+        drawn = jax.random.randint(key, (batch_size,), 0, jnp.maximum(count * num_envs, 1))
+        env = drawn % num_envs
+        row = ring.row(state, ring.first + drawn // num_envs)
+        items, usable = ring.read(state, row, env)
+        return Sample(items, row, env, jnp.where(usable & (count > 0), 1.0, 0.0))
+
+    return Replay(ring.init, ring.add, sample, lambda state, sample, priority: state, (ring.span + 1) * view.stride)
+
+
+def prioritised(
+    *,
+    num_rows: int,
+    num_envs: int,
+    batch_size: int,
+    view: View,
+    alpha: Array,
+    beta: Array = 0.4,
+    beta_end: Array = 1.0,
+    num_updates: int = 1,
+    num_frames: int = 1,
+    initial: Callable[[PyTree], Array] | None = None,
+) -> Replay:
+    """As `uniform`, but a sample is drawn with the chance ``P = p^alpha / sum p^alpha``, ``p`` being its priority.
+
+    Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, eq. 1), stratified over the batch. Weights are
+    ``(M P)^-beta`` for ``M`` samples in the data, divided by the largest in the batch (section 3.4); ``beta`` moves to
+    ``beta_end`` in a straight line over ``num_updates`` updates. Floats may be traced.
+
+    What is new gets the largest priority ever given, 1 at first; or ``initial(items) -> [M]``, priorities of the view's
+    items (Horgan et al. 2018, arXiv 1803.00933, Algorithm 1). ``update(state, sample, priority)`` gives a batch ``[N]``
+    new ones; of a sample drawn twice the larger counts, and one that is not finite counts as 0. What is not usable, or
+    spans the newest and the oldest row, has no chance at all.
+    """
+    ring = _ring(num_rows, num_envs, view, num_frames)
+    size, reach = ring.num_blocks * num_envs, ring.span - ring.first
+
+    def finite(priority: Array) -> Array:
+        return jnp.where(jnp.isfinite(priority), jnp.abs(priority), 0.0)
+
+    def powered(priority: Array) -> Array:
+        return (finite(priority) + MIN_PRIORITY) ** alpha
+
+    def index(row: Array, env: Array) -> Array:
+        """Where the sums keep a sample: at the block that completes it."""
+        return (row // view.stride + reach) % ring.num_blocks * num_envs + env
+
+    def init(item: Transition) -> PrioritisedState:
+        return PrioritisedState(ring.init(item), sums.init(size), jnp.ones(()), jnp.zeros((), jnp.int32))
+
+    def add(state: PrioritisedState, trajectory: Transition) -> PrioritisedState:
+        blocks = trajectory.reward.shape[0] // view.stride
+        stored = ring.add(state.ring, trajectory)
+        block = jnp.repeat(state.ring.position // view.stride + jnp.arange(blocks), num_envs)  # that completes a sample
+        env = jnp.tile(jnp.arange(num_envs), blocks)
+        items, usable = ring.read(stored, (block - reach) % ring.num_blocks * view.stride, env)
+        priority = jnp.full(block.shape, state.largest) if initial is None else initial(items)
+        oldest = ring.row(stored, jnp.arange(ring.span + 1)) // view.stride
+        complete = (block - oldest[0]) % ring.num_blocks >= ring.span
+        gone = jnp.repeat(oldest[:-1] * num_envs, num_envs) + jnp.tile(jnp.arange(num_envs), ring.span)
+        kept = sums.put(
+            state.sums,
+            jnp.concatenate([block * num_envs + env, gone]),
+            jnp.concatenate([jnp.where(usable & complete, powered(priority), 0.0), jnp.zeros(gone.size)]),
+        )
+        return state._replace(ring=stored, sums=kept)
+
+    def sample(state: PrioritisedState, key: Key) -> Sample:
+        fraction = (jnp.arange(batch_size) + draw.uniform(key, (batch_size,))) / batch_size
+        place = sums.find(state.sums, fraction)
+        env = place % num_envs
+        row = (place // num_envs - reach) % ring.num_blocks * view.stride
+        items, _ = ring.read(state.ring, row, env)
+        total = sums.total(state.sums)
+        chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
+        exponent = anneal(beta, beta_end, state.updates / num_updates)
+        weight = (jnp.maximum(chance, 1e-30) * (ring.count(state.ring) * num_envs)) ** -exponent
+        return Sample(items, row, env, jnp.where(total > 0, weight / jnp.max(weight), 0.0))
+
+    def update(state: PrioritisedState, sample: Sample, priority: Array) -> PrioritisedState:
+        chance = jnp.where(sample.weight > 0, powered(priority), 0.0)
+        return state._replace(
+            sums=sums.put(state.sums, index(sample.slot, sample.env), chance),
+            largest=jnp.maximum(state.largest, jnp.max(jnp.where(sample.weight > 0, finite(priority), 0.0))),
+            updates=optax.safe_increment(state.updates),
+        )
+
+    return Replay(init, add, sample, update, (ring.span + 1) * view.stride)

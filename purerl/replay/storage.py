@@ -1,0 +1,91 @@
+"""How rows lie in memory: booleans as bits, and stacks of frames as single frames."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.types import Array, Item, PyTree, Transition
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["bits"], meta_fields=["shape"])
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """Booleans of ``shape`` behind some leading axes, eight in a byte: ``bits`` is uint8 ``[..., bytes]``."""
+
+    bits: Array
+    shape: tuple[int, ...]
+
+
+def pack(x: Array, ndim: int) -> Array | Packed:
+    """Packs a boolean array of which the first ``ndim`` axes are leading ones; anything else stays as it is."""
+    if x.dtype != bool or x.ndim == ndim:
+        return x
+    flat = x.reshape(*x.shape[:ndim], -1)
+    return Packed(jnp.packbits(flat, axis=-1, bitorder="little"), x.shape[ndim:])
+
+
+def unpack(x: Array | Packed) -> Array:
+    """What was packed."""
+    if not isinstance(x, Packed):
+        return x
+    flat = jnp.unpackbits(x.bits, axis=-1, count=int(np.prod(x.shape)), bitorder="little")
+    return flat.reshape(*x.bits.shape[:-1], *x.shape).astype(bool)
+
+
+def empty(item: Transition, num_rows: int, num_envs: int, num_frames: int, stride: int) -> Item:
+    """Zeros for ``num_rows`` rows of transitions like ``item``: one step, arrays or `jax.ShapeDtypeStruct`."""
+
+    def blank() -> Item:
+        return kept(jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item), num_frames, stride)
+
+    rows = lambda x: jnp.zeros((x.shape[0] * (num_rows // stride), *x.shape[1:]), x.dtype)  # noqa: E731
+    return jax.tree.map(rows, jax.eval_shape(blank))
+
+
+def kept(trajectory: Transition, num_frames: int, stride: int) -> Item:
+    """What is stored of a trajectory ``[T, B]``: single frames, packed; and the extras of every ``stride``-th step."""
+    newest = (lambda x: x[..., -1]) if num_frames > 1 else (lambda x: x)
+    return Item(
+        obs=jax.tree.map(lambda x: pack(newest(x), 2), trajectory.obs),
+        action=trajectory.action,
+        reward=trajectory.reward,
+        terminated=trajectory.terminated,
+        truncated=trajectory.truncated,
+        extras=jax.tree.map(lambda x: x[::stride], trajectory.extras),
+    )
+
+
+def observe(items: Item, row: Array, env: Array, num_frames: int) -> PyTree:
+    """The observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment gave them.
+
+    A stack of frames is rebuilt from the rows before; the first frame of an episode stands in for those before it.
+    """
+    if num_frames == 1:
+        return read(items.obs, row, env)
+    num_rows, last = items.reward.shape[0], items.terminated | items.truncated
+    rows = [row]
+    for _ in range(num_frames - 1):
+        before = (rows[0] - 1) % num_rows
+        rows.insert(0, jnp.where(last[before, env], rows[0], before))
+    stacked = jnp.stack(rows, axis=-1)
+    frames = read(items.obs, stacked, jnp.broadcast_to(env[..., None], stacked.shape))
+    return jax.tree.map(lambda x: jnp.moveaxis(x, row.ndim, -1), frames)
+
+
+def read(stored: PyTree, row: Array, env: Array) -> PyTree:
+    """The elements of ``row`` and ``env`` ``[...]`` of arrays ``[rows, B, ...]``, unpacked."""
+    found = jax.tree.map(lambda x: x[row, env], stored)
+    return jax.tree.map(unpack, found, is_leaf=lambda x: isinstance(x, Packed))
+
+
+def nbytes(tree: Any) -> int:
+    """Bytes of all arrays in a tree, or of their shapes and types alone; a typed key counts its words.
+
+    ``nbytes(jax.eval_shape(replay.init, item))`` is what a buffer will hold; nothing is allocated.
+    """
+    size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)  # noqa: E731
+    return sum(map(size, jax.tree.leaves(tree)))

@@ -1,0 +1,78 @@
+"""Sums of priorities, by which an item is drawn with a probability proportional to its own.
+
+A tree of fan-out ``K`` (Zhang et al. 2021, arXiv 2110.01101, section IV): the lowest level holds the values, every
+other one the sums of ``K`` neighbours below, up to a top of at most ``K`` entries. Sums are formed anew from what lies
+below, never corrected by differences, so that rounding does not add up over time.
+"""
+
+import jax.numpy as jnp
+
+from purerl.types import Array
+
+FAN_OUT = 16
+"""Entries that one sum adds up."""
+
+Sums = tuple[Array, ...]
+"""Levels, values first. Each is padded with zeros to a multiple of the fan-out, the top to exactly that."""
+
+
+def init(size: int, fan_out: int = FAN_OUT) -> Sums:
+    """Zeros for ``size`` values."""
+    levels = []
+    while True:
+        groups = -(-size // fan_out)
+        levels.append(jnp.zeros((groups, fan_out)))
+        if groups == 1:
+            return tuple(levels)
+        size = groups
+
+
+def total(sums: Sums) -> Array:
+    """The sum of all values."""
+    return jnp.sum(sums[-1])
+
+
+def get(sums: Sums, index: Array) -> Array:
+    """The values at ``index`` ``[N]``."""
+    return sums[0][index // sums[0].shape[1], index % sums[0].shape[1]]
+
+
+def put(sums: Sums, index: Array, values: Array) -> Sums:
+    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; of several for one index, the largest.
+
+    Both passes over the lowest level need the values, so that it is written in place, after what they depend on.
+    """
+    fan_out = sums[0].shape[1]
+    group, place = index // fan_out, index % fan_out
+    level = sums[0].at[group, place].min(values).at[group, place].max(values)
+    return _renew((level, *sums[1:]), group)
+
+
+def _renew(sums: Sums, groups: Array) -> Sums:
+    """Forms the sums of ``groups`` ``[N]`` of the lowest level anew, and those that contain them."""
+    levels = list(sums)
+    for below in range(len(levels) - 1):
+        fan_out = levels[below].shape[1]
+        added = jnp.sum(levels[below][groups], axis=1)
+        levels[below + 1] = levels[below + 1].at[groups // fan_out, groups % fan_out].set(added)
+        groups = groups // fan_out
+    return tuple(levels)
+
+
+def find(sums: Sums, fraction: Array) -> Array:
+    """The indices ``[N]`` at which the running sum of all values first exceeds ``fraction`` ``[N]`` of their total.
+
+    With fractions uniform in [0, 1) index ``i`` is drawn with probability ``value[i] / total``. As long as one value
+    is positive, an index whose value is zero is never found, whatever rounds: a step down goes to a child that adds
+    something to the running sum.
+    """
+    index = jnp.zeros(fraction.shape, jnp.int32)
+    left = fraction * total(sums)
+    for level in reversed(sums):
+        running = jnp.cumsum(level[index], axis=1)  # [N, K]
+        whole = running[:, -1]
+        left = jnp.clip(left, 0.0, whole * (1 - 2**-23))
+        child = jnp.minimum(jnp.sum(running <= left[:, None], axis=1), level.shape[1] - 1)
+        before = jnp.where(child > 0, jnp.take_along_axis(running, jnp.maximum(child - 1, 0)[:, None], axis=1)[:, 0], 0)
+        left, index = left - before, index * level.shape[1] + child
+    return index

@@ -1,0 +1,32 @@
+"""The byte planner against sizes that were printed for published systems."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("replay_sizes", Path(__file__).parents[1] / "scripts/replay_sizes.py")
+sizes = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sizes)
+
+
+@pytest.mark.parametrize("row", sizes.ROWS, ids=lambda row: row.name)
+def test_printed_sizes_follow_from_shapes(row):
+    assert sizes.from_shapes(row) == pytest.approx(row.printed, rel=0.05)
+
+
+def test_bytes_of_a_ring_by_hand():
+    """One grey frame, action, reward and two flags a step; 16 priorities cost 17 numbers, one sum among them."""
+    steps, frame = 400_000, 84 * 84
+    by_hand = steps * (frame + 4 + 4 + 1 + 1)
+    tree = 4 * (400_000 + 25_008 + 1_568 + 112 + 16)  # levels of 16, each padded to a multiple
+    assert sizes.ROWS[0].ours() == pytest.approx(by_hand + tree, abs=64)
+
+
+def test_all_fit_on_an_h200():
+    assert all(row.ours() < sizes.H200 for row in sizes.ROWS if row.ours)
+
+
+def test_seed_rl():
+    """1e5 trajectories of 120 frames of 84 x 84 bytes are 84.67e9 (Espeholt et al. 2020)."""
+    assert sizes.from_shapes(sizes.ROWS[-1]) == 84_672_000_000
