@@ -5,7 +5,7 @@ result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
 from purerl import envs
-from purerl.algos import apex, c51, dqn, iqn, ppo, qr_dqn, r2d2, rainbow
+from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
 from purerl.config import ConfigError, check, sweep
 from purerl.devices import compiler_options, use_cpu_cores
 from purerl.evaluate import evaluate
@@ -31,6 +31,7 @@ __all__ = [
     "plan",
     "population_based_training",
     "ppo",
+    "pqn",
     "qr_dqn",
     "r2d2",
     "rainbow",

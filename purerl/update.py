@@ -160,5 +160,5 @@ def linear_decay(learning_rate: Array, decay: Array, num_updates: int) -> optax.
 
 
 def anneal(start: Array, end: Array, progress: Array) -> Array:
-    """The line from ``start``, at ``progress`` 0, to ``end``, at 1; constant before and after. Elementwise."""
-    return start + (end - start) * jnp.clip(progress, 0.0, 1.0)
+    """The line from ``start``, at ``progress`` 0, to ``end``, at 1; constant before and after. Elementwise float32."""
+    return start + (end - start) * jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)

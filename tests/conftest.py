@@ -13,6 +13,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
+def pytest_collection_modifyitems(items):
+    """Keeps tests that share compiled programs in one process: those of a file, or of a row of the conformance."""
+    for item in items:
+        row = getattr(item, "callspec", None) and item.callspec.params.get("row")
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{row}"))
+
+
 @pytest.fixture(scope="session")
 def key():
     return jax.random.key(0)

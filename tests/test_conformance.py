@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from purerl import config as cfg
-from purerl import compiler_options, distributions, envs, evaluate, loops
-from purerl.algos import apex, c51, dqn, iqn, ppo, qr_dqn, r2d2, rainbow
+from purerl import compiler_options, distributions, envs, evaluate, loops, losses
+from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
 from purerl.types import Env
 
 GAMMA = 0.9
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """An algorithm, a config that trains in seconds, and how to read V(obs) off its state.
 
     ``free`` are changes to the config with which the value may move as far as it needs to; ``idle`` are floats that
-    this config does not use.
+    this config does not use; ``rtol`` is how near the value of steps that are cut must come.
     """
 
     algo: Any
@@ -28,6 +28,7 @@ class Row(NamedTuple):
     value: Any
     free: dict[str, Any] = {}
     idle: tuple[str, ...] = ()
+    rtol: float = 0.01
 
 
 def ppo_value(config, env, state, obs):
@@ -52,7 +53,8 @@ def categorical_mean(config, logits):
 
 def r2d2_value(config, env, state, obs):
     network = r2d2.make_network(config, env)
-    return network.step(state.params, obs, network.init_carry(len(obs)))[0].max(axis=-1)
+    q, _ = network.step(state.params, obs, network.init_carry(len(obs)))
+    return losses.unrescale(q.max(axis=-1), config.rescale_epsilon)
 
 
 REPLAY = {
@@ -88,6 +90,22 @@ ROWS = {
         ppo_value,
         free={"clip_epsilon": 10.0},
     ),
+    "pqn": Row(
+        pqn,
+        pqn.Config(
+            total_steps=8 * 16 * 60,
+            num_envs=8,
+            num_steps=16,
+            num_minibatches=2,
+            learning_rate=1e-2,
+            gamma=GAMMA,
+            epsilon_end=0.2,
+            exploration_fraction=0.5,
+            max_grad_norm=0.5,
+            hidden_sizes=(16,),
+        ),
+        lambda config, env, state, obs: pqn.make_network(config, env).apply(state.params, obs).max(axis=-1),
+    ),
     "dqn": Row(
         dqn,
         dqn.Config(**REPLAY, huber_delta=1.0),
@@ -108,7 +126,7 @@ ROWS = {
     ),
     "iqn": Row(
         iqn,
-        iqn.Config(**REPLAY, num_quantiles=8, num_cosines=8),
+        iqn.Config(**REPLAY | {"total_steps": 8 * 16 * 120}, num_quantiles=16, num_cosines=8, kappa=0.05),
         read(lambda config, out: jnp.mean(out[0], axis=-1), iqn.make_network),
         idle=PRIORITIES,
     ),
@@ -125,8 +143,9 @@ ROWS = {
     ),
     "r2d2": Row(
         r2d2,
-        r2d2.Config(**REPLAY, recurrent_size=8, unroll=8, importance_exponent_end=1.0),
+        r2d2.Config(**REPLAY, recurrent_size=8, burn_in=2, unroll=6, importance_exponent_end=1.0),
         r2d2_value,
+        rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),
 }
 
@@ -203,6 +222,7 @@ def test_seeds_differ_from_the_first_parameter_on(row, short):
     trainer = row.algo.make_trainer(short, envs.make("CartPole-v1"))
     first = jit(jax.vmap(trainer.init))(KEYS)
     kernels = [x for x in jax.tree.leaves(trainer.learner.policy(first.learner)) if x.ndim > 2]
+    kernels = [x for x in kernels if np.ptp(x[0])]  # the others begin as a constant: deviations of noisy layers
     assert kernels and all(np.all(np.any(x[0] != x[1])) for x in kernels)
     assert np.any(first.actors.obs[0] != first.actors.obs[1])
 
@@ -272,7 +292,7 @@ def test_truncation_in_closed_form(row):
     """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10. Taken for an end, the same steps are worth far less."""
     env = envs.make("probe/constant-reward", max_steps=5)
     changes = {"total_steps": row.config.total_steps * 5, **row.free}
-    np.testing.assert_allclose(learned_value(row, env, [[1.0]], **changes), 1 / (1 - GAMMA), rtol=0.01)
+    np.testing.assert_allclose(learned_value(row, env, [[1.0]], **changes), 1 / (1 - GAMMA), rtol=row.rtol)
     assert learned_value(row, mistaken(env), [[1.0]], **changes) < 0.5 / (1 - GAMMA)
 
 

@@ -7,13 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import compiler_options, dqn, envs, planning, population, ppo, train_population
+from purerl import compiler_options, dqn, envs, planning, population, ppo, r2d2, train_population
 
 SIZE = 13
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (8,)}
 ALGORITHMS = {
     "ppo": (ppo, ppo.Config(total_steps=16 * 12, num_epochs=2, num_minibatches=2, **SMALL)),
     "dqn": (dqn, dqn.Config(total_steps=16 * 12, capacity=64, warmup_steps=32, batch_size=8, num_updates=2, **SMALL)),
+    "r2d2": (
+        r2d2,
+        r2d2.Config(
+            total_steps=16 * 12,
+            capacity=64,
+            warmup_steps=48,
+            batch_size=4,
+            num_updates=2,
+            burn_in=4,
+            unroll=8,
+            recurrent_size=8,
+            **SMALL,
+        ),
+    ),
 }
 
 

@@ -10,9 +10,9 @@ sizes = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sizes)
 
 
-@pytest.mark.parametrize("row", sizes.ROWS, ids=lambda row: row.name)
-def test_printed_sizes_follow_from_shapes(row):
-    assert sizes.from_shapes(row) == pytest.approx(row.printed, rel=0.05)
+@pytest.mark.parametrize("system", sizes.ROWS, ids=lambda system: system.name)
+def test_printed_sizes_follow_from_shapes(system):
+    assert sizes.from_shapes(system) == pytest.approx(system.printed, rel=0.05)
 
 
 def test_bytes_of_a_ring_by_hand():

@@ -1,6 +1,6 @@
 """One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
 
-from purerl.algos import apex, c51, dqn, iqn, ppo, qr_dqn, r2d2, rainbow
+from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
 
 ALGORITHMS = {
     "ppo": ppo,
@@ -11,4 +11,5 @@ ALGORITHMS = {
     "rainbow": rainbow,
     "apex": apex,
     "r2d2": r2d2,
+    "pqn": pqn,
 }

@@ -93,6 +93,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     """R2D2 as a `Learner`. ``network`` is a `recurrent.Recurrent` whose output is ``[B, A]``."""
     network = network or make_network(config, env)
     optimiser = optimiser or action_values.make_optimiser(config)
+    early, late = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
 
     def init(key: Key, obs: PyTree) -> State:
         return action_values.init_state(config, optimiser, network.init(key, obs))
@@ -109,18 +110,18 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     def unroll(params: PyTree, items: Item) -> Array:
         """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows."""
         carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
-        early, late = (jax.tree.map(part, (items.obs, items.terminated | items.truncated)) for part in halves)
+        steps = items.obs, items.terminated | items.truncated
+        obs, last = jax.tree.map(early, steps)
         if config.burn_in:
-            carry = jax.lax.stop_gradient(network.unroll(params, early[0], carry, early[1])[1])
-        return network.unroll(params, late[0], carry, late[1])[0]
-
-    halves = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
+            carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[1])
+        obs, last = jax.tree.map(late, steps)
+        return network.unroll(params, obs, carry, last)[0]
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
         q = unroll(params, items)
-        action, reward, terminated, truncated = (
-            halves[1](x) for x in (items.action, items.reward, items.terminated, items.truncated)
+        action, reward, terminated, truncated = map(
+            late, (items.action, items.reward, items.terminated, items.truncated)
         )
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         best = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]

@@ -5,6 +5,8 @@ other one the sums of ``K`` neighbours below, up to a top of at most ``K`` entri
 below, never corrected by differences, so that rounding does not add up over time.
 """
 
+import itertools
+
 import jax.numpy as jnp
 
 from purerl.types import Array
@@ -63,16 +65,15 @@ def find(sums: Sums, fraction: Array) -> Array:
     """The indices ``[N]`` at which the running sum of all values first exceeds ``fraction`` ``[N]`` of their total.
 
     With fractions uniform in [0, 1) index ``i`` is drawn with probability ``value[i] / total``. As long as one value
-    is positive, an index whose value is zero is never found, whatever rounds: a step down goes to a child that adds
-    something to the running sum.
+    is positive, an index whose value is zero is never found, whatever rounds: running sums are added up one by one, so
+    they stay the same where nothing is added, and a step down goes to a child that adds something.
     """
     index = jnp.zeros(fraction.shape, jnp.int32)
     left = fraction * total(sums)
     for level in reversed(sums):
-        running = jnp.cumsum(level[index], axis=1)  # [N, K]
-        whole = running[:, -1]
-        left = jnp.clip(left, 0.0, whole * (1 - 2**-23))
-        child = jnp.minimum(jnp.sum(running <= left[:, None], axis=1), level.shape[1] - 1)
-        before = jnp.where(child > 0, jnp.take_along_axis(running, jnp.maximum(child - 1, 0)[:, None], axis=1)[:, 0], 0)
-        left, index = left - before, index * level.shape[1] + child
+        running = jnp.stack(list(itertools.accumulate(level[index].T)))  # [K, N]
+        left = jnp.clip(left, 0.0, running[-1] * (1 - 2**-23))
+        passed = running[:-1] <= left[None]
+        index = index * level.shape[1] + jnp.sum(passed, axis=0)
+        left = left - jnp.max(running[:-1], axis=0, initial=0.0, where=passed)
     return index

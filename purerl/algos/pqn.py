@@ -1,0 +1,164 @@
+"""Parallelised Q-network (Gallici et al. 2024, arXiv 2407.04811): Q(lambda) without replay or target network."""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from purerl import config as cfg
+from purerl import distributions, draw, loops, networks, returns, update
+from purerl.types import Array, Discrete, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+
+
+@cfg.config
+class Config:
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    total_steps: cfg.Count = 500_000
+    """Environment steps in all, of one agent. Rounded down to whole iterations."""
+    num_envs: cfg.Count = 32
+    """Environments that step side by side."""
+    num_steps: cfg.Count = 64
+    """Steps in each environment between two updates."""
+    num_epochs: cfg.Count = 4
+    """Passes over each batch."""
+    num_minibatches: cfg.Count = 16
+    """Parts that a batch is cut into; must divide num_envs * num_steps."""
+    learning_rate: cfg.Positive = 5e-4
+    """RAdam's step size at the start."""
+    learning_rate_decay: cfg.Fraction = 1.0
+    """Part of the learning rate that linear annealing takes away by the end; 0 keeps it constant."""
+    gamma: cfg.Fraction = 0.99
+    """Discount of the return, a step."""
+    trace_lambda: cfg.Fraction = 0.65
+    """Trace parameter of the return."""
+    epsilon_start: cfg.Fraction = 1.0
+    """Chance of a random action at the start."""
+    epsilon_end: cfg.Fraction = 0.05
+    """Chance of a random action after exploration."""
+    exploration_fraction: Annotated[float, cfg.Range(0, 1, open_low=True, open_high=False)] = 0.2
+    """Part of all iterations over which the chance falls in a straight line."""
+    max_grad_norm: cfg.Positive = 10.0
+    """Global norm that gradients are clipped to."""
+    hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
+    """Widths of the dense layers."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
+    """Activation of the dense layers."""
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of one iteration."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_iterations(self) -> int:
+        return self.total_steps // self.batch_size
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations * self.num_epochs * self.num_minibatches
+
+
+class State(NamedTuple):
+    """``iterations`` counts the batches that were learned from, up to 2^31 - 1 (int32)."""
+
+    params: PyTree
+    opt_state: PyTree
+    iterations: Array
+
+
+class Batch(NamedTuple):
+    """Samples ``[N]`` to learn from."""
+
+    obs: PyTree
+    action: Array
+    target: Array
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    return cfg.problems(config) + cfg.batch_problems(config) + cfg.space_problems(env, (Discrete,))
+
+
+def make_network(config: Config, env: Env) -> nn.Module:
+    """A torso with layer normalisation, which stands in for the target network, and a value for each action."""
+    torso = networks.torso(env.observation_space, config.hidden_sizes, config.activation, layer_norm=True)
+    return networks.Head(torso, env.action_space.n, scale=0.01)
+
+
+def make_optimiser(config: Config) -> optax.GradientTransformation:
+    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.radam(schedule))
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """PQN as a `Learner`.
+
+    ``network`` is a Flax module ``obs [..., *obs] -> q [..., A]``, ``optimiser`` is any optax transformation.
+    """
+    network = network or make_network(config, env)
+    optimiser = optimiser or make_optimiser(config)
+    annealing = config.exploration_fraction * float(config.num_iterations)
+
+    def epsilon(state: State) -> Array:
+        return update.anneal(config.epsilon_start, config.epsilon_end, state.iterations / annealing)
+
+    def init(key: Key, obs: PyTree) -> State:
+        params = network.init(key, obs)
+        return State(params, update.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
+
+    def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
+        return distributions.epsilon_greedy(network.apply(state.params, obs), epsilon(state), noise), carry, ()
+
+    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
+        return jnp.argmax(network.apply(policy, obs), axis=-1).astype(jnp.int32), carry
+
+    def estimate(state: State, trajectory: Transition) -> Batch:
+        """Targets of a trajectory, by the parameters it was collected with, flattened to ``[N = T * B]``."""
+        next_value = jnp.max(network.apply(state.params, trajectory.next_obs), axis=-1)
+        discount = config.gamma * (1 - trajectory.terminated)
+        target = jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(
+            trajectory.reward, next_value, discount, trajectory.last, config.trace_lambda
+        )
+        batch = Batch(trajectory.obs, trajectory.action, target)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        q = network.apply(params, batch.obs)
+        chosen = jnp.sum(q * jax.nn.one_hot(batch.action, q.shape[-1]), axis=-1)
+        error = batch.target - chosen
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(jnp.abs(error))}
+        return 0.5 * jnp.mean(jnp.square(error)), metrics
+
+    def learn(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+        indices = update.minibatch_indices(key, config.batch_size, config.num_epochs, config.num_minibatches)
+        params, opt_state, metrics = update.epochs(
+            loss, optimiser, state.params, state.opt_state, estimate(state, trajectory), indices
+        )
+        metrics["epsilon"] = epsilon(state)
+        return State(params, opt_state, optax.safe_increment(state.iterations)), metrics
+
+    return Learner(
+        init=init,
+        init_carry=lambda num_envs: (),
+        noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
+        explore=explore,
+        policy=lambda state: state.params,
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of PQN as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return loops.on_policy(
+        env, make_learner(config, env, **parts), num_envs=config.num_envs, num_steps=config.num_steps
+    )
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,167 @@
+"""Sides that compute by turns, each in a fresh interpreter of its own, and what is made of their times.
+
+Only the standard library is imported here, so that a peer's interpreter can be a side too.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SCRIPT = Path(__file__).parents[1] / "benchmark.py"
+
+
+class Job(NamedTuple):
+    """What a worker computes: ``run(program, seed)`` is timed, ``program`` being ``lower()`` compiled.
+
+    ``facts`` are told before the first turn, and ``tally`` of a run's result after each.
+    """
+
+    lower: Callable[[], Any]
+    run: Callable[[Callable, int], Any]
+    facts: dict[str, Any] = {}
+    tally: Callable[[Any], dict[str, Any]] = lambda result: {}
+
+
+class Side(NamedTuple):
+    """One that takes turns: its interpreter, what its worker is asked for, and what is added to its environment."""
+
+    name: str
+    python: str
+    asked: dict[str, Any]
+    environment: dict[str, str] = {}
+
+
+def serve(make_job: Callable[[dict[str, Any]], Job], asked: dict[str, Any]) -> None:
+    """A worker: compiles, says so on standard output, then runs once for each seed that it reads.
+
+    What libraries print goes to standard error.
+    """
+    answers = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):
+        _serve(make_job(asked), asked["warmups"], lambda answer: print(json.dumps(answer), file=answers, flush=True))
+
+
+def _serve(job: Job, warmups: int, say: Callable[[dict[str, Any]], None]) -> None:
+    import jax
+
+    start = time.perf_counter()
+    program = job.lower().compile()
+    compile_seconds = time.perf_counter() - start
+    memory = program.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    for seed in range(warmups):
+        jax.block_until_ready(job.run(program, seed))
+    device = jax.devices()[0]
+    say(
+        {
+            "compile_seconds": compile_seconds,
+            "predicted_peak_bytes": (held - memory.alias_size_in_bytes) * len(jax.devices()),
+            "device": device.device_kind,
+            "devices": len(jax.devices()),
+            "jax": jax.__version__,
+            "matmul_precision": jax.config.jax_default_matmul_precision or "default",
+            **job.facts,
+        }
+    )
+    for line in sys.stdin:
+        start, cpu = time.perf_counter(), time.process_time()
+        result = jax.block_until_ready(job.run(program, int(line)))
+        seconds = time.perf_counter() - start
+        cores = (time.process_time() - cpu) / seconds
+        stats = device.memory_stats() or {}
+        used = stats.get("peak_bytes_in_use", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        say({"seconds": seconds, "cores": cores, "peak_bytes": used, **job.tally(result)})
+
+
+class Worker:
+    """A fresh interpreter that computes when told to."""
+
+    def __init__(self, side: Side) -> None:
+        command = [side.python, str(SCRIPT), "worker", json.dumps(side.asked)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **side.environment}
+        )
+        self.facts = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a worker died: {' '.join(self.process.args)}")
+        return json.loads(line)
+
+    def run(self, seed: int) -> dict[str, Any]:
+        self.process.stdin.write(f"{seed}\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def measure(sides: list[Side], rounds: int, processes: int) -> dict[str, list[dict[str, Any]]]:
+    """What the sides say, by name: a list over ``processes``, the facts of each with its ``rounds``.
+
+    In a round every side runs once, in an order that turns round from one to the next, with a seed of that round.
+    """
+    results: dict[str, list[dict]] = {side.name: [] for side in sides}
+    for number in range(processes):
+        with contextlib.ExitStack() as stack:
+            workers = {}
+            for side in sides:
+                workers[side.name] = Worker(side)
+                stack.callback(workers[side.name].close)
+            said = {name: [] for name in workers}
+            for turn in range(rounds):
+                for name in sorted(workers, reverse=bool(turn % 2)):
+                    said[name].append(workers[name].run(10 + number * rounds + turn))
+            for name, worker in workers.items():
+                results[name].append({**worker.facts, "rounds": said[name]})
+    return results
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """The median, the lowest and the highest."""
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def seconds(results: list[dict[str, Any]]) -> list[float]:
+    """The time of a run in each process, the median over its rounds."""
+    return [statistics.median(r["seconds"] for r in process["rounds"]) for process in results]
+
+
+def ratio(slow: list[dict[str, Any]], fast: list[dict[str, Any]]) -> dict[str, float]:
+    """How much longer ``slow`` took than ``fast`` within a round: the median over rounds, and its spread."""
+    pairs = [zip(x["rounds"], y["rounds"], strict=True) for x, y in zip(slow, fast, strict=True)]
+    return spread([statistics.median(a["seconds"] / b["seconds"] for a, b in pair) for pair in pairs])
+
+
+def figures(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """What every workload tells of a side."""
+    return {
+        "compile_seconds": spread([p["compile_seconds"] for p in results]),
+        "peak_mib": spread([max(r["peak_bytes"] for r in p["rounds"]) / 2**20 for p in results]),
+        "predicted_peak_mib": spread([p["predicted_peak_bytes"] / 2**20 for p in results]),
+        "cores": spread([statistics.median(r["cores"] for r in p["rounds"]) for p in results]),
+        **{name: results[0][name] for name in ("device", "devices", "jax", "matmul_precision")},
+    }
+
+
+def show(value: dict[str, float], digits: str = ".3g") -> str:
+    """``median [low, high]``."""
+    return f"{value['median']:{digits}} [{value['low']:{digits}}, {value['high']:{digits}}]"
+
+
+def show_figures(value: dict[str, Any]) -> str:
+    """What `figures` gives, in words."""
+    return (
+        f"compile {show(value['compile_seconds'])} s, peak {show(value['peak_mib'])} MiB, cores {show(value['cores'])}"
+    )
