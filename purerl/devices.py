@@ -24,7 +24,7 @@ def use_cpu_cores() -> None:
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
-    """Options for `jax.jit` under which a lane of a `jax.vmap` has the bits of a lone run, at any size.
+    """Options for `jax.jit` under which the state of a `jax.vmap`'s lane has the bits of a lone run, at any size.
 
     On CPU three parts of XLA choose the order of a sum by the size of the whole array: its library for reductions, its
     newer emitters of fused loops, and LLVM where it vectorises. All are left out, which halves the speed or worse:

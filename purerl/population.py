@@ -126,7 +126,7 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
             return jax.tree.map(lambda all, one: all.at[i].set(one), carry, results)
 
         results = jax.lax.fori_loop(0, groups, group, (state, out))
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
+        return jax.tree.map(lambda x: x.reshape(layout.groups * layout.lanes, *x.shape[2:]), results)
 
     def everywhere(given, state, *shared, groups=layout.groups):
         if len(layout.devices) == 1:

@@ -17,6 +17,7 @@ import safetensors.numpy
 
 import purerl
 from purerl import cli, ranges
+from purerl.algos import ALGORITHMS
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -308,7 +309,7 @@ def test_damaged_policies_are_refused(trained, tmp_path, capsys):
 
 def test_list_and_help(capsys):
     run("list", "algos", "--json")
-    assert json.loads(capsys.readouterr().out) == ["ppo", "dqn"]
+    assert json.loads(capsys.readouterr().out) == list(ALGORITHMS)
     run("list", "envs")
     assert {"CartPole-v1", "Breakout-MinAtar"} <= set(capsys.readouterr().out.split())
     run("--help")
