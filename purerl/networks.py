@@ -69,6 +69,24 @@ class MLP(nn.Module):
         return x
 
 
+class Conv(nn.Module):
+    """A 3x3 convolution without padding, orthogonal at the start. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
+
+    It is one matrix product over all patches. `flax.linen.Conv`'s gradient with respect to its kernel takes ten times as
+    long in a loop on CPU, and a `jax.vmap` over kernels turns it into a grouped convolution.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        kernel = self.param("kernel", orthogonal(np.sqrt(2)), (3, 3, x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        height, width = x.shape[-3] - 2, x.shape[-2] - 2
+        shifted = [x[..., i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
+        return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, self.features) + bias
+
+
 class CNN(nn.Module):
     """3x3 convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
 
@@ -86,7 +104,7 @@ class CNN(nn.Module):
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32)
         for size in self.channels:
-            x = nn.Conv(size, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))(x)
+            x = Conv(size)(x)
             x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 

@@ -5,9 +5,6 @@ import jax.numpy as jnp
 
 from purerl.types import Actors, Array, Env, Key, Learner, Metrics, PyTree, Transition
 
-UNROLL = 4
-"""Steps in one trip of the rollout's scan: a quarter of the copies, for a compile a little longer."""
-
 
 def init_actors(key: Key, env: Env, learner: Learner, num_envs: int) -> Actors:
     """Resets ``num_envs`` environments. Consumes ``key``."""
@@ -44,7 +41,7 @@ def rollout(
         return (env_state, step.obs, carry), transition
 
     start = actors.env_state, actors.obs, actors.carry
-    (env_state, obs, carry), trajectory = jax.lax.scan(act, start, noises, num_steps, unroll=UNROLL)
+    (env_state, obs, carry), trajectory = jax.lax.scan(act, start, noises, num_steps)
     episode_return, episode_length, metrics = episode_metrics(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )
