@@ -112,7 +112,7 @@ class State(NamedTuple):
     params: PyTree
     target_params: PyTree
     opt_state: PyTree
-    past: update.Past
+    past: update.Past | tuple[()]
     updates: Array
     target_age: Array
 

@@ -84,7 +84,8 @@ class Conv(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         height, width = x.shape[-3] - 2, x.shape[-2] - 2
         shifted = [x[..., i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
-        return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, self.features) + bias
+        out = jnp.concatenate(shifted, axis=-1) @ kernel.reshape(-1, self.features)
+        return out + bias.reshape(*[1] * (out.ndim - 1), -1)
 
 
 class CNN(nn.Module):

@@ -109,20 +109,21 @@ class Past(NamedTuple):
     position: Array
 
 
-def past(params: PyTree, lag: int) -> Past:
-    """A past in which the parameters have always been ``params``."""
+def past(params: PyTree, lag: int) -> Past | tuple[()]:
+    """A past in which the parameters have always been ``params``; without a lag there is none, ``()``."""
+    if lag == 0:
+        return ()
     flat, _ = ravel_pytree(params)
     return Past(jnp.broadcast_to(flat, (lag, *flat.shape)), jnp.zeros((), jnp.int32))
 
 
-def delay(past: Past, params: PyTree) -> tuple[PyTree, Past]:
-    """The parameters of ``lag`` calls ago, and the past with ``params`` in their place. Without a lag ``params``."""
-    lag = past.versions.shape[0]
-    if lag == 0:
+def delay(past: Past | tuple[()], params: PyTree) -> tuple[PyTree, Past | tuple[()]]:
+    """The parameters of ``lag`` calls ago, and the past with ``params`` in their place. Without a past ``params``."""
+    if not past:
         return params, past
     flat, unravel = ravel_pytree(params)
     versions = jax.lax.dynamic_update_index_in_dim(past.versions, flat, past.position, 0)
-    return unravel(past.versions[past.position]), Past(versions, (past.position + 1) % lag)
+    return unravel(past.versions[past.position]), Past(versions, (past.position + 1) % len(versions))
 
 
 def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> tuple[PyTree, Array]:

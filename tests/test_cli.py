@@ -64,6 +64,16 @@ def test_run_directory(trained):
     assert config["config"]["total_steps"] == 300_000 and config["config"]["hidden_sizes"] == [64, 64]
 
 
+@pytest.mark.parametrize("algo", ["dqn", "r2d2"])
+def test_replay_is_spread_over_devices(algo, tmp_path):
+    small = ["--warmup-steps", "512", "--capacity", "1024", "--hidden-sizes", "8", "--num-seeds", "2"]
+    run("train", algo, *SHORT, *small, "--out", str(tmp_path / algo))
+    summary = json.loads((tmp_path / algo / "summary.json").read_text())
+    assert summary["status"] == "completed" and summary["device"]["count"] == 2
+    first, second = summary["return_per_seed"]
+    assert first != second
+
+
 def test_metrics_have_a_row_for_each_iteration_and_seed(trained):
     rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     iterations = 3 * 10**5 // 512
