@@ -69,7 +69,7 @@ def test_replay_is_spread_over_devices(algo, tmp_path):
     small = ["--warmup-steps", "512", "--capacity", "1024", "--hidden-sizes", "8", "--num-seeds", "2"]
     run("train", algo, *SHORT, *small, "--out", str(tmp_path / algo))
     summary = json.loads((tmp_path / algo / "summary.json").read_text())
-    assert summary["status"] == "completed" and summary["device"]["count"] == 2
+    assert summary["status"] == "completed" and summary["device"]["count"] == jax.device_count()
     first, second = summary["return_per_seed"]
     assert first != second
 
