@@ -4,6 +4,7 @@ The loop of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, dr
 targets by a network of older parameters. An algorithm says what its network gives and how that is learned.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from purerl.value_networks import ValueNetwork
 class Config:
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    total_steps: cfg.Count = 500_000
+    total_steps: cfg.Frames = 500_000
     """Environment steps in all, of one agent, warm-up included. Rounded down to whole iterations."""
     num_envs: cfg.Count = 8
     """Environments that step side by side."""
@@ -33,8 +34,11 @@ class Config:
     """Transitions of an update."""
     capacity: cfg.Count = 100_000
     """Transitions that are kept; rounded up to whole iterations."""
+    store_next_obs: bool = False
+    """Keep each next observation as well. Without it, steps at which a time limit cuts an episode are not learned
+    from."""
     warmup_steps: cfg.Count = 5_000
-    """Environment steps before the first update; rounded up to whole iterations."""
+    """Environment steps before the first iteration; rounded up to whole iterations."""
     n_step: cfg.Count = 3
     """Rewards that a target adds up before it bootstraps; 1 is Mnih et al.'s."""
     double: bool = True
@@ -43,7 +47,7 @@ class Config:
     """Separate streams for the value and the advantages."""
     prioritised: bool = False
     """Draw transitions by their priority instead of uniformly."""
-    priority_exponent: cfg.NonNegative = 0.6
+    priority_exponent: cfg.Fraction = 0.6
     """Power of the priority that a transition's chance is proportional to."""
     importance_exponent: cfg.Fraction = 0.4
     """Power of the correction for unequal chances, at the start."""
@@ -54,7 +58,7 @@ class Config:
     lag: cfg.NonNegativeCount = 0
     """Updates by which the parameters that a gradient is taken at are older than those that it changes."""
     max_lag: cfg.NonNegativeCount = 1_000
-    """Largest lag at which a gradient still counts."""
+    """Largest lag at which a gradient still counts; a larger lag is refused."""
     learning_rate: cfg.Positive = 1e-3
     """Adam's step size at the start."""
     learning_rate_decay: cfg.Fraction = 1.0
@@ -80,6 +84,11 @@ class Config:
     def sample_rows(self) -> int:
         """Rows that a sample spans."""
         return self.n_step + 1
+
+    @property
+    def sample_stride(self) -> int:
+        """Rows of which one begins a sample."""
+        return 1
 
     @property
     def warmup_rows(self) -> int:
@@ -133,8 +142,31 @@ class Values(NamedTuple):
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
-    head = [] if config.hidden_sizes else ["hidden_sizes = (): must have the width of the head"]
-    return cfg.problems(config) + head + cfg.replay_problems(config, env) + cfg.space_problems(env, (Discrete,))
+    found = cfg.problems(config)
+    if config.hidden_sizes == ():
+        found.append("hidden_sizes = (): must have the width of the head")
+    if cfg.sound(config, "lag", "max_lag") and config.lag > config.max_lag:
+        found.append(f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}")
+    return found + _replay_problems(config, env) + cfg.space_problems(env, (Discrete,))
+
+
+def _replay_problems(config: Config, env: Env | None) -> list[str]:
+    """What ``config`` asks for that cannot be: less than one iteration, a ring too small or too large."""
+    counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
+    if not cfg.sound(config, *counts):
+        return []
+    found = []
+    least = replay.least_rows(config.sample_rows, config.sample_stride, env.num_frames if env else 1)
+    if config.num_iterations < 1:
+        frames = config.num_envs * (config.warmup_rows + config.num_steps)
+        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
+    for name, rows in {"capacity": config.capacity_rows, "warmup_steps": config.warmup_rows}.items():
+        if rows < least:
+            frames = least * config.num_envs
+            found.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
+    if config.capacity_rows * config.num_envs >= 2**31:
+        found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
+    return found
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
@@ -217,8 +249,10 @@ def make_learner(
         return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        items, weight, noise, target_out, chooser, next_out = batch
+        items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
         out = network.apply(params, items.obs, noise)
+        choosing = jax.lax.stop_gradient(params) if config.double else target_params
+        chooser = values.mean(network.apply(choosing, items.next_obs, chooser_noise))
         each, error = jax.vmap(values.loss)(
             out, target_out, items.action, items.reward, items.discount, chooser, next_out
         )
@@ -230,11 +264,10 @@ def make_learner(
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
         items: Outcome = sample.items
         shape, keys = sample.slot.shape, jax.random.split(key, 4)
-        choosing = state.params if config.double else state.target_params
-        chooser = values.mean(network.apply(choosing, items.next_obs, network.acting_noise(keys[0], shape)))
+        noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
         next_out = network.apply(state.target_params, items.next_obs, network.noise(keys[1], shape))
         target_out = network.apply(state.target_params, items.obs, network.noise(keys[2], shape))
-        batch = items, sample.weight, network.noise(keys[3], shape), target_out, chooser, next_out
+        batch = items, sample.weight, *noises, state.target_params, target_out, next_out
         return descend(config, optimiser, loss, state, batch)
 
     return Learner(
@@ -258,6 +291,7 @@ def make_replay(
         "batch_size": config.batch_size,
         "view": view,
         "num_frames": env.num_frames,
+        "next_obs": config.store_next_obs,
     }
     if not config.prioritised:
         return replay.uniform(**shape)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import numbers
 import typing
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import jax
@@ -40,8 +41,10 @@ class Range:
 Positive = Annotated[float, Range(0, open_low=True)]
 NonNegative = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1, open_high=False)]
-Count = Annotated[int, Range(1)]
-NonNegativeCount = Annotated[int, Range(0)]
+Count = Annotated[int, Range(1, 2**31)]
+NonNegativeCount = Annotated[int, Range(0, 2**31)]
+Frames = Annotated[int, Range(1)]
+"""Counted on the host, where nothing wraps."""
 Seed = Annotated[int, Range(0, 2**32)]
 
 
@@ -67,7 +70,18 @@ def traced_fields(config_or_class: Any) -> list[str]:
 
 def problems(config: Any) -> list[str]:
     """One line for each field whose value has the wrong type or lies outside its range. Tracers are not looked at."""
-    found = []
+    return list(_problems(config).values())
+
+
+def sound(config: Any, *names: str) -> bool:
+    """Whether the fields ``names`` have values that `problems` finds nothing wrong with, and none is traced."""
+    found = _problems(config)
+    return not any(name in found or isinstance(getattr(config, name), jax.core.Tracer) for name in names)
+
+
+def _problems(config: Any) -> dict[str, str]:
+    """`problems` by the names of their fields."""
+    found = {}
     hints = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints[field.name]
@@ -78,7 +92,7 @@ def problems(config: Any) -> list[str]:
             (f"must lie in {limit}" for limit in limits if value not in limit), None
         )
         if problem:
-            found.append(f"{field.name} = {value!r}: {problem}")
+            found[field.name] = f"{field.name} = {value!r}: {problem}"
     return found
 
 
@@ -122,8 +136,7 @@ def check(config: Any, *more: str) -> None:
 
 def batch_problems(config: Any) -> list[str]:
     """What an on-policy config asks for that cannot be: minibatches that do not divide, less than one iteration."""
-    counts = config.num_envs, config.num_steps, config.num_minibatches, config.total_steps
-    if not all(isinstance(count, int) and count > 0 for count in counts):
+    if not sound(config, "num_envs", "num_steps", "num_minibatches", "total_steps"):
         return []
     size, found = config.num_envs * config.num_steps, []
     if size >= 2**31:
@@ -145,31 +158,10 @@ def batch_problems(config: Any) -> list[str]:
     return found
 
 
-def replay_problems(config: Any, env: Env | None) -> list[str]:
-    """What an off-policy config asks for that cannot be: less than one iteration, a ring too small or too large.
-
-    ``config.sample_rows`` is what a sample spans, besides the older frames of a stack.
-    """
-    names = "total_steps", "num_envs", "num_steps", "capacity", "warmup_steps"
-    if not all(isinstance(getattr(config, name), int) and getattr(config, name) > 0 for name in names):
-        return []
-    found, rows = [], config.sample_rows + (env.num_frames - 1 if env else 0)
-    if config.num_iterations < 1:
-        frames = config.num_envs * (config.warmup_rows + config.num_steps)
-        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
-    for name, held in (("capacity", config.capacity_rows), ("warmup_steps", config.warmup_rows)):
-        if held < rows:
-            least = rows * config.num_envs
-            found.append(f"{name} = {getattr(config, name)}: must hold {rows} steps of each environment, {least}")
-    if config.capacity_rows * config.num_envs >= 2**31:
-        found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
-    return found
-
-
 def order_problems(config: Any, low: str, high: str) -> list[str]:
-    """One line if the field ``low`` is not below the field ``high``; none if either is traced."""
+    """One line if the field ``low`` is not below the field ``high``; none unless both are `sound`."""
     pair = getattr(config, low), getattr(config, high)
-    if any(isinstance(value, jax.core.Tracer) for value in pair) or pair[0] < pair[1]:
+    if not sound(config, low, high) or pair[0] < pair[1]:
         return []
     return [f"{low} = {pair[0]!r}: must lie below {high} = {pair[1]!r}"]
 
@@ -182,19 +174,17 @@ def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
     return [f"env = {env.name!r}: has {type(env.action_space).__name__} actions; the algorithm needs {names}"]
 
 
-def sweep_problems(config: Any, values: dict[str, Any]) -> list[str]:
-    """One line for each value of a sweep that its field would not take, as `problems` says."""
+def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any], list[str]] = problems) -> list[str]:
+    """What ``problems`` says of the configurations of a sweep, and not of ``config`` itself, each line once.
+
+    ``values`` are lists of one length by the names of fields, which move together, element by element.
+    """
     unknown = [f"{name}: cannot be swept" for name in values if name not in traced_fields(config)]
-    ranges = {name: column for name, column in values.items() if name in traced_fields(config)}
+    columns = {name: column for name, column in values.items() if name in traced_fields(config)}
     before = problems(config)
-    found = [
-        problem
-        for name, column in ranges.items()
-        for value in column
-        for problem in problems(dataclasses.replace(config, **{name: value}))
-        if problem not in before
-    ]
-    return unknown + found
+    changed = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    found = [line for change in changed for line in problems(dataclasses.replace(config, **change))]
+    return unknown + [line for line in dict.fromkeys(found) if line not in before]
 
 
 def sweep(config: C, **values: Any) -> tuple[C, C]:

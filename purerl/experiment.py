@@ -49,8 +49,8 @@ def describe(
         env = envs.make(options.env, **env_params, **results.env_part(swept, 0))
     except cfg.ConfigError as error:
         found.append(str(error))
-    found += ALGORITHMS[algo].problems(config, env)
-    found += cfg.sweep_problems(config, results.config_part(swept))
+    problems = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    found += problems(config) + cfg.sweep_problems(config, results.config_part(swept), problems)
     if found:
         raise cfg.ConfigError("\n".join(found))
     seeds = list(range(options.seed, options.seed + options.num_seeds))

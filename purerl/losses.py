@@ -1,4 +1,4 @@
-"""Objectives and losses, elementwise: arrays of one shape in, the same shape out. Callers take the mean.
+"""Objectives and losses. Up to `huber` they are elementwise, and callers take the mean.
 
 Temporal-difference errors and losses, from `q_learning` to `quantile_q_learning`, are for one transition, and callers
 vmap them. They share their arguments:

@@ -72,8 +72,8 @@ class MLP(nn.Module):
 class Conv(nn.Module):
     """A 3x3 convolution without padding, orthogonal at the start. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
 
-    It is one matrix product over all patches. `flax.linen.Conv`'s gradient with respect to its kernel takes ten times as
-    long in a loop on CPU, and a `jax.vmap` over kernels turns it into a grouped convolution.
+    It is one matrix product over all patches. `flax.linen.Conv`'s gradient with respect to its kernel takes ten times
+    as long in a loop on CPU, and a `jax.vmap` over kernels turns it into a grouped convolution.
     """
 
     features: int

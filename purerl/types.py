@@ -70,13 +70,15 @@ class Transition(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What a replay buffer keeps of a transition. The next observation is that of the next row of one environment."""
+    """What a replay buffer keeps of a transition. ``next_obs`` is ``()`` unless it stores them: the next observation is
+    that of the next row of one environment, except where an episode ended."""
 
     obs: PyTree
     action: Array
     reward: Array
     terminated: Array
     truncated: Array
+    next_obs: PyTree
     extras: PyTree
 
 

@@ -116,7 +116,7 @@ def _cut(noise: PyTree, sizes: list[int]) -> list[PyTree]:
     ]
 
 
-class Values(nn.Module):
+class TorsoAndStreams(nn.Module):
     """A torso and streams."""
 
     torso: nn.Module
@@ -172,7 +172,7 @@ def q_network(
     torso = networks.torso(space, tuple(torso_sizes), activation)
     layer = noisy_dense if noisy else plain
     streams = Streams(num_actions, width, networks.ACTIVATIONS[activation], dueling, num_atoms, layer)
-    module = Values(torso, streams)
+    module = TorsoAndStreams(torso, streams)
     if not noisy:
         return _bundle(module, lambda key, shape: (), lambda key, shape: (), lambda shape: ())
     size = sum(streams.noise_sizes(_num_features(torso, space)))

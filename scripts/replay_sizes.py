@@ -2,9 +2,10 @@
 
     python scripts/replay_sizes.py
 
-Nothing is allocated. A row's item is what its system stored, as shapes that give the printed size. purerl keeps each
-frame once, in its own dtype, with a recurrent carry once a sequence; where a system's contents were not named, the row
-has no such figure.
+Nothing is allocated. A row's item is what its system stored, as shapes that give the printed size; where a paper does
+not say what else an item held (PPO, SAC, GoBigger) or how long it was (R2D2, IMPALA), that is fitted to it. purerl
+keeps each frame once, in its own dtype, with a recurrent carry once a sequence; where a system's contents were not
+named, the row has no such figure.
 """
 
 from collections.abc import Callable

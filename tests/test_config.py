@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import ConfigError, check, ppo, sweep
+from purerl import ConfigError, c51, check, ppo, sweep
 from purerl import config as cfg
+from purerl.config import sweep_problems
 
 FLOATS = cfg.traced_fields(ppo.Config)
 COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches"]
@@ -85,6 +86,22 @@ def test_batch_problems_name_the_nearest():
 def test_tracers_pass_and_huge_counts_are_exact():
     jax.jit(lambda config: check(config) or config.gamma)(ppo.Config())
     assert ppo.Config(total_steps=10**11).num_iterations == 10**11 // 512
+
+
+def test_sweeps_are_checked_as_whole_configs():
+    """A value may be in range and yet not fit the others."""
+    config, values = c51.Config(), {"v_min": [5.0, 20.0, 20.0]}
+    assert sweep_problems(config, values) == []
+    problems = lambda config: c51.problems(config, None)  # noqa: E731
+    assert sweep_problems(config, values, problems) == ["v_min = 20.0: must lie below v_max = 10.0"]
+    assert sweep_problems(config, {"num_envs": [1]}) == ["num_envs: cannot be swept"]
+    assert sweep_problems(config, {"gamma": [2.0]})[0].startswith("gamma = 2.0: must lie in")
+
+
+def test_wrong_types_are_told_and_nothing_else():
+    for change in ({"v_min": "x"}, {"v_min": jnp.zeros(2)}, {"n_step": None}, {"hidden_sizes": None}):
+        [problem] = c51.problems(dataclasses.replace(c51.Config(), **change), None)
+        assert problem.startswith(next(iter(change)))
 
 
 def test_sweep():

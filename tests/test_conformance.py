@@ -143,7 +143,7 @@ ROWS = {
     ),
     "r2d2": Row(
         r2d2,
-        r2d2.Config(**REPLAY, recurrent_size=8, burn_in=2, unroll=6, importance_exponent_end=1.0),
+        r2d2.Config(**REPLAY, recurrent_size=8, burn_in=2, unroll=6, period=4, importance_exponent_end=1.0),
         r2d2_value,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),

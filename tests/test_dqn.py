@@ -115,6 +115,11 @@ def test_counts_are_whole_iterations():
         ({"hidden_sizes": ()}, ["hidden_sizes = (): must have the width of the head"]),
         ({"capacity": 0, "total_steps": 1}, ["capacity = 0: must lie in"]),
         ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),
+        ({"lag": 5, "max_lag": 2}, ["lag = 5: no gradient would count, for max_lag = 2"]),
+        ({"td_error": "munchausen", "n_step": 2}, ["n_step = 2: must be 1 with td_error = 'munchausen'"]),
+        ({"n_step": "3"}, ["n_step = '3': must be a whole number"]),
+        ({"hidden_sizes": None}, ["hidden_sizes = None: must be a tuple"]),
+        ({"target_period": 2**31}, [f"target_period = {2**31}: must lie in"]),
     ],
 )
 def test_problems(change, lines):
@@ -161,3 +166,27 @@ def test_shards_without_lag_are_one_batch(sample, key):
     shards = [learner.update(state, jax.tree.map(lambda x, k=k: x[k::4], sample), key)[0].params for k in range(4)]
     mean = jax.tree.map(lambda *x: sum(x) / 4, *shards)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), whole, mean)
+
+
+def test_steps_at_a_cut():
+    """All reward lies on the step that a time limit cuts: it is learned only if the ring keeps what followed it."""
+    config = dqn.Config(
+        total_steps=4000,
+        num_envs=4,
+        num_steps=4,
+        warmup_steps=16,
+        batch_size=32,
+        gamma=0.5,
+        learning_rate=1e-2,
+        target_period=5,
+        hidden_sizes=(16,),
+    )
+    env = envs.make("probe/constant-reward", max_steps=1)
+    network, obs = dqn.make_network(config, env), jnp.ones((1, 1))
+    values = []
+    for store in (False, True):
+        changed = dataclasses.replace(config, store_next_obs=store)
+        result = jax.jit(dqn.make_train(changed, env))(jax.random.key(0))
+        values.append(jnp.max(network.apply(result.state.learner.params, obs, ())))
+    assert abs(values[0]) < 0.5
+    np.testing.assert_allclose(values[1], 1 / (1 - 0.5), rtol=0.02)

@@ -36,10 +36,14 @@ class Ring(NamedTuple):
     view: str = "one step"
     num_frames: int = 1
     num_steps: int = 4
+    next_obs: bool = False
 
 
 RINGS = [Ring(kind, view, frames) for kind in ("uniform", "prioritised") for view in VIEWS for frames in (1, 3)]
 RINGS += [Ring("prioritised", "three steps", 3, num_steps) for num_steps in (2, 12)]
+STORING = [
+    Ring("prioritised", view, frames, next_obs=True) for view in ("three steps", "overlapping") for frames in (1, 3)
+]
 
 
 def make(ring: Ring, **changes) -> Replay:
@@ -49,6 +53,7 @@ def make(ring: Ring, **changes) -> Replay:
         "batch_size": BATCH,
         "view": VIEWS[ring.view],
         "num_frames": ring.num_frames,
+        "next_obs": ring.next_obs,
     }
     if ring.kind == "uniform":
         return replay.uniform(**arguments | changes)
@@ -83,10 +88,11 @@ def at(tree, *index):
     return jax.tree.map(lambda x: x[index], tree)
 
 
-def history(num_frames: int, ends, reward=None, seed: int = 0) -> Transition:
+def history(num_frames: int, ends, reward=None, seed: int = 0, next_obs: bool = False) -> Transition:
     """Rows ``[time, B]`` as environments give them; an observation knows its time, counted from 1, and environment.
 
-    ``next_obs`` is wrong on purpose: a ring may not look at it.
+    The last one of an episode, which only ``next_obs`` shows, knows the negative time. Without ``next_obs`` that is
+    wrong on purpose: a ring may not look at it.
     """
     rng = np.random.default_rng(seed)
     shape = len(ends), ENVS
@@ -95,16 +101,25 @@ def history(num_frames: int, ends, reward=None, seed: int = 0) -> Transition:
     for t in range(1, len(ends)):
         begin[t] = np.where(ends[t - 1] == GOES_ON, begin[t - 1], t)
     frames = {"code": np.stack([1 + time, env], axis=-1).astype(np.int16), "image": rng.random((*shape, 3, 5)) < 0.5}
+    final = {"code": np.stack([-1 - time, env], axis=-1).astype(np.int16), "image": rng.random((*shape, 3, 5)) < 0.5}
+    goes_on = (ends == GOES_ON) & (time < len(ends) - 1)
+    following = {
+        name: np.where(goes_on.reshape(*shape, *[1] * (x.ndim - 2)), np.roll(x, -1, axis=0), final[name])
+        for name, x in frames.items()
+    }
     if num_frames > 1:
         shown = [np.maximum(time - back, begin) for back in reversed(range(num_frames))]
         frames = {name: np.stack([x[t, env] for t in shown], axis=-1) for name, x in frames.items()}
+        following = {
+            name: np.concatenate([frames[name][..., 1:], x[..., None]], axis=-1) for name, x in following.items()
+        }
     return Transition(
         obs=frames,
         action=rng.integers(0, 5, shape).astype(np.int32),
         reward=rng.normal(size=shape).astype(np.float32) if reward is None else reward,
         terminated=ends == TERMINATES,
         truncated=ends == TRUNCATES,
-        next_obs=jax.tree.map(lambda x: np.full_like(x, -1), frames),
+        next_obs=following if next_obs else jax.tree.map(lambda x: np.full_like(x, -1), frames),
         extras={"carry": rng.normal(size=(*shape, 2)).astype(np.float32), "known": rng.random((*shape, 3)) < 0.5},
     )
 
@@ -119,17 +134,20 @@ def starts(ring: Ring, newest: int) -> list[int]:
     ]
 
 
-def outcome(rows: Transition, row: int, env: int, n: int) -> tuple[float, float, int | None]:
-    """Reward, discount and the row of the next observation (None: no matter), walking forward."""
+def outcome(rows: Transition, row: int, env: int, n: int, next_obs: bool) -> tuple[float, float, int | None]:
+    """Reward, discount and the row of the next observation (None: no matter), walking forward; if rings store next
+    observations, the row of the last step."""
     total, discount = 0.0, 1.0
     for t in range(row, row + n):
+        if rows.truncated[t, env] and next_obs:
+            return total + discount * float(rows.reward[t, env]), discount * GAMMA, t
         if rows.truncated[t, env]:
             return total, discount, t
         total += discount * float(rows.reward[t, env])
         if rows.terminated[t, env]:
             return total, 0.0, None
         discount *= GAMMA
-    return total, discount, row + n
+    return total, discount, row + n - next_obs
 
 
 def same(found, expected):
@@ -155,22 +173,26 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
     items = sample.items
     if ring.view not in HORIZON:
         t = row + np.arange(VIEWS[ring.view].length)[:, None]
-        for name in ("obs", "action", "reward", "terminated", "truncated"):
+        for name in ("obs", "action", "reward", "terminated", "truncated") + ("next_obs",) * ring.next_obs:
             same(getattr(items, name), at(getattr(rows, name), t, env))
+        assert ring.next_obs or items.next_obs == ()
         return same(items.extras, at(rows.extras, row, env))
     same((items.obs, items.action, items.extras), at((rows.obs, rows.action, rows.extras), row, env))
-    found = [outcome(rows, *start, HORIZON[ring.view]) for start in zip(row, env, strict=True)]
-    usable = ~rows.truncated[row, env]
+    found = [outcome(rows, *start, HORIZON[ring.view], ring.next_obs) for start in zip(row, env, strict=True)]
+    usable = always_usable(ring) | ~rows.truncated[row, env]
     reward, discount = np.array([x[:2] for x in found]).T
     np.testing.assert_allclose(items.reward[usable], reward[usable], rtol=1e-6, atol=1e-4)
     np.testing.assert_allclose(items.discount[usable], discount[usable], rtol=1e-6)
     open_ended = usable & (discount > 0)
     after = np.array([x[2] for x, goes_on in zip(found, open_ended, strict=True) if goes_on], int)
-    same(at((items.next_obs, items.next_extras), open_ended), at((rows.obs, rows.extras), after, env[open_ended]))
+    env = env[open_ended]
+    same(at(items.next_obs, open_ended), at(rows.next_obs if ring.next_obs else rows.obs, after, env))
+    after += ring.next_obs & ~rows.truncated[after, env]
+    same(at(items.next_extras, open_ended), at(rows.extras, after, env))
 
 
 def always_usable(ring: Ring) -> bool:
-    return ring.view not in HORIZON
+    return ring.view not in HORIZON or ring.next_obs
 
 
 class Priorities:
@@ -222,7 +244,7 @@ def worlds(draw, num_steps: int):
     return ends, reward.astype(np.float32), priority.astype(np.float32), seed
 
 
-@pytest.mark.parametrize("ring", RINGS, ids=lambda ring: "-".join(map(str, ring)))
+@pytest.mark.parametrize("ring", RINGS + STORING, ids=lambda ring: "-".join(map(str, ring)))
 def test_against_a_history(ring):
     """After every addition, be the ring partly full, exactly full, or written over: items, weights and priorities."""
     empty, step = programs(ring)
@@ -231,7 +253,7 @@ def test_against_a_history(ring):
     @given(worlds(ring.num_steps))
     def check(world):
         ends, reward, priority, seed = world
-        rows = history(ring.num_frames, ends, reward, seed)
+        rows = history(ring.num_frames, ends, reward, seed, ring.next_obs)
         state, known = empty, Priorities(ring, rows)
         for i, key in enumerate(jax.random.split(jax.random.key(seed), len(priority))):
             newest = (i + 1) * ring.num_steps
@@ -363,7 +385,7 @@ def test_many_rows_are_sampled_to_the_end():
     """The index of a sample needs all of its 31 bits: nothing wraps near the largest ring."""
     num_rows = 2**30
     buffer = make(Ring(), num_rows=num_rows, num_envs=1, batch_size=2000)
-    blank = Item(*(jnp.zeros((1, 1)) for _ in range(3)), *(jnp.zeros((1, 1), bool) for _ in range(2)), ())
+    blank = Item(*(jnp.zeros((1, 1)) for _ in range(3)), *(jnp.zeros((1, 1), bool) for _ in range(2)), (), ())
     position = num_rows - 2
     state = RingState(blank, jnp.int32(position), jnp.int32(num_rows))
     slot = np.asarray(jax.jit(buffer.sample)(state, jax.random.key(0)).slot, np.int64)

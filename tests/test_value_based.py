@@ -188,7 +188,13 @@ def test_sequences_by_hand(acted, key, double):
     weight = np.array([1.0, 0.5, 0.25, 0.0])
     floats = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
     items = Item(
-        floats(obs), jnp.asarray(action), floats(reward), jnp.asarray(terminated), jnp.asarray(truncated), floats(carry)
+        floats(obs),
+        jnp.asarray(action),
+        floats(reward),
+        jnp.asarray(terminated),
+        jnp.asarray(truncated),
+        (),
+        floats(carry),
     )
     state = state._replace(target_params=disturbed(state.params, -2.0))
     slots = jnp.zeros(size, jnp.int32)
@@ -257,3 +263,35 @@ def test_priorities_save_updates():
     """On a short blind cliff walk."""
     uniform, proportional = (np.median(SCRIPT.updates_needed(8, prioritise, 5)) for prioritise in (False, True))
     assert proportional <= uniform / 3
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        ({"period": 5, "unroll": 5}, ["period = 5: must divide", "unroll = 5: must be above period = 5"]),
+        ({"learning_rate": -1.0, "unroll": 8}, ["learning_rate = -1.0", "unroll = 8: must be above period = 8"]),
+        ({"burn_in": None}, ["burn_in = None: must be a whole number"]),
+        ({"warmup_steps": 512}, ["warmup_steps = 512: must hold 40 steps of each environment, 640"]),
+        ({"capacity": 512}, ["capacity = 512: must hold 40 steps of each environment, 640"]),
+    ],
+)
+def test_problems_of_sequences(change, lines):
+    """Also what a ring of stacked frames needs beyond a sequence: whole periods before it."""
+    base = {"burn_in": 8, "unroll": 18, "period": 8, "num_steps": 8, "warmup_steps": 640, "total_steps": 10_000}
+    env = envs.make("CartPole-v1", frame_stack=4)
+    found = r2d2.problems(r2d2.Config(**base | change), env)
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+
+
+def test_sound_sequences_make_a_trainer():
+    env = envs.make("CartPole-v1", frame_stack=4)
+    sizes = {"burn_in": 8, "unroll": 18, "period": 8, "num_steps": 8, "total_steps": 10_000}
+    config = r2d2.Config(**sizes, warmup_steps=640, capacity=640)
+    assert r2d2.problems(config, env) == []
+    jax.eval_shape(r2d2.make_trainer(config, env).init, jax.random.key(0))
+
+
+def test_rainbow_must_explore():
+    found = rainbow.problems(rainbow.Config(noisy=False), None)
+    assert found == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
+    assert rainbow.problems(rainbow.Config(noisy=False, epsilon_end=0.1), None) == []

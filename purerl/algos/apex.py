@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from purerl import action_values, loops
 from purerl import config as cfg
-from purerl.action_values import problems
 from purerl.algos import dqn
+from purerl.algos.dqn import problems
 from purerl.types import Array, Env, Learner, Outcome, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
@@ -50,7 +50,7 @@ def seen(q: Array, action: Array) -> Seen:
 
 
 def initial_priority(items: Outcome) -> Array:
-    """The size of the error by what the actor knew, ``[N]`` (Algorithm 1, ComputePriorities)."""
+    """The size of Q-learning's error by what the actor knew, ``[N]`` (Algorithm 1, ComputePriorities)."""
     return jnp.abs(items.reward + items.discount * items.next_extras.best - items.extras.taken)
 
 

@@ -2,13 +2,11 @@
 
 from typing import Any, Literal
 
-
 from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.action_values import problems
 from purerl.types import Env, Learner, Trainer
 
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+TD_ERRORS = {"q_learning": losses.q_learning, "munchausen": losses.munchausen}
 
 
 @cfg.config
@@ -16,9 +14,18 @@ class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     td_error: Literal["q_learning", "munchausen"] = "q_learning"
-    """What an action value lacks: Q-learning's error, or Munchausen's (Vieillard et al. 2020)."""
+    """What an action value lacks: Q-learning's error, or Munchausen's (Vieillard et al. 2020), which needs n_step 1 and
+    has no use for double."""
     huber_delta: cfg.Positive = 10.0
     """Error beyond which the loss is a straight line."""
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    found = action_values.problems(config, env)
+    if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
+        found.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
+    return found
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
@@ -34,7 +41,7 @@ def make_learner(config: Config, env: Env, *, network=None, td_error=None, optim
     ``network`` is a `value_networks.ValueNetwork` whose output is ``[N, A]``, ``td_error`` has the arguments of
     `losses.q_learning`, ``optimiser`` is any optax transformation; ``more`` goes to `action_values.make_learner`.
     """
-    td_error = td_error or getattr(losses, config.td_error)
+    td_error = td_error or TD_ERRORS[config.td_error]
 
     def loss(*transition):
         error = td_error(*transition)

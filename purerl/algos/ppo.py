@@ -15,7 +15,7 @@ from purerl.types import Array, Box, Discrete, Distribution, Env, Key, Learner, 
 class Config:
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    total_steps: cfg.Count = 500_000
+    total_steps: cfg.Frames = 500_000
     """Environment steps in all, of one agent. Rounded down to whole iterations."""
     num_envs: cfg.Count = 4
     """Environments that step side by side."""

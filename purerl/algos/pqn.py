@@ -16,7 +16,7 @@ from purerl.types import Array, Discrete, Env, Key, Learner, Metrics, PyTree, Tr
 class Config:
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    total_steps: cfg.Count = 500_000
+    total_steps: cfg.Frames = 500_000
     """Environment steps in all, of one agent. Rounded down to whole iterations."""
     num_envs: cfg.Count = 32
     """Environments that step side by side."""
@@ -54,6 +54,7 @@ class Config:
 
     @property
     def num_iterations(self) -> int:
+        """Iterations of the whole training."""
         return self.total_steps // self.batch_size
 
     @property
@@ -90,6 +91,7 @@ def make_network(config: Config, env: Env) -> nn.Module:
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
+    """RAdam behind clipping, its step size falling linearly."""
     schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.radam(schedule))
 
@@ -117,7 +119,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return jnp.argmax(network.apply(policy, obs), axis=-1).astype(jnp.int32), carry
 
     def estimate(state: State, trajectory: Transition) -> Batch:
-        """Targets of a trajectory, by the parameters it was collected with, flattened to ``[N = T * B]``."""
+        """Lambda returns of a trajectory (the paper's section 3.3), by the parameters it was collected with, as
+        ``[N = T * B]``."""
         next_value = jnp.max(network.apply(state.params, trajectory.next_obs), axis=-1)
         discount = config.gamma * (1 - trajectory.terminated)
         target = jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(

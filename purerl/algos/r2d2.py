@@ -31,7 +31,7 @@ class Config(action_values.Config):
     unroll: cfg.Count = 16
     """Steps after them; from the last one nothing is learned, it only bootstraps."""
     period: cfg.Count = 8
-    """Steps from the beginning of one sequence to that of the next; less than burn_in + unroll overlaps."""
+    """Steps from the beginning of one sequence to that of the next; less than unroll, so that all are learned from."""
     stored_carry: bool = True
     """Begin a sequence with the carry of the actor instead of zeros."""
     n_step: cfg.Count = 5
@@ -40,7 +40,7 @@ class Config(action_values.Config):
     """Separate streams for the value and the advantages."""
     prioritised: bool = True
     """Draw sequences by their priority instead of uniformly."""
-    priority_exponent: cfg.NonNegative = 0.9
+    priority_exponent: cfg.Fraction = 0.9
     """Power of the priority that a sequence's chance is proportional to."""
     priority_mix: cfg.Fraction = 0.9
     """Part of the largest error in a sequence's priority; the mean error has the rest."""
@@ -68,16 +68,23 @@ class Config(action_values.Config):
         """Rows that a sequence spans."""
         return self.burn_in + self.unroll
 
+    @property
+    def sample_stride(self) -> int:
+        """Rows of which one begins a sequence."""
+        return self.period
+
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
     found = action_values.problems(config, env)
-    if found:
+    if not cfg.sound(config, "num_steps", "period", "unroll"):
         return found
     if config.num_steps % config.period:
         found.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
-    if config.unroll < 2:
-        found.append(f"unroll = {config.unroll}: must be at least 2, for the last step is not learned from")
+    if config.unroll <= config.period:
+        found.append(
+            f"unroll = {config.unroll}: must be above period = {config.period}; the last step is not learned from"
+        )
     return found
 
 
@@ -141,7 +148,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
         mean = jnp.sum(size, axis=0) / steps
         priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
-        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * mean)}
+        value = losses.unrescale(jnp.max(q, axis=-1), config.rescale_epsilon)
+        metrics = {"value": jnp.mean(value), "td_error": jnp.mean(weight * mean)}
         return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
 
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:

@@ -6,10 +6,7 @@ from typing import Any
 from purerl import action_values, loops
 from purerl import config as cfg
 from purerl.algos import c51
-from purerl.algos.c51 import problems
 from purerl.types import Env, Learner, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
 
 
 @cfg.config
@@ -24,12 +21,21 @@ class Config(c51.Config):
     """Noise on the weights of the streams, which explores by itself."""
     prioritised: bool = True
     """Draw transitions by their priority instead of uniformly."""
-    priority_exponent: cfg.NonNegative = 0.5
+    priority_exponent: cfg.Fraction = 0.5
     """Power of the priority that a transition's chance is proportional to."""
     epsilon_start: cfg.Fraction = 0.0
     """Chance of a random action at the start, besides the noise."""
     epsilon_end: cfg.Fraction = 0.0
     """Chance of a random action after exploration, besides the noise."""
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    found = c51.problems(config, env)
+    if not config.noisy and cfg.sound(config, "epsilon_start", "epsilon_end"):
+        if config.epsilon_start == config.epsilon_end == 0:
+            found.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
+    return found
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:

@@ -26,8 +26,10 @@ def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max
     packed. ``sample`` gives the ``N = batch_size`` oldest, as a `Transition` ``[T, N]``, of those that were used less
     than ``max_uses`` times; the batch has weight 0 where there are no more. No two of a batch are the same. Its key is
     not used. ``update`` counts one use of each trajectory of a sample whose weight is not 0. Raises `ValueError` for a
-    batch larger than the queue, or a trajectory of other sizes.
+    number below 1, a batch larger than the queue, or a trajectory of other sizes.
     """
+    if min(num_slots, num_steps, num_envs, batch_size, max_uses) < 1:
+        raise ValueError("num_slots, num_steps, num_envs, batch_size and max_uses must be at least 1")
     if batch_size > num_slots * num_envs:
         raise ValueError(f"batch_size = {batch_size}: the queue holds {num_slots * num_envs} trajectories")
 

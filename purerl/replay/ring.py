@@ -51,19 +51,30 @@ class Ring(NamedTuple):
     read: Callable[[RingState, Array, Array], tuple[PyTree, Array]]  # (state, row, env) -> (items, usable)
 
 
-def _ring(num_rows: int, num_envs: int, view: View, num_frames: int) -> Ring:
+def least_rows(length: int, stride: int = 1, num_frames: int = 1) -> int:
+    """Rows that must have been added, or fit in, before there is a sample: of ``length`` rows, the first a multiple of
+    ``stride``, with the rows before it that its stack of ``num_frames`` takes."""
+    blocks = -(-(num_frames - 1) // stride) - (-length // stride)
+    return blocks * stride
+
+
+def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int, next_obs: bool) -> Ring:
     length, stride = view.length, view.stride
+    counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} = {count}: must be at least 1")
     first, reach = -(-(num_frames - 1) // stride), -(-length // stride) - 1
     if num_rows % stride:
         raise ValueError(f"num_rows = {num_rows}: must be a multiple of the stride {stride}")
-    if num_rows < first * stride + length:
-        raise ValueError(f"num_rows = {num_rows}: must hold a sample of {first * stride + length} rows")
+    if num_rows < least_rows(length, stride, num_frames):
+        raise ValueError(f"num_rows = {num_rows}: must hold a sample of {least_rows(length, stride, num_frames)} rows")
     if num_rows * num_envs >= 2**31:
         raise ValueError(f"num_rows * num_envs = {num_rows * num_envs}: must lie below 2^31")
 
     def init(item: Transition) -> RingState:
         zero = jnp.zeros((), jnp.int32)
-        return RingState(storage.empty(item, num_rows, num_envs, num_frames, stride), zero, zero)
+        return RingState(storage.empty(item, num_rows, num_envs, num_frames, stride, next_obs), zero, zero)
 
     def add(state: RingState, trajectory: Transition) -> RingState:
         num_steps = trajectory.reward.shape[0]
@@ -76,7 +87,7 @@ def _ring(num_rows: int, num_envs: int, view: View, num_frames: int) -> Ring:
             start = state.position // (num_rows // rows.shape[0])
             return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
 
-        items = jax.tree.map(write, state.items, storage.kept(trajectory, num_frames, stride))
+        items = jax.tree.map(write, state.items, storage.kept(trajectory, num_frames, stride, next_obs))
         position = (state.position + num_steps) % num_rows
         return RingState(items, position, jnp.minimum(state.filled, num_rows - num_steps) + num_steps)
 
@@ -92,12 +103,15 @@ def _ring(num_rows: int, num_envs: int, view: View, num_frames: int) -> Ring:
     return Ring(init, add, first, first + reach, num_rows // stride, count, row, read)
 
 
-def uniform(*, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int = 1) -> Replay:
+def uniform(
+    *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int = 1, next_obs: bool = False
+) -> Replay:
     """The last ``num_rows`` steps of each of ``B = num_envs`` environments, all samples of ``view`` equally likely.
 
     ``add`` writes a trajectory ``[T, B]`` over the oldest ``T`` rows, as one slice; ``T`` must divide ``num_rows`` and
     be a multiple of the view's stride. An observation is stored once, in its own dtype, booleans as bits; of
-    observations that are stacks of ``num_frames`` frames, the newest along the last axis, only the newest frame.
+    observations that are stacks of ``num_frames`` frames, the newest along the last axis, only the newest frame. With
+    ``next_obs`` each next observation is stored likewise, so that the view may look past a truncation.
 
     ``sample`` draws ``N = batch_size`` with replacement, from all that lie wholly in the data; none spans the newest
     and the oldest row, and none reaches into another episode further than its view says. Weights are 1, or 0 where the
@@ -105,7 +119,7 @@ def uniform(*, num_rows: int, num_envs: int, batch_size: int, view: View, num_fr
     not depend on ``num_rows``. ``add`` and ``sample`` raise no errors under jit; shapes that cannot be raise
     `ValueError`.
     """
-    ring = _ring(num_rows, num_envs, view, num_frames)
+    ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
 
     def sample(state: RingState, key: Key) -> Sample:
         count = ring.count(state)
@@ -115,7 +129,13 @@ def uniform(*, num_rows: int, num_envs: int, batch_size: int, view: View, num_fr
         items, usable = ring.read(state, row, env)
         return Sample(items, row, env, jnp.where(usable & (count > 0), 1.0, 0.0))
 
-    return Replay(ring.init, ring.add, sample, lambda state, sample, priority: state, (ring.span + 1) * view.stride)
+    return Replay(
+        ring.init,
+        ring.add,
+        sample,
+        lambda state, sample, priority: state,
+        least_rows(view.length, view.stride, num_frames),
+    )
 
 
 def prioritised(
@@ -129,20 +149,21 @@ def prioritised(
     beta_end: Array = 1.0,
     num_updates: int = 1,
     num_frames: int = 1,
+    next_obs: bool = False,
     initial: Callable[[PyTree], Array] | None = None,
 ) -> Replay:
     """As `uniform`, but a sample is drawn with the chance ``P = p^alpha / sum p^alpha``, ``p`` being its priority.
 
     Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, eq. 1), stratified over the batch. Weights are
     ``(M P)^-beta`` for ``M`` samples in the data, divided by the largest in the batch (section 3.4); ``beta`` moves to
-    ``beta_end`` in a straight line over ``num_updates`` updates. Floats may be traced.
+    ``beta_end`` in a straight line over ``num_updates`` updates. Floats may be traced; ``alpha`` lies in [0, 1].
 
     What is new gets the largest priority ever given, 1 at first; or ``initial(items) -> [M]``, priorities of the view's
     items (Horgan et al. 2018, arXiv 1803.00933, Algorithm 1). ``update(state, sample, priority)`` gives a batch ``[N]``
     new ones; of a sample drawn twice the larger counts, and one that is not finite counts as 0. What is not usable, or
     spans the newest and the oldest row, has no chance at all.
     """
-    ring = _ring(num_rows, num_envs, view, num_frames)
+    ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
     size, reach = ring.num_blocks * num_envs, ring.span - ring.first
 
     def finite(priority: Array) -> Array:
@@ -183,7 +204,7 @@ def prioritised(
         items, _ = ring.read(state.ring, row, env)
         total = sums.total(state.sums)
         chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
-        exponent = anneal(beta, beta_end, state.updates / num_updates)
+        exponent = anneal(beta, beta_end, state.updates / float(num_updates))
         weight = (jnp.maximum(chance, 1e-30) * (ring.count(state.ring) * num_envs)) ** -exponent
         return Sample(items, row, env, jnp.where(total > 0, weight / jnp.max(weight), 0.0))
 
@@ -195,4 +216,4 @@ def prioritised(
             updates=optax.safe_increment(state.updates),
         )
 
-    return Replay(init, add, sample, update, (ring.span + 1) * view.stride)
+    return Replay(init, add, sample, update, least_rows(view.length, view.stride, num_frames))

@@ -36,25 +36,31 @@ def unpack(x: Array | Packed) -> Array:
     return flat.reshape(*x.bits.shape[:-1], *x.shape).astype(bool)
 
 
-def empty(item: Transition, num_rows: int, num_envs: int, num_frames: int, stride: int) -> Item:
+def empty(item: Transition, num_rows: int, num_envs: int, num_frames: int, stride: int, next_obs: bool) -> Item:
     """Zeros for ``num_rows`` rows of transitions like ``item``: one step, arrays or `jax.ShapeDtypeStruct`."""
 
     def blank() -> Item:
-        return kept(jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item), num_frames, stride)
+        block = jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item)
+        return kept(block, num_frames, stride, next_obs)
 
     rows = lambda x: jnp.zeros((x.shape[0] * (num_rows // stride), *x.shape[1:]), x.dtype)  # noqa: E731
     return jax.tree.map(rows, jax.eval_shape(blank))
 
 
-def kept(trajectory: Transition, num_frames: int, stride: int) -> Item:
-    """What is stored of a trajectory ``[T, B]``: single frames, packed; and the extras of every ``stride``-th step."""
-    newest = (lambda x: x[..., -1]) if num_frames > 1 else (lambda x: x)
+def kept(trajectory: Transition, num_frames: int, stride: int, next_obs: bool) -> Item:
+    """What is stored of a trajectory ``[T, B]``: single frames, packed, those of ``next_obs`` only if asked for; and
+    the extras of every ``stride``-th step."""
+
+    def newest(obs: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: pack(x[..., -1] if num_frames > 1 else x, 2), obs)
+
     return Item(
-        obs=jax.tree.map(lambda x: pack(newest(x), 2), trajectory.obs),
+        obs=newest(trajectory.obs),
         action=trajectory.action,
         reward=trajectory.reward,
         terminated=trajectory.terminated,
         truncated=trajectory.truncated,
+        next_obs=newest(trajectory.next_obs) if next_obs else (),
         extras=jax.tree.map(lambda x: x[::stride], trajectory.extras),
     )
 
@@ -74,6 +80,15 @@ def observe(items: Item, row: Array, env: Array, num_frames: int) -> PyTree:
     stacked = jnp.stack(rows, axis=-1)
     frames = read(items.obs, stacked, jnp.broadcast_to(env[..., None], stacked.shape))
     return jax.tree.map(lambda x: jnp.moveaxis(x, row.ndim, -1), frames)
+
+
+def observe_next(items: Item, row: Array, env: Array, num_frames: int) -> PyTree:
+    """The next observations of the steps in ``row`` of ``env``, of a ring that stores them; otherwise as `observe`."""
+    newest = read(items.next_obs, row, env)
+    if num_frames == 1:
+        return newest
+    shift = lambda stack, frame: jnp.concatenate([stack[..., 1:], frame[..., None]], axis=-1)  # noqa: E731
+    return jax.tree.map(shift, observe(items, row, env, num_frames), newest)
 
 
 def read(stored: PyTree, row: Array, env: Array) -> PyTree:
