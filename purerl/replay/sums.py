@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from purerl.types import Array
 
-FAN_OUT = 16
+FAN_OUT = 8
 """Entries that one sum adds up."""
 
 Sums = tuple[Array, ...]
