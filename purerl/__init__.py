@@ -5,7 +5,7 @@ result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
 from purerl import envs
-from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
+from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 from purerl.config import ConfigError, check, sweep
 from purerl.devices import compiler_options, use_cpu_cores
 from purerl.evaluate import evaluate
@@ -19,13 +19,17 @@ __all__ = [
     "ConfigError",
     "DoesNotFit",
     "__version__",
+    "a2c",
     "apex",
+    "appo",
     "c51",
     "check",
     "compiler_options",
+    "dpo",
     "dqn",
     "envs",
     "evaluate",
+    "impala",
     "iqn",
     "load",
     "plan",
@@ -35,6 +39,7 @@ __all__ = [
     "qr_dqn",
     "r2d2",
     "rainbow",
+    "reinforce",
     "successive_halving",
     "sweep",
     "train_population",

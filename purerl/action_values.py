@@ -206,7 +206,7 @@ def descend(
         value, (priority, metrics) = loss(params, batch)
         return value * (config.lag <= config.max_lag), {"priority": priority, **metrics}
 
-    stale, past = update.delay(state.past, state.params)
+    stale, past = update.delay(state.past, state.params, config.lag)
     params, opt_state, metrics = update.gradient_step(scaled, optimiser, state.params, state.opt_state, batch, at=stale)
     target_params, target_age = update.refresh(params, state.target_params, state.target_age, config.target_period)
     metrics["epsilon"] = jnp.mean(epsilons(config, state.updates, config.num_envs))

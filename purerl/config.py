@@ -134,28 +134,35 @@ def check(config: Any, *more: str) -> None:
         raise ConfigError("\n".join(found))
 
 
-def batch_problems(config: Any) -> list[str]:
-    """What an on-policy config asks for that cannot be: minibatches that do not divide, less than one iteration."""
-    if not sound(config, "num_envs", "num_steps", "num_minibatches", "total_steps"):
+def iteration_problems(config: Any) -> list[str]:
+    """What an on-policy config asks for that cannot be: less than one iteration, or one that cannot be counted."""
+    if not sound(config, "num_envs", "num_steps", "total_steps"):
         return []
     size, found = config.num_envs * config.num_steps, []
     if size >= 2**31:
         found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
-    elif size % config.num_minibatches:
-        small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
-        divisors = small + [size // d for d in small]
-        below = max(d for d in divisors if d < config.num_minibatches)
-        above = min((d for d in divisors if d > config.num_minibatches), default=below)
-        nearest = ", ".join(map(str, sorted({below, above})))
-        found.append(
-            f"num_minibatches = {config.num_minibatches}: must divide num_envs * num_steps = {size}; "
-            f"nearest valid: {nearest}"
-        )
     if config.total_steps < size:
         found.append(
             f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"
         )
     return found
+
+
+def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
+    """One line if ``config.num_minibatches`` do not divide a batch of steps or, if longer than 1, of sequences."""
+    if not sound(config, "num_envs", "num_steps", "num_minibatches"):
+        return []
+    size, what = config.num_envs * config.num_steps // sequence_length, "num_envs * num_steps"
+    if size >= 2**31 or size % config.num_minibatches == 0:
+        return []
+    if sequence_length > 1:
+        what = f"the number of sequences, {what} / {sequence_length}"
+    small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
+    divisors = small + [size // d for d in small]
+    below = max(d for d in divisors if d < config.num_minibatches)
+    above = min((d for d in divisors if d > config.num_minibatches), default=below)
+    nearest = ", ".join(map(str, sorted({below, above})))
+    return [f"num_minibatches = {config.num_minibatches}: must divide {what} = {size}; nearest valid: {nearest}"]
 
 
 def order_problems(config: Any, low: str, high: str) -> list[str]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.rollout import restart
+from purerl.memory import restart
 from purerl.types import Array, Env, Key, Learner, PyTree
 
 

@@ -32,6 +32,21 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
     return jnp.minimum(ratio * advantage, clipped * advantage)
 
 
+def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
+    """Discovered policy optimisation's objective, to be maximised: ``ratio * A - drift`` (Lu et al. 2022, arXiv
+    2210.05639, section 5).
+
+    The drift is ``relu((ratio - 1) * A - a * tanh((ratio - 1) * A / a))`` where ``A >= 0``, and
+    ``relu(log_ratio * A - b * tanh(log_ratio * A / b))`` elsewhere, with ``a = config.drift_a`` and
+    ``b = config.drift_b``. It is zero, with zero slope, at ratio 1, and never negative.
+    """
+    ratio = jnp.exp(log_ratio)
+    gain, loss = jnp.expm1(log_ratio) * advantage, log_ratio * advantage
+    above = gain - config.drift_a * jnp.tanh(gain / config.drift_a)
+    below = loss - config.drift_b * jnp.tanh(loss / config.drift_b)
+    return ratio * advantage - jax.nn.relu(jnp.where(advantage >= 0, above, below))
+
+
 def clipped_value_loss(value: Array, old_value: Array, target: Array, clip_epsilon: Array) -> Array:
     """``0.5 * max((V - target)^2, (V_clip - target)^2)``, ``V_clip`` being V moved at most ``clip_epsilon`` from V_old.
 

@@ -1,4 +1,4 @@
-"""Pictures of sweeps, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
+"""Pictures of sweeps and of learning, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
 
 import itertools
 import math
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from purerl import statistics
 
+AXES = "frames", "return"
 DEAD = "lightgrey"
 ROOM = 0.1
 """The part of an axis that must lie between two values for both to be named on it."""
@@ -59,6 +60,34 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
     label = "return" if len(fields) == 1 else "return, interquartile mean"
     figure.colorbar(colours, ax=figure.axes, label=f"{label} (grey: died)")
     figure.suptitle(title)
+    return figure
+
+
+def curves(
+    path: Path, x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
+) -> None:
+    """Writes `curves_figure`, whole or not at all."""
+    _save(path, curves_figure(x, lines, title, axes))
+
+
+def curves_figure(
+    x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
+) -> Figure:
+    """Means over seeds of ``lines``, each ``[S, points]`` over ``x`` ``[points]``, in bands from the lowest seed to the
+    highest. ``axes`` are the names of both. What is not finite is left out. Raises `ValueError` if lengths differ.
+    """
+    x = np.asarray(x, np.float64)
+    given = {name: np.asarray(rows, np.float64) for name, rows in lines.items()}
+    wrong = {name: rows.shape for name, rows in given.items() if rows.ndim != 2 or rows.shape[1:] != x.shape}
+    if wrong:
+        raise ValueError(f"lines must be [S, {len(x)}], got {wrong}")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=title)
+    for name, rows in given.items():
+        rows = np.ma.masked_invalid(rows)
+        [line] = panel.plot(x, rows.mean(axis=0), label=name)
+        panel.fill_between(x, rows.min(axis=0), rows.max(axis=0), alpha=0.2, color=line.get_color(), linewidth=0)
+    panel.legend(fontsize="small")
     return figure
 
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from purerl.memory import restart
 from purerl.types import Actors, Array, Env, Key, Learner, Metrics, PyTree, Transition
 
 
@@ -46,11 +47,6 @@ def rollout(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
-
-
-def restart(carry: PyTree, initial: PyTree, last: Array) -> PyTree:
-    """A carry ``[B, ...]``, and ``initial`` instead for the environments whose episode ended, ``last`` ``[B]``."""
-    return jax.tree.map(lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), old, new), carry, initial)
 
 
 def episode_metrics(

@@ -103,27 +103,31 @@ def scan_means(
 
 
 class Past(NamedTuple):
-    """The last ``lag`` versions of some parameters, each as one vector: ``[lag, P]``, the oldest at ``position``."""
+    """The last versions of some parameters, each as one vector ``[max_lag + 1, P]``; the next goes to ``position``."""
 
     versions: Array
     position: Array
 
 
-def past(params: PyTree, lag: int) -> Past | tuple[()]:
-    """A past in which the parameters have always been ``params``; without a lag there is none, ``()``."""
-    if lag == 0:
+def past(params: PyTree, max_lag: int) -> Past | tuple[()]:
+    """A past in which the parameters have always been ``params``; with ``max_lag`` 0 there is none, ``()``."""
+    if max_lag == 0:
         return ()
     flat, _ = ravel_pytree(params)
-    return Past(jnp.broadcast_to(flat, (lag, *flat.shape)), jnp.zeros((), jnp.int32))
+    return Past(jnp.broadcast_to(flat, (max_lag + 1, *flat.shape)), jnp.zeros((), jnp.int32))
 
 
-def delay(past: Past | tuple[()], params: PyTree) -> tuple[PyTree, Past | tuple[()]]:
-    """The parameters of ``lag`` calls ago, and the past with ``params`` in their place. Without a past ``params``."""
+def delay(past: Past | tuple[()], params: PyTree, lag: Array) -> tuple[PyTree, Past | tuple[()]]:
+    """The parameters of ``lag`` calls ago, and the past with ``params`` in it. Without a past ``params``.
+
+    ``lag`` is a whole number up to ``max_lag`` and may be traced; 0 gives ``params``.
+    """
     if not past:
         return params, past
     flat, unravel = ravel_pytree(params)
     versions = jax.lax.dynamic_update_index_in_dim(past.versions, flat, past.position, 0)
-    return unravel(past.versions[past.position]), Past(versions, (past.position + 1) % len(versions))
+    chosen = (past.position - jnp.asarray(lag, jnp.int32)) % len(versions)
+    return unravel(versions[chosen]), Past(versions, (past.position + 1) % len(versions))
 
 
 def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> tuple[PyTree, Array]:

@@ -5,7 +5,6 @@
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
 
-import argparse
 import dataclasses
 import itertools
 import statistics
@@ -15,31 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from claims import claim, main, population, show
 
 from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, losses, qr_dqn, r2d2, replay
-from purerl import train_population, use_cpu_cores
 from purerl.types import Array, Box, Discrete, Env, Key, PyTree, Step, Transition
-
-failed = []
-
-
-def claim(text: str, holds: Any) -> None:
-    """Prints ``text`` and whether it holds."""
-    print(f"{'holds' if holds else 'FAILS'}: {text}", flush=True)
-    if not holds:
-        failed.append(text)
-
-
-def show(title: str, rows: Array) -> None:
-    """Prints a line of figures for each seed ``[S, ...]``."""
-    for seed, row in enumerate(np.asarray(rows).reshape(len(rows), -1)):
-        print(f"{title}, seed {seed}: " + " ".join(f"{x:.2f}" for x in row), flush=True)
-
-
-def population(make_train: Callable, config: Any, seeds: int) -> PyTree:
-    """What ``make_train(config)(key)`` returns, as numpy ``[S]``."""
-    found = train_population(make_train, config, jax.vmap(jax.random.key)(jnp.arange(seeds)))
-    return jax.tree.map(np.asarray, found)
 
 
 def watched(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -168,8 +146,8 @@ def updates_needed(n: int, prioritise: bool, seeds: int, limit: int = 10**6) -> 
     return np.asarray(jax.jit(lambda *given: jax.lax.map(run, given))(stored, keys))
 
 
-def cliffwalk(seeds: int, n: int) -> None:
-    """Replay by priority needs a fraction of the updates."""
+def cliffwalk(seeds: int, n: int = 10) -> None:
+    """Replay by priority needs a fraction of the updates, on a cliff of ``n`` states."""
     needed = {name: updates_needed(n, name == "proportional", seeds) for name in ("uniform", "proportional")}
     for seed, (a, b) in enumerate(zip(*needed.values(), strict=True)):
         print(f"n = {n}, seed {seed}: uniform {a}, proportional {b}")
@@ -308,13 +286,13 @@ def memory(seeds: int) -> None:
     env = envs.make("MemoryChain-bsuite", memory_length=10)
     steps = 16 * 16 * 400
     shared = {**MEMORY, "total_steps": steps + 1_024, "capacity": steps + 1_024, "warmup_steps": 1_024}
-    _, recurrent = watched(r2d2, r2d2.Config(**shared, cell="gru", recurrent_size=32), env, seeds)
+    _, recurrent = watched(r2d2, r2d2.Config(**shared, memory="gru", memory_size=32), env, seeds)
     show("R2D2, greedy return after each eighth", recurrent)
     claim("R2D2: at least 0.95 on every seed", recurrent[:, -1].min() >= 0.95)
     _, blind = watched(dqn, dqn.Config(**shared, num_steps=16), env, seeds)
     show("DQN, greedy return after each eighth", blind)
     claim("DQN: within 0.15 of 0 on every seed", np.abs(blind[:, -1]).max() <= 0.15)
-    short = {**MEMORY, "burn_in": 3, "unroll": 6, "period": 3, "num_steps": 18, "cell": "gru", "recurrent_size": 32}
+    short = {**MEMORY, "burn_in": 3, "unroll": 6, "period": 3, "num_steps": 18, "memory": "gru", "memory_size": 32}
     steps = 16 * 18 * 600
     short |= {"total_steps": steps + 1_152, "capacity": steps + 1_152, "warmup_steps": 1_152}
     final = {}
@@ -337,19 +315,5 @@ EXPERIMENTS = {
 """What runs, and on how many seeds."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="experiment", required=True)
-    for name, (experiment, seeds) in EXPERIMENTS.items():
-        command = commands.add_parser(name, help=experiment.__doc__)
-        command.add_argument("--seeds", type=int, default=seeds)
-        if experiment is cliffwalk:
-            command.add_argument("--n", type=int, default=10, help="states of the cliff")
-    arguments = vars(parser.parse_args())
-    use_cpu_cores()
-    EXPERIMENTS[arguments.pop("experiment")][0](**arguments)
-    raise SystemExit(bool(failed))
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__.splitlines()[0], EXPERIMENTS)

@@ -18,7 +18,7 @@ COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches
 
 def test_floats_are_leaves_and_the_rest_is_static():
     leaves, structure = jax.tree.flatten(ppo.Config(num_envs=8))
-    assert len(leaves) == len(FLOATS) == 8
+    assert len(leaves) == len(FLOATS) == 9
     assert structure == jax.tree.structure(ppo.Config(num_envs=8, gamma=0.5))
     assert structure != jax.tree.structure(ppo.Config(num_envs=16))
     assert jax.jit(lambda config: config.gamma * config.num_envs)(ppo.Config(num_envs=8, gamma=0.5)) == 4
@@ -69,17 +69,17 @@ def test_all_problems_at_once():
     assert [line.split()[0] for line in ppo.problems(config, None)] == ["learning_rate", "gamma", "num_minibatches"]
 
 
-def test_batch_problems_name_the_nearest():
-    [problem] = cfg.batch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
+def test_minibatch_problems_name_the_nearest():
+    [problem] = cfg.minibatch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
     assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
-    [problem] = cfg.batch_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
+    [problem] = cfg.iteration_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
     assert problem == f"num_envs * num_steps = {2**37}: must lie below {2**31}"
-    [problem] = cfg.batch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
+    [problem] = cfg.minibatch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
     assert "nearest valid: 2, 4" in problem
-    [problem] = cfg.batch_problems(ppo.Config(num_minibatches=1000))
+    [problem] = cfg.minibatch_problems(ppo.Config(num_minibatches=1000))
     assert problem.endswith("nearest valid: 512")
     assert len(ppo.problems(ppo.Config(num_envs="4"), None)) == 1
-    [problem] = cfg.batch_problems(ppo.Config(total_steps=511))
+    [problem] = cfg.iteration_problems(ppo.Config(total_steps=511))
     assert "at least one iteration" in problem and "512" in problem
 
 

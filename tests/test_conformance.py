@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from purerl import config as cfg
-from purerl import compiler_options, distributions, envs, evaluate, loops, losses
-from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
+from purerl import compiler_options, distributions, envs, evaluate, loops, losses, policy_gradients
+from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 from purerl.types import Env
 
 GAMMA = 0.9
@@ -31,9 +31,12 @@ class Row(NamedTuple):
     rtol: float = 0.01
 
 
-def ppo_value(config, env, state, obs):
-    network = ppo.make_network(config, env, distributions.for_space(env.action_space))
-    return network.value(state.params, obs)
+def critic(config, env, state, obs):
+    """One after another, for networks that remember: in the probes an observation of 0 goes on to the next one, and any
+    other ends the episode."""
+    network = policy_gradients.make_network(config, env, distributions.for_space(env.action_space))
+    last = obs[:, None, 0] != 0
+    return network.unroll(state.params, obs[:, None], network.init_carry(1), last)[1][:, 0]
 
 
 def read(mean, make_network):
@@ -57,6 +60,16 @@ def r2d2_value(config, env, state, obs):
     return losses.unrescale(q.max(axis=-1), config.rescale_epsilon)
 
 
+ON_POLICY = {
+    "total_steps": 8 * 16 * 60,
+    "num_envs": 8,
+    "num_steps": 16,
+    "learning_rate": 1e-2,
+    "gamma": GAMMA,
+    "hidden_sizes": (16,),
+}
+SURROGATE = {**ON_POLICY, "num_minibatches": 2}
+ONE_STEP = {**ON_POLICY, "max_grad_norm": 0.5, "total_steps": 8 * 4 * 800, "num_steps": 4, "lag": 2.0, "max_lag": 2}
 REPLAY = {
     "total_steps": 8 * 16 * 60,
     "num_envs": 8,
@@ -76,34 +89,27 @@ REPLAY = {
 }
 PRIORITIES = "priority_exponent", "importance_exponent", "importance_exponent_end"
 ROWS = {
-    "ppo": Row(
+    "ppo": Row(ppo, ppo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
+    "ppo-gru": Row(
         ppo,
-        ppo.Config(
-            total_steps=8 * 16 * 60,
-            num_envs=8,
-            num_steps=16,
-            num_minibatches=2,
-            learning_rate=1e-2,
-            gamma=GAMMA,
-            hidden_sizes=(16,),
-        ),
-        ppo_value,
+        ppo.Config(**SURROGATE, memory="gru", memory_size=8, sequence_length=8),
+        critic,
+        free={"clip_epsilon": 10.0},
+        idle=("lag",),
+    ),
+    "dpo": Row(dpo, dpo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
+    "a2c": Row(a2c, a2c.Config(**ONE_STEP), critic),
+    "reinforce": Row(reinforce, reinforce.Config(**ONE_STEP | {"lag": 0.0, "max_lag": 0}), critic, idle=("lag",)),
+    "impala": Row(impala, impala.Config(**ONE_STEP, memory="lru", memory_size=8), critic),
+    "appo": Row(
+        appo,
+        appo.Config(**SURROGATE, lag=2.0, max_lag=2, memory="lstm", memory_size=8, target_period=2),
+        critic,
         free={"clip_epsilon": 10.0},
     ),
     "pqn": Row(
         pqn,
-        pqn.Config(
-            total_steps=8 * 16 * 60,
-            num_envs=8,
-            num_steps=16,
-            num_minibatches=2,
-            learning_rate=1e-2,
-            gamma=GAMMA,
-            epsilon_end=0.2,
-            exploration_fraction=0.5,
-            max_grad_norm=0.5,
-            hidden_sizes=(16,),
-        ),
+        pqn.Config(**SURROGATE, epsilon_end=0.2, exploration_fraction=0.5, max_grad_norm=0.5),
         lambda config, env, state, obs: pqn.make_network(config, env).apply(state.params, obs).max(axis=-1),
     ),
     "dqn": Row(
@@ -143,7 +149,7 @@ ROWS = {
     ),
     "r2d2": Row(
         r2d2,
-        r2d2.Config(**REPLAY, recurrent_size=8, burn_in=2, unroll=6, period=4, importance_exponent_end=1.0),
+        r2d2.Config(**REPLAY, memory_size=8, burn_in=2, unroll=6, period=4, importance_exponent_end=1.0),
         r2d2_value,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),

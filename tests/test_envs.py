@@ -15,7 +15,7 @@ from purerl.envs.episodic import box, episodic
 from purerl.envs.names import GYMNAX
 from purerl.types import Box, Discrete, Step
 
-OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith("gymnax/")] + [
+OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(("gymnax/", "brax/"))] + [
     "CartPole-v1",
     "Acrobot-v1",
     "MountainCar-v0",
@@ -73,8 +73,9 @@ def test_names_are_distinct_and_complete():
 
 
 def test_import_stays_light():
-    code = "import sys; from purerl import envs; envs.names(); envs.make('CartPole-v1'); print('gymnax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    code = "import sys; from purerl import envs; envs.names(); envs.make('CartPole-v1')"
+    code += "; print({'gymnax', 'brax'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,17 @@ def test_true_next_obs_and_automatic_reset():
     np.testing.assert_array_equal(before.t[1:][~last[:-1]], before.t[:-1][~last[:-1]] + 1)
     np.testing.assert_array_equal(before.t[step.truncated], 29)
     assert len(np.unique(step.obs[last][:, 0])) == last.sum()
+
+
+def test_cartpole_without_velocities():
+    """All is the same but what is seen."""
+    full, hidden = (rollout(envs.make("CartPole-v1", max_steps=30, hide_velocity=hide), 4, 60) for hide in (0, 1))
+    np.testing.assert_array_equal(hidden[3].obs, full[3].obs[..., ::2])
+    np.testing.assert_array_equal(hidden[3].next_obs, full[3].next_obs[..., ::2])
+    np.testing.assert_array_equal(hidden[3].terminated, full[3].terminated)
+    envs.check_env(envs.make("CartPole-v1", hide_velocity=1), num_steps=16)
+    with pytest.raises(ConfigError, match="hide_velocity = 2: must be 0 or 1"):
+        envs.make("CartPole-v1", hide_velocity=2)
 
 
 def test_termination_wins_over_truncation():

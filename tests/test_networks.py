@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,3 +129,43 @@ def test_free_outputs_do_not_depend_on_the_observation(key):
     out = head.apply(params, jax.random.normal(key, (5, 3)))
     np.testing.assert_array_equal(out[:, 2:], np.broadcast_to(np.float32([0.3, -0.2]), (5, 2)))
     assert np.ptp(out[:, 0]) > 0
+
+
+@pytest.mark.parametrize("shape", [(10, 10), (5, 8), (3, 1)])
+def test_halve_is_max_pool(key, shape):
+    x = jax.random.normal(key, (2, 3, *shape, 4))
+    expected = nn.max_pool(x.reshape(6, *shape, 4), (3, 3), strides=(2, 2), padding="SAME")
+    np.testing.assert_array_equal(networks.halve(x).reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_convolution_is_that_of_flax(key, pad):
+    x, conv = jax.random.normal(key, (2, 3, 6, 7, 4)), networks.Conv(5, pad)
+    params = conv.init(key, x)
+    params = jax.tree.map(lambda p: p + 0.1, params)
+    expected = nn.Conv(5, (3, 3), padding="SAME" if pad else "VALID").apply(params, x)
+    np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
+
+
+def test_resnet_by_hand(key):
+    """IMPALA's deep network, written out with flax's own convolutions."""
+    torso = networks.torso(Box(0, 1, (6, 5, 3), np.bool_), (7,), "relu", kind="resnet")
+    obs = jax.random.bernoulli(key, 0.5, (4, 6, 5, 3))
+    variables = torso.init(key, obs)
+    params = jax.tree.map(lambda p: p + 0.01, variables["params"])
+    convolutions = iter(range(15))
+
+    def conv(x):
+        layer = params[f"Conv_{next(convolutions)}"]
+        return nn.Conv(layer["bias"].size, (3, 3), padding="SAME").apply({"params": layer}, x)
+
+    x = obs.astype(jnp.float32)
+    for _ in (16, 32, 32):
+        x = nn.max_pool(conv(x), (3, 3), strides=(2, 2), padding="SAME")
+        for _ in range(2):
+            x = x + conv(nn.relu(conv(nn.relu(x))))
+    x = nn.relu(x).reshape(4, -1)
+    dense = params["MLP_0"]["Dense_0"]
+    expected = nn.relu(x @ dense["kernel"] + dense["bias"][None])
+    np.testing.assert_allclose(torso.apply({"params": params}, obs), expected, rtol=1e-4, atol=1e-4)
+    assert [params[f"Conv_{i}"]["bias"].size for i in range(15)] == [16] * 5 + [32] * 10

@@ -118,3 +118,19 @@ def test_files(tmp_path, dead):
         height, width, _ = (image := imread(path)).shape
         assert 400 < height < 1200 and 600 < width < 1800 and np.ptp(image[..., :3]) > 0.9
     assert dict(matplotlib.rcParams) == before
+
+
+def test_curves(tmp_path):
+    """Means as lines, the lowest and the highest seed as a band; what died is left out."""
+    x, rows = [1, 2, 3], [[1.0, 2.0, np.nan], [3.0, 6.0, 4.0]]
+    figure = plot.curves_figure(x, {"a": rows, "b": [[0.0, 0.0, 0.0]]}, "title", ("updates", "loss"))
+    [panel] = figure.axes
+    assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("updates", "loss", "title")
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["a", "b"]
+    np.testing.assert_array_equal(panel.lines[0].get_xydata(), [[1, 2], [2, 4], [3, 4]])
+    band = panel.collections[0].get_paths()[0].vertices
+    assert {tuple(v) for v in band} == {(1, 1), (2, 2), (3, 4), (1, 3), (2, 6)}
+    plot.curves(tmp_path / "curves.png", x, {"a": rows})
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match=r"must be \[S, 3\]"):
+        plot.curves_figure(x, {"a": [1.0, 2.0, 3.0]})

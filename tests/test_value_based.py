@@ -1,9 +1,6 @@
 """Ape-X's actors and learner agree; R2D2's sequences by hand; Rainbow's parts; short runs of scripts/value_based.py."""
 
 import dataclasses
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +8,13 @@ import numpy as np
 import optax
 import oracles
 import pytest
+import value_based
 from scipy.stats import wasserstein_distance
 
 from purerl import action_values, apex, dqn, envs, qr_dqn, r2d2, rainbow, replay
 from purerl.rollout import init_actors, rollout
 from purerl.types import Item, Sample
 
-SCRIPT = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "value_based.py")))
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16, 16)}
 APEX = apex.Config(**SHORT, warmup_steps=8 * 256, batch_size=256, importance_exponent=1.0, importance_exponent_end=1.0)
 R2D2 = r2d2.Config(
@@ -30,8 +27,8 @@ R2D2 = r2d2.Config(
     n_step=3,
     batch_size=16,
     capacity=3 * 48,
-    cell="gru",
-    recurrent_size=5,
+    memory="gru",
+    memory_size=5,
     hidden_sizes=(6, 6),
     rescale_epsilon=0.05,
     max_grad_norm=1e6,
@@ -129,13 +126,13 @@ def test_stored_carry_gives_the_acting_values(acted):
     chosen; from a carry of zeros it has not."""
     network, _, state, trajectory, sample = acted
     unroll = jax.jit(network.unroll)
-    q, _ = unroll(state.params, trajectory.obs, network.init_carry(R2D2.num_envs), ends(trajectory))
+    q, _, _ = unroll(state.params, trajectory.obs, network.init_carry(R2D2.num_envs), ends(trajectory))
     np.testing.assert_array_equal(np.argmax(q, axis=-1), trajectory.action)
     items = sample.items
     expected = np.asarray(q)[sample.slot[None] + np.arange(R2D2.sample_rows)[:, None], sample.env]
-    found, _ = unroll(state.params, items.obs, items.extras, ends(items))
+    found, _, _ = unroll(state.params, items.obs, items.extras, ends(items))
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    found, _ = unroll(state.params, items.obs, jnp.zeros_like(items.extras), ends(items))
+    found, _, _ = unroll(state.params, items.obs, jnp.zeros_like(items.extras), ends(items))
     assert np.max(np.abs(found - expected)) > 0.01
     assert not np.all(np.any(ends(items)[:-1], axis=0)) and len(np.unique(sample.slot)) > 5
 
@@ -145,7 +142,7 @@ def test_no_gradient_flows_through_the_burn_in(acted, key):
     network, learner, state, _, sample = acted
     cut, items = R2D2.burn_in, sample.items
     early, late = (jax.tree.map(lambda x, part=part: x[part], items) for part in (slice(cut), slice(cut, None)))
-    _, carry = network.unroll(state.params, early.obs, items.extras, ends(early))
+    _, _, carry = network.unroll(state.params, early.obs, items.extras, ends(early))
     alone = r2d2.make_learner(dataclasses.replace(R2D2, burn_in=0), CARTPOLE, network=network, optimiser=optax.sgd(1.0))
     by_carry = sample._replace(items=late._replace(extras=carry))
     other = sample._replace(items=items._replace(obs=items.obs.at[:cut].add(1.0)))
@@ -183,7 +180,7 @@ def test_sequences_by_hand(acted, key, double):
     rng = np.random.default_rng(1)
     terminated, truncated = np.zeros((2, length, size), bool)
     terminated[5, 0] = truncated[5, 1] = terminated[1, 2] = truncated[2, 3] = terminated[6, 3] = truncated[-1, 0] = True
-    obs, carry = rng.normal(size=(length, size, 4)), rng.normal(size=(size, R2D2.recurrent_size))
+    obs, carry = rng.normal(size=(length, size, 4)), rng.normal(size=(size, R2D2.memory_size))
     action, reward = rng.integers(0, 2, size=(length, size)), 3 * rng.normal(size=(length, size))
     weight = np.array([1.0, 0.5, 0.25, 0.0])
     floats = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
@@ -248,20 +245,20 @@ def test_each_part_of_rainbow_matters(whole, change):
 def test_distance_of_distributions():
     rng = np.random.default_rng(0)
     x, p, y = rng.normal(size=7), rng.dirichlet(np.ones(7)), rng.integers(0, 3, size=5)
-    np.testing.assert_allclose(SCRIPT.wasserstein(x, p, y), wasserstein_distance(x, y, p))
+    np.testing.assert_allclose(value_based.wasserstein(x, p, y), wasserstein_distance(x, y, p))
 
 
 def test_recovers_a_distribution_of_returns():
     """QR-DQN in two gambles: the returns 6, 2 and -2."""
-    config = qr_dqn.Config(**SCRIPT.GAMBLE, total_steps=30_000, num_quantiles=16, kappa=0.05)
-    env = SCRIPT.gamble(2, lambda coin, z: 0.5, SCRIPT.three_or_minus_one)
-    values, probabilities, _ = SCRIPT.learned_returns(qr_dqn, config, env, 1)
-    assert SCRIPT.distances(values, probabilities, SCRIPT.coins(2)) <= 0.15
+    config = qr_dqn.Config(**value_based.GAMBLE, total_steps=30_000, num_quantiles=16, kappa=0.05)
+    env = value_based.gamble(2, lambda coin, z: 0.5, value_based.three_or_minus_one)
+    values, probabilities, _ = value_based.learned_returns(qr_dqn, config, env, 1)
+    assert value_based.distances(values, probabilities, value_based.coins(2)) <= 0.15
 
 
 def test_priorities_save_updates():
     """On a short blind cliff walk."""
-    uniform, proportional = (np.median(SCRIPT.updates_needed(8, prioritise, 5)) for prioritise in (False, True))
+    uniform, proportional = (np.median(value_based.updates_needed(8, prioritise, 5)) for prioritise in (False, True))
     assert proportional <= uniform / 3
 
 

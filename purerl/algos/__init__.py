@@ -1,9 +1,14 @@
 """One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
 
-from purerl.algos import apex, c51, dqn, iqn, ppo, pqn, qr_dqn, r2d2, rainbow
+from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 
 ALGORITHMS = {
     "ppo": ppo,
+    "dpo": dpo,
+    "a2c": a2c,
+    "reinforce": reinforce,
+    "impala": impala,
+    "appo": appo,
     "dqn": dqn,
     "c51": c51,
     "qr-dqn": qr_dqn,

@@ -81,7 +81,8 @@ class Batch(NamedTuple):
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
-    return cfg.problems(config) + cfg.batch_problems(config) + cfg.space_problems(env, (Discrete,))
+    found = cfg.problems(config) + cfg.iteration_problems(config) + cfg.minibatch_problems(config)
+    return found + cfg.space_problems(env, (Discrete,))
 
 
 def make_network(config: Config, env: Env) -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from purerl import action_values, distributions, draw, loops, losses, networks, recurrent, replay, returns
+from purerl import action_values, distributions, draw, loops, losses, memory, networks, recurrent, replay, returns
 from purerl import config as cfg
 from purerl.action_values import State
 from purerl.types import Array, Env, Item, Key, Learner, Metrics, PyTree, Sample, Trainer
@@ -56,10 +56,10 @@ class Config(action_values.Config):
     """The first actor's chance of a random action after exploration."""
     epsilon_ladder: cfg.NonNegative = 7.0
     """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
-    cell: Literal["gru", "lstm"] = "lstm"
-    """Recurrent cell."""
-    recurrent_size: cfg.Count = 64
-    """Width of the cell."""
+    memory: Literal["gru", "lstm", "lru"] = "lstm"
+    """Layer that remembers."""
+    memory_size: cfg.Count = 64
+    """Its width."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
 
@@ -93,7 +93,7 @@ def make_network(config: Config, env: Env) -> recurrent.Recurrent:
     torso = networks.torso(env.observation_space, config.hidden_sizes[:-1], config.activation)
     activation = networks.ACTIVATIONS[config.activation]
     head = Streams(env.action_space.n, config.hidden_sizes[-1], activation, config.dueling)
-    return recurrent.recurrent(torso, config.cell, config.recurrent_size, head)
+    return recurrent.recurrent(torso, memory.make(config.memory, config.memory_size), head)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
@@ -114,36 +114,41 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q, carry = network.step(policy, obs, carry)
         return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
 
-    def unroll(params: PyTree, items: Item) -> Array:
-        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows."""
+    def unroll(params: PyTree, items: Item) -> tuple[Array, Array]:
+        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows; and of what
+        followed each or, of a replay without next observations, the same again."""
         carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
         steps = items.obs, items.terminated | items.truncated
         obs, last = jax.tree.map(early, steps)
         if config.burn_in:
-            carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[1])
+            carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[2])
         obs, last = jax.tree.map(late, steps)
-        return network.unroll(params, obs, carry, last)[0]
+        q, carries, _ = network.unroll(params, obs, carry, last)
+        return q, network.step(params, late(items.next_obs), carries)[0] if config.store_next_obs else q
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
-        q = unroll(params, items)
+        q, next_q = unroll(params, items)
         action, reward, terminated, truncated = map(
             late, (items.action, items.reward, items.terminated, items.truncated)
         )
-        chooser = jax.lax.stop_gradient(q) if config.double else target_q
+        if config.store_next_obs:
+            estimate, stop, learned = returns.n_step, terminated | truncated, jnp.ones_like(truncated)
+        else:
+            estimate, stop, learned = returns.stored_n_step, truncated, ~truncated.at[-1].set(True)  # [L, N]
+        chooser = jax.lax.stop_gradient(next_q) if config.double else target_q
         best = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
         target = losses.rescale(
-            jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, None), out_axes=1)(
+            jax.vmap(estimate, in_axes=(1, 1, 1, 1, None), out_axes=1)(
                 reward,
                 losses.unrescale(best, config.rescale_epsilon),
                 config.gamma * (1 - terminated),
-                truncated,
+                stop,
                 config.n_step,
             ),
             config.rescale_epsilon,
         )
         taken = jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
-        learned = ~truncated.at[-1].set(True)  # [L, N]
         error = jnp.where(learned, target - taken, 0.0)
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
         mean = jnp.sum(size, axis=0) / steps
@@ -153,7 +158,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
 
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
-        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)
+        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)[1]
         return action_values.descend(config, optimiser, loss, state, batch)
 
     return Learner(

@@ -1,4 +1,4 @@
-"""Environments by name: native ones, all of gymnax, and probes for tests of algorithms."""
+"""Environments by name: native ones, all of gymnax, brax's tasks, and probes for tests of algorithms."""
 
 import inspect
 from typing import Any
@@ -6,17 +6,18 @@ from typing import Any
 from purerl.config import ConfigError
 from purerl.envs import wrappers
 from purerl.envs.acrobot import acrobot
+from purerl.envs.brax_adapter import from_brax, make_brax
 from purerl.envs.cartpole import cartpole
 from purerl.envs.check_env import check_env
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.gymnax_adapter import from_gymnax, make_gymnax
 from purerl.envs.mountain_car import mountain_car, mountain_car_continuous
-from purerl.envs.names import GYMNAX, check_parameters, nearest
+from purerl.envs.names import BACKENDS, BRAX, GYMNAX, check_parameters, nearest
 from purerl.envs.pendulum import pendulum
 from purerl.envs.probes import PROBES
 from purerl.types import Env
 
-__all__ = ["EpisodeState", "box", "check_env", "episodic", "from_gymnax", "make", "names", "wrappers"]
+__all__ = ["EpisodeState", "box", "check_env", "episodic", "from_brax", "from_gymnax", "make", "names", "wrappers"]
 
 _NATIVE = {
     "CartPole-v1": cartpole,
@@ -34,8 +35,9 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     frames; no environment has parameters of these names.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
-    one registered with gymnax at run time, and ``probe/NAME`` is a probe. Raises `ConfigError` for a name or parameter
-    that does not exist, with the nearest ones that do, and for wrappers that cannot be.
+    one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
+    probe. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, and for
+    wrappers that cannot be.
     """
     env = _plain(name, params)
     if show_last is not None:
@@ -52,13 +54,15 @@ def names() -> list[str]:
     """
     only_gymnax = [name for name in GYMNAX if name not in _NATIVE]
     shadowed = [f"gymnax/{name}" for name in GYMNAX if name in _NATIVE]
-    return [*_NATIVE, *only_gymnax, *shadowed]
+    return [*_NATIVE, *only_gymnax, *shadowed, *(f"brax/{backend}/{task}" for backend in BACKENDS for task in BRAX)]
 
 
 def _plain(name: str, params: dict[str, Any]) -> Env:
     if name in _NATIVE:
         check_parameters(name, params, inspect.signature(_NATIVE[name]).parameters)
         return _NATIVE[name](**params)
+    if name.startswith("brax/"):
+        return make_brax(name.removeprefix("brax/"), **params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
         return make_gymnax(plain, **params)

@@ -1,4 +1,4 @@
-"""Names that gymnax registers, and the messages for names that nobody has."""
+"""Names that gymnax and brax register, and the messages for names that nobody has."""
 
 import difflib
 from collections.abc import Iterable
@@ -33,6 +33,21 @@ GYMNAX = (
     "FrozenLake-misc",
 )
 """All of gymnax but MNISTBandit-bsuite, which downloads its data when it is made."""
+BACKENDS = "spring", "positional", "generalized", "mjx"
+BRAX = (
+    "ant",
+    "halfcheetah",
+    "hopper",
+    "humanoid",
+    "humanoidstandup",
+    "inverted_pendulum",
+    "inverted_double_pendulum",
+    "pusher",
+    "reacher",
+    "swimmer",
+    "walker2d",
+)
+"""Tasks of brax, which each of its `BACKENDS` steps."""
 
 
 def nearest(word: str, options: Iterable[str]) -> str:

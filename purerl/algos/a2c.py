@@ -1,0 +1,56 @@
+"""Advantage actor-critic (Mnih et al. 2016, arXiv 1602.01783): all environments step together, one gradient for all.
+
+With a lag it has the staleness of the paper's asynchronous A3C.
+"""
+
+from typing import Any
+
+from purerl import config as cfg
+from purerl import loops, policy_gradients, returns
+from purerl.policy_gradients import Experience, State, problems
+from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program.
+
+    W asynchronous workers that take turns are ``lag`` W - 1: the gradient, too, is taken at the parameters that acted.
+    """
+
+    num_envs: cfg.Count = 8
+    """Environments that step side by side."""
+    num_steps: cfg.Count = 16
+    """Steps in each environment between two updates."""
+    learning_rate: cfg.Positive = 4e-3
+    """Adam's step size at the start."""
+    max_grad_norm: cfg.Positive = 5.0
+    """Global norm that gradients are clipped to."""
+    gae_lambda: cfg.Fraction = 1.0
+    """Trace parameter of the advantage estimate; 1 is the paper's, returns over all steps until the end."""
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """A2C as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation."""
+    parts = policy_gradients.make_parts(config, env, network, optimiser)
+
+    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
+        advantage = returns.gae(reward, value, next_value, discount, last, config.gae_lambda)
+        return advantage, advantage + value
+
+    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, parts, estimate, state, seen, at=policy_gradients.acting(state))
+
+    return policy_gradients.make_learner(config, parts, learn)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of A2C as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,91 @@
+"""Asynchronous PPO: PPO's epochs on experience of older parameters, with V-trace and a target network.
+
+As in Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import losses, loops, policy_gradients, returns, surrogates, update
+from purerl.policy_gradients import Experience, Parts
+from purerl.surrogates import problems
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(surrogates.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter of V-trace."""
+    rho_bar: cfg.Positive = 1.0
+    """V-trace's largest weight of a step's own error."""
+    c_bar: cfg.Positive = 1.0
+    """Largest weight with which a step passes later errors on."""
+    target_period: cfg.Count = 1
+    """Iterations from one refresh of the target network to the next."""
+    ratio_bound: cfg.Positive = 2.0
+    """Largest weight of a step for the target policy's chance of it being above that of the policy that acted."""
+
+
+class State(NamedTuple):
+    """`policy_gradients.State`, the target network, and the iterations since its refresh (int32)."""
+
+    params: PyTree
+    opt_state: PyTree
+    obs_moments: PyTree
+    reward_scale: PyTree
+    stale: PyTree
+    past: update.Past | tuple[()]
+    target_params: PyTree
+    target_age: Array
+
+
+def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> State:
+    """The state before the first iteration."""
+    plain = policy_gradients.init_state(config, parts, params, obs)
+    return State(*plain, target_params=params, target_age=jnp.zeros((), jnp.int32))
+
+
+def make_learner(
+    config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None
+) -> Learner:
+    """APPO as a `Learner`; the parts are those of `ppo.make_learner`.
+
+    V-trace estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
+    ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
+    ``pi_target`` and ``pi_acted / ratio_bound``.
+    """
+    parts = policy_gradients.make_parts(config, env, network, optimiser)
+
+    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
+        bounds = config.trace_lambda, config.rho_bar, config.c_bar
+        target, advantage = returns.vtrace(log_ratio, reward, value, next_value, discount, last, *bounds)
+        return advantage, target
+
+    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
+        policy, _, _ = policy_gradients.evaluate(parts.network, state.target_params, seen)
+        _, value, next_value = policy_gradients.evaluate(parts.network, state.params, seen)
+        log_prob = parts.distribution.log_prob(policy, seen.action)
+        advantage, target = policy_gradients.estimates(estimate, log_prob - seen.log_prob, seen, value, next_value)
+        reference = jnp.maximum(log_prob, seen.log_prob - jnp.log(config.ratio_bound))
+        batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
+        state, metrics = surrogates.descend(config, parts, objective, state, seen, key, **batch)
+        refreshed = update.refresh(state.params, state.target_params, state.target_age, config.target_period)
+        return state._replace(target_params=refreshed[0], target_age=refreshed[1]), metrics
+
+    return policy_gradients.make_learner(config, parts, learn, init_state)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of APPO as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,60 @@
+"""IMPALA (Espeholt et al. 2018, arXiv 1802.01561): actors whose parameters are old, and V-trace to make up for it."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import loops, policy_gradients, returns
+from purerl.policy_gradients import Experience, State, problems
+from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_envs: cfg.Count = 8
+    """Environments that step side by side."""
+    num_steps: cfg.Count = 20
+    """Steps in each environment between two updates."""
+    learning_rate: cfg.Positive = 4e-3
+    """Adam's step size at the start."""
+    max_grad_norm: cfg.Positive = 5.0
+    """Global norm that gradients are clipped to."""
+    corrected: bool = True
+    """Weigh experience by V-trace. Without it all counts as fresh, as in GA3C (Babaeizadeh et al. 2017)."""
+    trace_lambda: cfg.Fraction = 1.0
+    """Trace parameter of the targets."""
+    rho_bar: cfg.Positive = 1.0
+    """Largest weight of a step's own error; the critic learns the value of the policy that this bound leaves."""
+    c_bar: cfg.Positive = 1.0
+    """Largest weight with which a step passes later errors on."""
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """IMPALA as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation."""
+    parts = policy_gradients.make_parts(config, env, network, optimiser)
+
+    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
+        log_ratio = log_ratio if config.corrected else jnp.zeros_like(log_ratio)
+        bounds = config.trace_lambda, config.rho_bar, config.c_bar
+        target, advantage = returns.vtrace(log_ratio, reward, value, next_value, discount, last, *bounds)
+        return advantage, target
+
+    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, parts, estimate, state, seen)
+
+    return policy_gradients.make_learner(config, parts, learn)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of IMPALA as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

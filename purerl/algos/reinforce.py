@@ -1,0 +1,50 @@
+"""REINFORCE with a learned baseline (Williams 1992, section 5; Sutton & Barto 2018, section 13.4)."""
+
+from typing import Any
+
+from purerl import config as cfg
+from purerl import loops, policy_gradients, returns
+from purerl.policy_gradients import Experience, State, problems
+from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+
+__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+
+
+@cfg.config
+class Config(policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_envs: cfg.Count = 16
+    """Environments that step side by side."""
+    num_steps: cfg.Count = 128
+    """Steps in each environment between two updates."""
+    learning_rate: cfg.Positive = 5e-3
+    """Adam's step size at the start."""
+
+
+def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+    """REINFORCE as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation.
+
+    A return is the sum of all discounted rewards until the episode terminates. Where a time limit or the end of the
+    trajectory cuts it, the baseline stands for the rest.
+    """
+    parts = policy_gradients.make_parts(config, env, network, optimiser)
+
+    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
+        total = returns.lambda_returns(reward, next_value, discount, last, 1.0)
+        return total - value, total
+
+    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, parts, estimate, state, seen)
+
+    return policy_gradients.make_learner(config, parts, learn)
+
+
+def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
+    """One iteration of REINFORCE as a `Trainer`; ``parts`` are those of `make_learner`."""
+    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
+
+
+def make_train(config: Config, env: Env, **parts: Any):
+    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
+    return loops.train(make_trainer(config, env, **parts), config.num_iterations)

@@ -1,0 +1,169 @@
+"""Acceptance experiments of the policy gradients, each against a threshold that a wrong build misses.
+
+    python scripts/policy_gradients.py workers|vtrace|appo|memory|velocity [--seeds S]
+
+Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from claims import claim, main, population, show
+
+from purerl import a2c, appo, envs, evaluate, impala, plot, ppo, train_population
+from purerl.types import Env
+
+LAGS = 0, 8, 32, 64
+CATCH = {
+    "num_envs": 32,
+    "num_steps": 20,
+    "learning_rate": 1e-3,
+    "learning_rate_decay": 0.0,
+    "max_grad_norm": 0.5,
+    "max_lag": max(LAGS),
+}
+UPDATES = 1000
+
+
+def returns(algo: Any, config: Any, env: Env, seeds: int) -> np.ndarray:
+    """The mean return of all episodes that ended in each eighth of the training, ``[S, 8]``."""
+    metrics = population(lambda config: lambda key: algo.make_train(config, env)(key).metrics, config, seeds)
+    return eighths(metrics)
+
+
+def eighths(metrics: dict[str, np.ndarray]) -> np.ndarray:
+    """Mean returns ``[..., 8]`` of the episodes behind metrics ``[..., iterations]``."""
+    length = metrics["episodes"].shape[-1] // 8 * 8
+    count, mean = (metrics[name][..., :length] for name in ("episodes", "episode_return"))
+    total = np.where(count > 0, mean, 0.0) * count
+    parts = [x.reshape(*x.shape[:-1], 8, -1).sum(axis=-1) for x in (total, count)]
+    return parts[0] / parts[1]
+
+
+def workers(seeds: int) -> None:
+    """A2C, and the asynchronous workers of A3C that take turns, at the same number of frames of Catch."""
+    env = envs.make("Catch-bsuite")
+    steps = {
+        "total_steps": 320_000,
+        "num_steps": 5,
+        "learning_rate": 1e-3,
+        "learning_rate_decay": 0.0,
+        "max_grad_norm": 0.5,
+    }
+    for title, change, least in (
+        ("A2C, 32 environments", {"num_envs": 32}, 0.9),
+        ("A3C, 8 workers of 4 environments", {"num_envs": 4, "lag": 7.0, "max_lag": 7}, 0.95),
+        ("A3C, 32 workers of 4 environments", {"num_envs": 4, "lag": 31.0, "max_lag": 31}, 0.8),
+    ):
+        found = returns(a2c, a2c.Config(**steps | change), env, seeds)
+        show(f"{title}, return in each eighth", found)
+        claim(f"{title}: in the last eighth at least {least} on every seed", found[:, -1].min() >= least)
+
+
+def lag_sweep(env: Env, config: impala.Config, seeds: int) -> np.ndarray:
+    """Returns in each eighth ``[lags, S, 8]``, all in one program."""
+    lags = np.repeat(np.array(LAGS, np.float32), seeds)
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(seeds)), len(LAGS))
+    config = dataclasses.replace(config, lag=jnp.asarray(lags))
+    make_train = lambda config: lambda key: impala.make_train(config, env)(key).metrics  # noqa: E731
+    metrics = jax.tree.map(np.asarray, train_population(make_train, config, keys))
+    np.testing.assert_array_equal(metrics["lag"], np.broadcast_to(lags[:, None], metrics["lag"].shape))
+    return eighths(metrics).reshape(len(LAGS), seeds, 8)
+
+
+def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
+    """IMPALA with V-trace and without, at several lags. ``png`` writes the curves."""
+    config = impala.Config(total_steps=32 * 20 * UPDATES, **CATCH)
+    found = {}
+    for name, corrected in (("V-trace", True), ("no correction", False)):
+        found[name] = lag_sweep(envs.make(env), dataclasses.replace(config, corrected=corrected), seeds)
+        for lag, rows in zip(LAGS, found[name], strict=True):
+            show(f"{env}, lag {lag}, {name}, return in each eighth", rows)
+    for lag, *rows in zip(LAGS, *found.values(), strict=True):
+        means = [f"{name} {x[:, -1].mean():.2f} ({x[:, -1].min():.2f})" for name, x in zip(found, rows, strict=True)]
+        print(f"{env}, lag {lag}, last eighth, mean (worst seed): " + ", ".join(means))
+    if png:
+        frames = config.total_steps / 8 * np.arange(1, 9)
+        curves = {f"{name}, lag {lag}": x for name, rows in found.items() for lag, x in zip(LAGS, rows, strict=True)}
+        plot.curves(Path(png), frames, curves, title=env)
+    corrected, plain = (x[LAGS.index(32), :, -1] for x in found.values())
+    if env == "Catch-bsuite":
+        claim("at lag 32 V-trace has at least 0.95 on every seed", corrected.min() >= 0.95)
+        claim("at lag 32 no correction has at most 0.5 on average", plain.mean() <= 0.5)
+    claim("at lag 32 V-trace is the better on average", corrected.mean() > plain.mean())
+
+
+def asynchronous(seeds: int) -> None:
+    """APPO on old experience, and PPO on the same."""
+    env = envs.make("Catch-bsuite")
+    sizes = {**CATCH, "total_steps": 32 * 20 * UPDATES, "lag": 32.0, "num_epochs": 1, "num_minibatches": 1}
+    found = returns(appo, appo.Config(**sizes), env, seeds)
+    show("APPO, lag 32, return in each eighth", found)
+    claim("APPO: in the last eighth at least 0.95 on every seed", found[:, -1].min() >= 0.95)
+    show("PPO, lag 32, return in each eighth", returns(ppo, ppo.Config(**sizes), env, seeds))
+
+
+def greedy(config: ppo.Config, env: Env, seeds: int) -> np.ndarray:
+    """Mean returns of 500 episodes after training, ``[S]``."""
+
+    def make_train(config: ppo.Config):
+        def train(key):
+            key_train, key_play = jax.random.split(key)
+            learner = ppo.make_learner(config, env)
+            state = ppo.make_train(config, env)(key_train).state.learner
+            return jnp.mean(evaluate(key_play, env, learner, learner.policy(state), 500).episode_return)
+
+        return train
+
+    return population(make_train, config, seeds)
+
+
+KINDS = "none", "gru", "lstm", "lru", "gtrxl"
+
+
+def memory(seeds: int, length: int = 10) -> None:
+    """PPO on MemoryChain, whose answer depends on what was seen ``length`` steps before."""
+    env = envs.make("MemoryChain-bsuite", memory_length=length)
+    sizes = {"num_envs": 16, "num_steps": 32, "learning_rate": 2e-3, "hidden_sizes": (32, 32), "memory_size": 32}
+    for kind in KINDS:
+        found = greedy(
+            ppo.Config(total_steps=16 * 32 * 400, **sizes, memory=kind, sequence_length=32, entropy_coef=0.02),
+            env,
+            seeds,
+        )
+        show(f"memory {kind}, greedy return", found[:, None])
+        if kind == "none":
+            claim("without a memory: within 0.15 of 0 on every seed", np.abs(found).max() <= 0.15)
+        else:
+            claim(f"{kind}: at least 0.95 on every seed", found.min() >= 0.95)
+
+
+def velocity(seeds: int) -> None:
+    """PPO on CartPole whose velocities are hidden."""
+    env = envs.make("CartPole-v1", hide_velocity=1)
+    sizes = {"num_envs": 16, "num_steps": 128, "learning_rate": 1e-3, "total_steps": 10**6}
+    for kind in KINDS:
+        found = greedy(ppo.Config(**sizes, memory=kind, sequence_length=32), env, seeds)
+        show(f"memory {kind}, greedy return", found[:, None])
+        if kind == "none":
+            claim("without a memory: below 200 on every seed", found.max() < 200)
+        else:
+            claim(f"{kind}: at least 475 on average", found.mean() >= 475)
+
+
+EXPERIMENTS = {
+    "workers": (workers, 3),
+    "vtrace": (vtrace, 4),
+    "appo": (asynchronous, 4),
+    "memory": (memory, 3),
+    "velocity": (velocity, 3),
+}
+"""What runs, and on how many seeds."""
+
+
+if __name__ == "__main__":
+    main(__doc__.splitlines()[0], EXPERIMENTS)
