@@ -50,6 +50,8 @@ class TrainOptions:
     """Environment; `purerl list envs` names them."""
     env_params: tuple[str, ...] = ()
     """Parameters of the environment, as NAME=NUMBER."""
+    preset: str = ""
+    """Settings to begin from, which those given here change: minatar, brax or openai-five, where the algorithm has it."""
     num_seeds: cfg.Count = 1
     """Agents to train at once, in one program."""
     seed: cfg.Seed = 0
@@ -168,14 +170,14 @@ def choose(field: str, value: str, names: Any) -> str:
     )
 
 
-def parse(kind: type[C], prog: str, args: list[str]) -> C:
-    """Reads ``args`` into a dataclass. Raises `ConfigError` where tyro would print a box."""
+def parse(kind: type[C], prog: str, args: list[str], default: C | None = None) -> C:
+    """Reads ``args`` into a dataclass, beginning from ``default``. Raises `ConfigError` where tyro would print a box."""
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
     box = io.StringIO()
     try:
         with registry, contextlib.redirect_stderr(box):
-            return tyro.cli(kind, prog=prog, args=args)
+            return tyro.cli(kind, prog=prog, args=args, default=default)
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -271,6 +273,7 @@ def plan(args: list[str]) -> int:
 
 def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any]:
     """The algorithm's name, and a `Train` of its options and config."""
+    from purerl import presets
     from purerl.algos import ALGORITHMS
 
     if not args or args[0] in ("-h", "--help"):
@@ -278,7 +281,11 @@ def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any
         print(f"\npurerl {command} ALGO --help lists the options.")
         raise SystemExit(0 if args else EXIT_BAD_INPUT)
     name = choose("algorithm", args[0], ALGORITHMS)
-    return name, parse(Train[options, ALGORITHMS[name].Config], f"purerl {command} {name}", args[1:])
+    target = Train[options, ALGORITHMS[name].Config], f"purerl {command} {name}", args[1:]
+    given = parse(*target)
+    if given.options.preset:
+        given = parse(*target, Train(given.options, presets.config(given.options.preset, name)))
+    return name, given
 
 
 @contextlib.contextmanager

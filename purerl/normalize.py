@@ -88,6 +88,26 @@ def identity_reward() -> RewardScaler:
     return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma: (state, reward))
 
 
+def team_spirit(team_size: int, spirit: Array) -> RewardScaler:
+    """Mixes the rewards of a team, ``team_size`` environments in a row: ``(1 - spirit) * reward + spirit * mean of the
+    team``. With 0 each has its own, with 1 all have the same (Berner et al. 2019, arXiv 1912.06680, appendix G).
+
+    ``spirit`` may be traced. Raises `ValueError` if ``team_size`` does not divide the environments.
+    """
+
+    def init(num_envs: int) -> tuple[()]:
+        if num_envs % team_size:
+            raise ValueError(f"team_size = {team_size}: must divide num_envs = {num_envs}")
+        return ()
+
+    def scale(state: PyTree, reward: Array, last: Array, gamma: Array) -> tuple[PyTree, Array]:
+        teams = reward.reshape(*reward.shape[:-1], -1, team_size)
+        mixed = (1 - spirit) * teams + spirit * jnp.mean(teams, axis=-1, keepdims=True)
+        return state, mixed.reshape(reward.shape)
+
+    return RewardScaler(init=init, scale=scale)
+
+
 def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
     """Divides rewards by the running standard deviation of the discounted return, without shifting them.
 

@@ -172,16 +172,21 @@ def make_optimiser(config: Config) -> optax.GradientTransformation:
 
 
 def make_parts(
-    config: Config, env: Env, network: ActorCritic | None, optimiser: optax.GradientTransformation | None
+    config: Config,
+    env: Env,
+    network: ActorCritic | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+    scaler: RewardScaler | None = None,
 ) -> Parts:
-    """``network`` and ``optimiser``, or what ``config`` says for None, and what comes with them."""
+    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; and what comes with
+    them."""
     distribution = distributions.for_space(env.action_space)
     return Parts(
         network or make_network(config, env, distribution),
         distribution,
         optimiser or make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
-        normalize.running_reward() if config.normalize_reward else normalize.identity_reward(),
+        scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
     )
 
 

@@ -137,7 +137,7 @@ def test_critic_knows_truncation():
         clip_epsilon=10.0,
         hidden_sizes=(16,),
     )
-    network = policy_gradients.make_parts(config, env, None, None).network
+    network = policy_gradients.make_parts(config, env).network
     state = jax.jit(ppo.make_train(config, env))(jax.random.key(0)).state.learner
     np.testing.assert_allclose(network.value(state.params, jnp.ones((1, 1)), ()), 10.0, rtol=0.01)
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from purerl import normalize
 
@@ -63,3 +64,19 @@ def test_running_reward_matches_loop():
     np.testing.assert_allclose(state.discounted, total, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(first, reward[:10] / np.std(seen[:10]), rtol=1e-4)
     np.testing.assert_allclose(second, reward[10:] / np.std(seen), rtol=1e-4)
+
+
+@pytest.mark.parametrize("spirit", [0.0, 0.3, 1.0])
+def test_team_spirit(spirit):
+    """Two teams of three: each keeps a part of its own reward and takes the rest of the team's mean."""
+    scaler = normalize.team_spirit(3, spirit)
+    reward = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    state, mixed = jax.jit(scaler.scale)(scaler.init(6), reward, np.zeros((4, 6), bool), 0.9)
+    assert state == ()
+    for first in (0, 3):
+        team = np.float64(reward[:, first : first + 3])
+        for i in range(3):
+            expected = (1 - spirit) * team[:, i] + spirit * team.sum(axis=1) / 3
+            np.testing.assert_allclose(mixed[:, first + i], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="must divide num_envs = 7"):
+        scaler.init(7)

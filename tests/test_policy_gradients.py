@@ -137,7 +137,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
     """The log-probabilities that V-trace takes for the actor's are those of the parameters that acted."""
     config = dataclasses.replace(lagging[0], lag=2.0)
     trainer = impala.make_trainer(config, ENV, **SGD)
-    network = policy_gradients.make_parts(config, ENV, None, None).network
+    network = policy_gradients.make_parts(config, ENV).network
     state, step = jax.jit(trainer.init)(key), jax.jit(trainer.step)
     versions = []
     for i in range(5):
@@ -155,7 +155,7 @@ def test_memories_line_up(key, kind, length):
     the actor had, and begin anew where an episode ended. The value of what followed is the next step's."""
     sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": length}
     config = ppo.Config(**sizes, memory=kind, memory_size=8, memory_window=3)
-    parts = policy_gradients.make_parts(config, ENV, None, None)
+    parts = policy_gradients.make_parts(config, ENV)
     network = parts.network._replace(init=lambda k, obs: louder(parts.network.init(k, obs)))
     trainer = ppo.make_trainer(config, ENV, network=network)
 

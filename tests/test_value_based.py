@@ -11,7 +11,7 @@ import pytest
 import value_based
 from scipy.stats import wasserstein_distance
 
-from purerl import action_values, apex, dqn, envs, qr_dqn, r2d2, rainbow, replay
+from purerl import action_values, apex, dqn, envs, losses, qr_dqn, r2d2, rainbow, replay
 from purerl.rollout import init_actors, rollout
 from purerl.types import Item, Sample
 
@@ -204,7 +204,7 @@ def test_sequences_by_hand(acted, key, double):
     chosen = np.argmax(q if double else target_q, axis=-1)
     assert np.any(np.argmax(q, axis=-1) != np.argmax(target_q, axis=-1))
     best = unrescaled(np.take_along_axis(target_q, chosen[..., None], axis=-1)[..., 0])
-    losses = []
+    each = []
     for n in range(size):
         cuts = truncated[cut:, n]
         target = oracles.stored_n_step(reward[cut:, n], best[:, n], R2D2.gamma * ~terminated[cut:, n], cuts, 3)
@@ -213,8 +213,8 @@ def test_sequences_by_hand(acted, key, double):
         error = np.array([rescaled(target[t]) - taken[t] for t in learned])
         expected = 0.9 * np.max(np.abs(error)) + 0.1 * np.mean(np.abs(error))
         np.testing.assert_allclose(priority[n], expected, rtol=1e-4)
-        losses.append(weight[n] * 0.5 * np.sum(error**2) / (length - cut))
-    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
+        each.append(weight[n] * 0.5 * np.sum(error**2) / (length - cut))
+    np.testing.assert_allclose(metrics["loss"], np.mean(each), rtol=1e-4)
 
 
 RAINBOW = rainbow.Config(
@@ -292,3 +292,34 @@ def test_rainbow_must_explore():
     found = rainbow.problems(rainbow.Config(noisy=False), None)
     assert found == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
     assert rainbow.problems(rainbow.Config(noisy=False, epsilon_end=0.1), None) == []
+
+
+def test_sequences_learn_from_cut_steps():
+    """Every step is cut, so that without next observations R2D2 learns nothing, and with them what a step is worth."""
+    config = r2d2.Config(
+        total_steps=6000,
+        num_envs=4,
+        num_steps=4,
+        num_updates=4,
+        period=2,
+        burn_in=1,
+        unroll=4,
+        n_step=2,
+        batch_size=16,
+        warmup_steps=64,
+        gamma=0.5,
+        learning_rate=1e-2,
+        target_period=5,
+        memory="gru",
+        memory_size=8,
+        hidden_sizes=(16,),
+    )
+    env = envs.make("probe/constant-reward", max_steps=1)
+    network, values = r2d2.make_network(config, env), []
+    for store in (False, True):
+        changed = dataclasses.replace(config, store_next_obs=store)
+        state = jax.jit(r2d2.make_train(changed, env))(jax.random.key(0)).state.learner
+        q, _ = network.step(state.params, jnp.ones((1, 1)), network.init_carry(1))
+        values.append(losses.unrescale(jnp.max(q), config.rescale_epsilon))
+    assert abs(values[0]) < 0.5
+    np.testing.assert_allclose(values[1], 1 / (1 - 0.5), rtol=0.05)

@@ -32,18 +32,18 @@ class Config(policy_gradients.Config):
     """Trace parameter of the advantage estimate; 1 is the paper's, returns over all steps until the end."""
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """A2C as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation."""
-    parts = policy_gradients.make_parts(config, env, network, optimiser)
+def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+    """A2C as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
+    made = policy_gradients.make_parts(config, env, **parts)
 
     def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
         advantage = returns.gae(reward, value, next_value, discount, last, config.gae_lambda)
         return advantage, advantage + value
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, parts, estimate, state, seen, at=policy_gradients.acting(state))
+        return policy_gradients.descend(config, made, estimate, state, seen, at=policy_gradients.acting(state))
 
-    return policy_gradients.make_learner(config, parts, learn)
+    return policy_gradients.make_learner(config, made, learn)
 
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:

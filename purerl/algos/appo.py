@@ -51,16 +51,14 @@ def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> Sta
     return State(*plain, target_params=params, target_age=jnp.zeros((), jnp.int32))
 
 
-def make_learner(
-    config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None
-) -> Learner:
+def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate, **parts: Any) -> Learner:
     """APPO as a `Learner`; the parts are those of `ppo.make_learner`.
 
     V-trace estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
     ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
     ``pi_target`` and ``pi_acted / ratio_bound``.
     """
-    parts = policy_gradients.make_parts(config, env, network, optimiser)
+    made = policy_gradients.make_parts(config, env, **parts)
 
     def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
         bounds = config.trace_lambda, config.rho_bar, config.c_bar
@@ -68,17 +66,17 @@ def make_learner(
         return advantage, target
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        policy, _, _ = policy_gradients.evaluate(parts.network, state.target_params, seen)
-        _, value, next_value = policy_gradients.evaluate(parts.network, state.params, seen)
-        log_prob = parts.distribution.log_prob(policy, seen.action)
+        policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, seen)
+        _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
+        log_prob = made.distribution.log_prob(policy, seen.action)
         advantage, target = policy_gradients.estimates(estimate, log_prob - seen.log_prob, seen, value, next_value)
         reference = jnp.maximum(log_prob, seen.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
-        state, metrics = surrogates.descend(config, parts, objective, state, seen, key, **batch)
+        state, metrics = surrogates.descend(config, made, objective, state, seen, key, **batch)
         refreshed = update.refresh(state.params, state.target_params, state.target_age, config.target_period)
         return state._replace(target_params=refreshed[0], target_age=refreshed[1]), metrics
 
-    return policy_gradients.make_learner(config, parts, learn, init_state)
+    return policy_gradients.make_learner(config, made, learn, init_state)
 
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:

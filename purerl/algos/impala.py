@@ -34,9 +34,9 @@ class Config(policy_gradients.Config):
     """Largest weight with which a step passes later errors on."""
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """IMPALA as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation."""
-    parts = policy_gradients.make_parts(config, env, network, optimiser)
+def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+    """IMPALA as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
+    made = policy_gradients.make_parts(config, env, **parts)
 
     def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
         log_ratio = log_ratio if config.corrected else jnp.zeros_like(log_ratio)
@@ -45,9 +45,9 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return advantage, target
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, parts, estimate, state, seen)
+        return policy_gradients.descend(config, made, estimate, state, seen)
 
-    return policy_gradients.make_learner(config, parts, learn)
+    return policy_gradients.make_learner(config, made, learn)
 
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:

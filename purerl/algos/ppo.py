@@ -19,27 +19,26 @@ class Config(surrogates.Config):
     """Trace parameter of the advantage estimate."""
 
 
-def make_learner(
-    config: Config, env: Env, *, network=None, objective=losses.clipped_surrogate, optimiser=None
-) -> Learner:
+def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate, **parts: Any) -> Learner:
     """PPO as a `Learner`.
 
-    ``network`` is a `networks.ActorCritic`, ``objective(log_ratio, advantage, config)`` is maximised and acts
-    elementwise, ``optimiser`` is any optax transformation.
+    ``objective(log_ratio, advantage, config)`` is maximised and acts elementwise; ``parts`` are those of
+    `policy_gradients.make_parts`: the ``network``, a `networks.ActorCritic`, the ``optimiser``, any optax transformation,
+    and the ``scaler`` of rewards.
     """
-    parts = policy_gradients.make_parts(config, env, network, optimiser)
+    made = policy_gradients.make_parts(config, env, **parts)
 
     def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
         advantage = returns.gae(reward, value, next_value, discount, last, config.gae_lambda)
         return advantage, advantage + value
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        _, value, next_value = policy_gradients.evaluate(parts.network, state.params, seen)
+        _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
         advantage, target = policy_gradients.estimates(estimate, seen.log_prob, seen, value, next_value)
         batch = {"log_prob": seen.log_prob, "value": value, "advantage": advantage, "target": target}
-        return surrogates.descend(config, parts, objective, state, seen, key, **batch)
+        return surrogates.descend(config, made, objective, state, seen, key, **batch)
 
-    return policy_gradients.make_learner(config, parts, learn)
+    return policy_gradients.make_learner(config, made, learn)
 
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:

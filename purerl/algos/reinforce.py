@@ -22,22 +22,22 @@ class Config(policy_gradients.Config):
     """Adam's step size at the start."""
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """REINFORCE as a `Learner`. ``network`` is a `networks.ActorCritic`, ``optimiser`` is any optax transformation.
+def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+    """REINFORCE as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`.
 
     A return is the sum of all discounted rewards until the episode terminates. Where a time limit or the end of the
     trajectory cuts it, the baseline stands for the rest.
     """
-    parts = policy_gradients.make_parts(config, env, network, optimiser)
+    made = policy_gradients.make_parts(config, env, **parts)
 
     def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
         total = returns.lambda_returns(reward, next_value, discount, last, 1.0)
         return total - value, total
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, parts, estimate, state, seen)
+        return policy_gradients.descend(config, made, estimate, state, seen)
 
-    return policy_gradients.make_learner(config, parts, learn)
+    return policy_gradients.make_learner(config, made, learn)
 
 
 def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
