@@ -51,7 +51,8 @@ class TrainOptions:
     env_params: tuple[str, ...] = ()
     """Parameters of the environment, as NAME=NUMBER."""
     preset: str = ""
-    """Settings to begin from, which those given here change: minatar, brax or openai-five, where the algorithm has it."""
+    """Settings to begin from, which those given here change: minatar, brax or openai-five, where the algorithm has
+    it."""
     num_seeds: cfg.Count = 1
     """Agents to train at once, in one program."""
     seed: cfg.Seed = 0
@@ -171,7 +172,7 @@ def choose(field: str, value: str, names: Any) -> str:
 
 
 def parse(kind: type[C], prog: str, args: list[str], default: C | None = None) -> C:
-    """Reads ``args`` into a dataclass, beginning from ``default``. Raises `ConfigError` where tyro would print a box."""
+    """Reads ``args`` into a dataclass, from ``default`` on. Raises `ConfigError` where tyro would print a box."""
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
     box = io.StringIO()

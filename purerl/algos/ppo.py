@@ -23,8 +23,8 @@ def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate
     """PPO as a `Learner`.
 
     ``objective(log_ratio, advantage, config)`` is maximised and acts elementwise; ``parts`` are those of
-    `policy_gradients.make_parts`: the ``network``, a `networks.ActorCritic`, the ``optimiser``, any optax transformation,
-    and the ``scaler`` of rewards.
+    `policy_gradients.make_parts`: ``network``, a `networks.ActorCritic`, ``optimiser``, any optax transformation,
+    and ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, **parts)
 
