@@ -31,12 +31,17 @@ SIZES = {"total_steps": 8 * 16 * 4, "num_envs": 8, "num_steps": 16, "hidden_size
 SGD = {"optimiser": optax.sgd(0.1)}
 
 
+def jit(function):
+    """Compiled fast, with the same bits in every program."""
+    return jax.jit(function, compiler_options=compiler_options())
+
+
 def close(a, b, **options):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **{"atol": 1e-5, **options}), a, b)
 
 
 def trained(algo, config, key, **parts):
-    return jax.jit(algo.make_train(config, ENV, **parts))(key)
+    return jit(algo.make_train(config, ENV, **parts))(key)
 
 
 def test_vtrace_of_fresh_experience_is_actor_critic(key):
@@ -73,10 +78,7 @@ def test_appo_of_fresh_experience_is_ppo(key, kind):
 
 def test_no_lag_costs_no_bits(key):
     """A lag of 0 in a program that could have one is a program without."""
-    plain, able = (
-        jax.jit(a2c.make_train(a2c.Config(**SIZES, max_lag=n), ENV), compiler_options=compiler_options())(key)
-        for n in (0, 3)
-    )
+    plain, able = (jit(a2c.make_train(a2c.Config(**SIZES, max_lag=n), ENV))(key) for n in (0, 3))
     jax.tree.map(np.testing.assert_array_equal, able.state.learner.params, plain.state.learner.params)
 
 
@@ -85,9 +87,9 @@ def test_a_gradient_is_the_mean_of_its_workers(key):
     config = a2c.Config(**SIZES)
     learner = a2c.make_learner(config, ENV, **SGD)
     trainer = a2c.make_trainer(config, ENV, **SGD)
-    state = jax.jit(trainer.init)(key)
-    _, trajectory, _ = jax.jit(lambda: rollout(key, ENV, learner, state.learner, state.actors, 16))()
-    learn = jax.jit(learner.update)
+    state = jit(trainer.init)(key)
+    _, trajectory, _ = jit(lambda: rollout(key, ENV, learner, state.learner, state.actors, 16))()
+    learn = jit(learner.update)
     whole = learn(state.learner, trajectory, key)[0].params
     parts = [learn(state.learner, jax.tree.map(lambda x, w=w: x[:, w::4], trajectory), key)[0].params for w in range(4)]
     close(whole, jax.tree.map(lambda *x: sum(x) / 4, *parts), atol=1e-6)
@@ -98,7 +100,7 @@ def lagging():
     """An IMPALA with room for four older versions, and one iteration of it for any lag."""
     config = impala.Config(**SIZES, max_lag=4)
 
-    @jax.jit
+    @jit
     def run(key, lag):
         trainer = impala.make_trainer(dataclasses.replace(config, lag=lag), ENV, **SGD)
 
@@ -138,7 +140,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
     config = dataclasses.replace(lagging[0], lag=2.0)
     trainer = impala.make_trainer(config, ENV, **SGD)
     network = policy_gradients.make_parts(config, ENV).network
-    state, step = jax.jit(trainer.init)(key), jax.jit(trainer.step)
+    state, step = jit(trainer.init)(key), jit(trainer.step)
     versions = []
     for i in range(5):
         versions.append(state.learner.params)
@@ -148,8 +150,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
         state, _ = step(state)
 
 
-@pytest.mark.parametrize("length", [0, 4])
-@pytest.mark.parametrize("kind", memory.MEMORIES)
+@pytest.mark.parametrize(("kind", "length"), [("gru", 0), *((kind, 4) for kind in memory.MEMORIES)])
 def test_memories_line_up(key, kind, length):
     """Before the first update every ratio is 1, to the last step of each sequence: sequences begin with the carry that
     the actor had, and begin anew where an episode ended. The value of what followed is the next step's."""
@@ -159,7 +160,7 @@ def test_memories_line_up(key, kind, length):
     network = parts.network._replace(init=lambda k, obs: louder(parts.network.init(k, obs)))
     trainer = ppo.make_trainer(config, ENV, network=network)
 
-    @jax.jit
+    @jit
     def run(key):
         state, _ = trainer.step(trainer.init(key))  # so that carries are not zeros
         _, trajectory, _ = rollout(key, ENV, trainer.learner, state.learner, state.actors, config.num_steps)

@@ -24,7 +24,7 @@ ALGORITHMS = {
             num_updates=2,
             burn_in=4,
             unroll=8,
-            recurrent_size=8,
+            memory_size=8,
             **SMALL,
         ),
     ),

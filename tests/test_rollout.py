@@ -48,4 +48,4 @@ def test_alignment(key):
     assert not np.any(trajectory.terminated & trajectory.truncated)
     assert metrics["episodes"] == np.sum(~goes_on) > 4 and metrics["episode_length"] <= 11
     again = learner.explore(state, trajectory.obs[5], (), learner.noise(key, (4,)))[2]
-    np.testing.assert_allclose(again, trajectory.extras[5], atol=1e-6)
+    np.testing.assert_allclose(again.policy, trajectory.extras.policy[5], atol=1e-6)

@@ -11,7 +11,7 @@ import pytest
 import value_based
 from scipy.stats import wasserstein_distance
 
-from purerl import action_values, apex, dqn, envs, losses, qr_dqn, r2d2, rainbow, replay
+from purerl import action_values, apex, dqn, envs, qr_dqn, r2d2, rainbow, replay
 from purerl.rollout import init_actors, rollout
 from purerl.types import Item, Sample
 
@@ -36,6 +36,7 @@ R2D2 = r2d2.Config(
     epsilon_end=0.0,
 )
 CARTPOLE = envs.make("CartPole-v1", max_steps=10)
+FALLING = envs.make("CartPole-v1", max_steps=10, theta_threshold=0.1)
 
 
 def disturbed(tree, scale=0.7):
@@ -100,15 +101,15 @@ def test_each_actor_has_its_epsilon(actors):
 @pytest.fixture(scope="module")
 def acted(key):
     """R2D2's network and learner, its greedy trajectory ``[48, 3]`` from the first step on, and a sample of it."""
-    network = with_values(r2d2.make_network(R2D2, CARTPOLE))
-    learner = r2d2.make_learner(R2D2, CARTPOLE, network=network, optimiser=optax.sgd(1.0))
-    ring = action_values.make_replay(R2D2, CARTPOLE, replay.sequences(R2D2.sample_rows, R2D2.period))
+    network = with_values(r2d2.make_network(R2D2, FALLING))
+    learner = r2d2.make_learner(R2D2, FALLING, network=network, optimiser=optax.sgd(1.0))
+    ring = action_values.make_replay(R2D2, FALLING, replay.sequences(R2D2.sample_rows, R2D2.period))
 
     @jax.jit
     def run():
-        actors = init_actors(key, CARTPOLE, learner, R2D2.num_envs)
+        actors = init_actors(key, FALLING, learner, R2D2.num_envs)
         state = learner.init(key, actors.obs)
-        _, trajectory, _ = rollout(key, CARTPOLE, learner, state, actors, 48)
+        _, trajectory, _ = rollout(key, FALLING, learner, state, actors, 48)
         stored = ring.add(ring.init(jax.tree.map(lambda x: x[0, 0], trajectory)), trajectory)
         return state, trajectory, ring.sample(stored, key)
 
@@ -169,12 +170,13 @@ def unrescaled(y):
     return low
 
 
+@pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("double", [True, False])
-def test_sequences_by_hand(acted, key, double):
+def test_sequences_by_hand(acted, key, double, stored):
     """Loss and priorities from both networks' values: rescaled targets over three steps, a termination and a truncation
-    among the learned steps, and both in the burn-in."""
+    among the learned steps, and both in the burn-in. If next observations are stored, no step is left out."""
     network, _, state, _, sample = acted
-    config = dataclasses.replace(R2D2, double=double)
+    config = dataclasses.replace(R2D2, double=double, store_next_obs=stored)
     learner = r2d2.make_learner(config, CARTPOLE, network=network, optimiser=optax.sgd(1.0))
     length, cut, size = R2D2.sample_rows, R2D2.burn_in, 4
     rng = np.random.default_rng(1)
@@ -190,26 +192,30 @@ def test_sequences_by_hand(acted, key, double):
         floats(reward),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
-        (),
+        floats(rng.normal(size=obs.shape)) if stored else (),
         floats(carry),
     )
     state = state._replace(target_params=disturbed(state.params, -2.0))
     slots = jnp.zeros(size, jnp.int32)
     _, priority, metrics = jax.jit(learner.update)(state, Sample(items, slots, slots, floats(weight)), key)
 
-    q, target_q = (
-        np.float64(network.unroll(params, items.obs, items.extras, ends(items))[0])[cut:]
-        for params in (state.params, state.target_params)
-    )
-    chosen = np.argmax(q if double else target_q, axis=-1)
-    assert np.any(np.argmax(q, axis=-1) != np.argmax(target_q, axis=-1))
-    best = unrescaled(np.take_along_axis(target_q, chosen[..., None], axis=-1)[..., 0])
+    q, next_q = {}, {}
+    for name, params in (("online", state.params), ("target", state.target_params)):
+        q[name], carries, _ = network.unroll(params, items.obs, items.extras, ends(items))
+        next_q[name] = network.step(params, items.next_obs, carries)[0] if stored else q[name]
+    q, next_q, next_target_q = (np.float64(x)[cut:] for x in (q["online"], next_q["online"], next_q["target"]))
+    chosen = np.argmax(next_q if double else next_target_q, axis=-1)
+    assert np.any(np.argmax(next_q, axis=-1) != np.argmax(next_target_q, axis=-1))
+    best = unrescaled(np.take_along_axis(next_target_q, chosen[..., None], axis=-1)[..., 0])
     each = []
     for n in range(size):
-        cuts = truncated[cut:, n]
-        target = oracles.stored_n_step(reward[cut:, n], best[:, n], R2D2.gamma * ~terminated[cut:, n], cuts, 3)
+        cuts, discount = truncated[cut:, n], R2D2.gamma * ~terminated[cut:, n]
+        if stored:
+            target = oracles.n_step(reward[cut:, n], best[:, n], discount, cuts | terminated[cut:, n], 3)
+        else:
+            target = oracles.stored_n_step(reward[cut:, n], best[:, n], discount, cuts, 3)
         taken = q[np.arange(length - cut), n, action[cut:, n]]
-        learned = [t for t in range(length - cut - 1) if not cuts[t]]
+        learned = [t for t in range(length - cut) if stored or not cuts[t] and t < length - cut - 1]
         error = np.array([rescaled(target[t]) - taken[t] for t in learned])
         expected = 0.9 * np.max(np.abs(error)) + 0.1 * np.mean(np.abs(error))
         np.testing.assert_allclose(priority[n], expected, rtol=1e-4)
@@ -292,34 +298,3 @@ def test_rainbow_must_explore():
     found = rainbow.problems(rainbow.Config(noisy=False), None)
     assert found == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
     assert rainbow.problems(rainbow.Config(noisy=False, epsilon_end=0.1), None) == []
-
-
-def test_sequences_learn_from_cut_steps():
-    """Every step is cut, so that without next observations R2D2 learns nothing, and with them what a step is worth."""
-    config = r2d2.Config(
-        total_steps=6000,
-        num_envs=4,
-        num_steps=4,
-        num_updates=4,
-        period=2,
-        burn_in=1,
-        unroll=4,
-        n_step=2,
-        batch_size=16,
-        warmup_steps=64,
-        gamma=0.5,
-        learning_rate=1e-2,
-        target_period=5,
-        memory="gru",
-        memory_size=8,
-        hidden_sizes=(16,),
-    )
-    env = envs.make("probe/constant-reward", max_steps=1)
-    network, values = r2d2.make_network(config, env), []
-    for store in (False, True):
-        changed = dataclasses.replace(config, store_next_obs=store)
-        state = jax.jit(r2d2.make_train(changed, env))(jax.random.key(0)).state.learner
-        q, _ = network.step(state.params, jnp.ones((1, 1)), network.init_carry(1))
-        values.append(losses.unrescale(jnp.max(q), config.rescale_epsilon))
-    assert abs(values[0]) < 0.5
-    np.testing.assert_allclose(values[1], 1 / (1 - 0.5), rtol=0.05)

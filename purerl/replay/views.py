@@ -83,10 +83,11 @@ def sequences(length: int, stride: int = 1) -> View:
     def read(items: Item, row: Array, env: Array, num_frames: int) -> tuple[Item, Array]:
         rows = (row[None] + jnp.arange(length)[:, None]) % items.reward.shape[0]  # [L, N]
         envs = jnp.broadcast_to(env, rows.shape)
+        stored = bool(jax.tree.leaves(items.next_obs))
         found = Item(
             obs=storage.observe(items, rows, envs, num_frames),
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
-            next_obs=storage.observe_next(items, rows, envs, num_frames) if items.next_obs != () else (),
+            next_obs=storage.observe_next(items, rows, envs, num_frames) if stored else (),
             extras=storage.read(items.extras, row // stride, env),
         )
         return found, jnp.ones(row.shape, bool)
