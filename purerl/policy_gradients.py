@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import distributions, losses, loops, memory, networks, normalize, recurrent, update
+from purerl import distributions, losses, loops, memory, networks, normalize, recurrent, returns, update
 from purerl.networks import ActorCritic
 from purerl.normalize import Normalizer, RewardScaler
 from purerl.types import Array, Box, Discrete, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
@@ -69,6 +69,7 @@ class Config:
 
     @property
     def num_iterations(self) -> int:
+        """Iterations of the whole training."""
         return self.total_steps // self.batch_size
 
     @property
@@ -228,8 +229,8 @@ def make_learner(
         return distribution.sample(policy, noise), following, Extras(policy, carry)
 
     def exploit(policy: Policy, obs: PyTree, carry: PyTree, key: Key):
-        params, carry = network.act(policy.params, normalizer.apply(policy.obs_moments, obs), carry)
-        return distribution.mode(params), carry
+        chosen, carry = network.act(policy.params, normalizer.apply(policy.obs_moments, obs), carry)
+        return distribution.mode(chosen), carry
 
     def experience(state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
         """What was experienced, and the new reward scale."""
@@ -279,7 +280,29 @@ def evaluate(network: ActorCritic, params: PyTree, seen: Experience) -> tuple[Ar
     return policy, value, network.value(params, seen.next_obs, carries)
 
 
-def estimates(estimate: Estimate, log_ratio: Array, seen: Experience, value: Array, next_value: Array):
+def by_gae(gae_lambda: Array) -> Estimate:
+    """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
+
+    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
+        advantage = returns.gae(reward, value, next_value, discount, last, gae_lambda)
+        return advantage, advantage + value
+
+    return estimate
+
+
+def by_vtrace(trace_lambda: Array, rho_bar: Array, c_bar: Array) -> Estimate:
+    """Advantages and targets that make up for another policy having acted (`returns.vtrace`)."""
+
+    def estimate(*columns: Array) -> tuple[Array, Array]:
+        target, advantage = returns.vtrace(*columns, trace_lambda, rho_bar, c_bar)
+        return advantage, target
+
+    return estimate
+
+
+def estimates(
+    estimate: Estimate, log_ratio: Array, seen: Experience, value: Array, next_value: Array
+) -> tuple[Array, Array]:
     """``estimate`` for each environment: advantages and targets ``[T, B]``, through which no gradient flows."""
     columns = log_ratio, seen.reward, value, next_value, seen.discount, seen.last
     return jax.lax.stop_gradient(jax.vmap(estimate, in_axes=1, out_axes=1)(*columns))

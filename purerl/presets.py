@@ -48,7 +48,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Fields of a config by preset and algorithm.
 
-``minatar`` and ``brax`` are PureJaxRL's of 2022, with a convolution on MinAtar. ``openai-five`` is the recipe of Berner
+``minatar`` and ``brax`` are PureJaxRL's, with a convolution on MinAtar. ``openai-five`` is the recipe of Berner
 et al. 2019 (arXiv 1912.06680) at a size for small machines: recurrent PPO, large batches in sequences of 16 steps, each
 used once, by parameters one version old. Its team spirit is `normalize.team_spirit`.
 """

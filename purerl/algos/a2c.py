@@ -6,9 +6,9 @@ With a lag it has the staleness of the paper's asynchronous A3C.
 from typing import Any
 
 from purerl import config as cfg
-from purerl import loops, policy_gradients, returns
+from purerl import loops, policy_gradients
 from purerl.policy_gradients import Experience, State, problems
-from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+from purerl.types import Env, Key, Learner, Metrics, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
 
@@ -35,10 +35,7 @@ class Config(policy_gradients.Config):
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     """A2C as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
     made = policy_gradients.make_parts(config, env, **parts)
-
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        advantage = returns.gae(reward, value, next_value, discount, last, config.gae_lambda)
-        return advantage, advantage + value
+    estimate = policy_gradients.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen, at=policy_gradients.acting(state))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import losses, loops, policy_gradients, returns, surrogates, update
+from purerl import losses, loops, policy_gradients, surrogates, update
 from purerl.policy_gradients import Experience, Parts
 from purerl.surrogates import problems
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer
@@ -59,11 +59,7 @@ def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate
     ``pi_target`` and ``pi_acted / ratio_bound``.
     """
     made = policy_gradients.make_parts(config, env, **parts)
-
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        bounds = config.trace_lambda, config.rho_bar, config.c_bar
-        target, advantage = returns.vtrace(log_ratio, reward, value, next_value, discount, last, *bounds)
-        return advantage, target
+    estimate = policy_gradients.by_vtrace(config.trace_lambda, config.rho_bar, config.c_bar)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, seen)

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import loops, policy_gradients, returns
+from purerl import loops, policy_gradients
 from purerl.policy_gradients import Experience, State, problems
 from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
 
@@ -38,11 +38,10 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     """IMPALA as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
     made = policy_gradients.make_parts(config, env, **parts)
 
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        log_ratio = log_ratio if config.corrected else jnp.zeros_like(log_ratio)
-        bounds = config.trace_lambda, config.rho_bar, config.c_bar
-        target, advantage = returns.vtrace(log_ratio, reward, value, next_value, discount, last, *bounds)
-        return advantage, target
+    vtrace = policy_gradients.by_vtrace(config.trace_lambda, config.rho_bar, config.c_bar)
+
+    def estimate(log_ratio: Array, *columns: Array) -> tuple[Array, Array]:
+        return vtrace(log_ratio if config.corrected else jnp.zeros_like(log_ratio), *columns)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen)

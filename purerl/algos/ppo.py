@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from purerl import config as cfg
-from purerl import losses, loops, policy_gradients, returns, surrogates
+from purerl import losses, loops, policy_gradients, surrogates
 from purerl.policy_gradients import Experience, State
 from purerl.surrogates import problems
-from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+from purerl.types import Env, Key, Learner, Metrics, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
 
@@ -27,14 +29,11 @@ def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate
     and ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, **parts)
-
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        advantage = returns.gae(reward, value, next_value, discount, last, config.gae_lambda)
-        return advantage, advantage + value
+    estimate = policy_gradients.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
-        advantage, target = policy_gradients.estimates(estimate, seen.log_prob, seen, value, next_value)
+        advantage, target = policy_gradients.estimates(estimate, jnp.zeros_like(value), seen, value, next_value)
         batch = {"log_prob": seen.log_prob, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, seen, key, **batch)
 
