@@ -1,6 +1,6 @@
 """Acceptance experiments of the policy gradients, each against a threshold that a wrong build misses.
 
-    python scripts/policy_gradients.py workers|vtrace|appo|memory|velocity [--seeds S]
+    python scripts/policy_gradients.py workers|vtrace|appo|reuse|memory|velocity [--seeds S]
 
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from claims import claim, main, population, show
 
-from purerl import a2c, appo, envs, evaluate, impala, plot, ppo, train_population
+from purerl import a2c, appo, envs, evaluate, impala, plot, ppo, presets, train_population
 from purerl.types import Env
 
 LAGS = 0, 8, 32, 64
@@ -64,15 +64,16 @@ def workers(seeds: int) -> None:
         claim(f"{title}: in the last eighth at least {least} on every seed", found[:, -1].min() >= least)
 
 
-def lag_sweep(env: Env, config: impala.Config, seeds: int) -> np.ndarray:
+def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: int) -> np.ndarray:
     """Returns in each eighth ``[lags, S, 8]``, all in one program."""
-    lags = np.repeat(np.array(LAGS, np.float32), seeds)
-    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(seeds)), len(LAGS))
+    shape = len(lags), seeds, 8
+    keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(seeds)), len(lags))
+    lags = np.repeat(np.array(lags, np.float32), seeds)
     config = dataclasses.replace(config, lag=jnp.asarray(lags))
-    make_train = lambda config: lambda key: impala.make_train(config, env)(key).metrics  # noqa: E731
+    make_train = lambda config: lambda key: algo.make_train(config, env)(key).metrics  # noqa: E731
     metrics = jax.tree.map(np.asarray, train_population(make_train, config, keys))
     np.testing.assert_array_equal(metrics["lag"], np.broadcast_to(lags[:, None], metrics["lag"].shape))
-    return eighths(metrics).reshape(len(LAGS), seeds, 8)
+    return eighths(metrics).reshape(shape)
 
 
 def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
@@ -80,7 +81,8 @@ def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
     config = impala.Config(total_steps=32 * 20 * UPDATES, **CATCH)
     found = {}
     for name, corrected in (("V-trace", True), ("no correction", False)):
-        found[name] = lag_sweep(envs.make(env), dataclasses.replace(config, corrected=corrected), seeds)
+        changed = dataclasses.replace(config, corrected=corrected)
+        found[name] = lag_sweep(impala, envs.make(env), changed, LAGS, seeds)
         for lag, rows in zip(LAGS, found[name], strict=True):
             show(f"{env}, lag {lag}, {name}, return in each eighth", rows)
     for lag, *rows in zip(LAGS, *found.values(), strict=True):
@@ -105,6 +107,19 @@ def asynchronous(seeds: int) -> None:
     show("APPO, lag 32, return in each eighth", found)
     claim("APPO: in the last eighth at least 0.95 on every seed", found[:, -1].min() >= 0.95)
     show("PPO, lag 32, return in each eighth", returns(ppo, ppo.Config(**sizes), env, seeds))
+
+
+def reuse(seeds: int) -> None:
+    """OpenAI Five's recipe on Catch: how often experience is used, and how old the parameters are that act."""
+    env, lags = envs.make("Catch-bsuite"), (0, 1, 8, 32)
+    smaller = {"num_envs": 32, "num_steps": 32, "num_minibatches": 4, "memory_size": 32, "hidden_sizes": (32, 32)}
+    config = dataclasses.replace(presets.config("openai-five", "ppo"), total_steps=32 * 32 * 500, max_lag=32, **smaller)
+    for epochs in (1, 2, 4):
+        found = lag_sweep(ppo, env, dataclasses.replace(config, num_epochs=epochs), lags, seeds)
+        for lag, rows in zip(lags, found, strict=True):
+            show(f"used {epochs} times, lag {lag}, return in each eighth", rows)
+            if epochs == 1 and lag <= 8:
+                claim(f"used once, lag {lag}: in the last eighth at least 0.9 on every seed", rows[:, -1].min() >= 0.9)
 
 
 def greedy(config: ppo.Config, env: Env, seeds: int) -> np.ndarray:
@@ -159,6 +174,7 @@ EXPERIMENTS = {
     "workers": (workers, 3),
     "vtrace": (vtrace, 4),
     "appo": (asynchronous, 4),
+    "reuse": (reuse, 2),
     "memory": (memory, 3),
     "velocity": (velocity, 3),
 }

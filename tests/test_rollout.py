@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from purerl import envs, ppo
 from purerl.rollout import episode_metrics, init_actors, rollout
@@ -49,3 +50,29 @@ def test_alignment(key):
     assert metrics["episodes"] == np.sum(~goes_on) > 4 and metrics["episode_length"] <= 11
     again = learner.explore(state, trajectory.obs[5], (), learner.noise(key, (4,)))[2]
     np.testing.assert_allclose(again.policy, trajectory.extras.policy[5], atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_halves_of_the_environments_by_turns(key, memory):
+    """Two half-batches, each with its half of the noise, as a double buffer steps them: the trajectories of the whole."""
+    env = envs.make("CartPole-v1", max_steps=11)
+    learner = ppo.make_learner(ppo.Config(memory=memory), env)
+    actors = init_actors(key, env, learner, 8)
+    state = learner.init(key, actors.obs)
+
+    def part(which):
+        """A rollout of the environments ``which``, whose noise is theirs among all eight."""
+
+        def noise(of):
+            return lambda key, shape: jax.tree.map(lambda x: x[:, which], of.noise(key, (shape[0], 8)))
+
+        mine = env._replace(noise=noise(env)), learner._replace(noise=noise(learner))
+        some = jax.tree.map(lambda x: x[which], actors)
+        return jax.jit(lambda key, some: rollout(key, *mine, state, some, 32)[1])(key, some)
+
+    whole, *halves = (part(which) for which in (slice(0, 8), slice(0, 4), slice(4, 8)))
+    together = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *halves)
+    for name in ("obs", "action", "reward", "last"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(whole, name))
+    np.testing.assert_allclose(together.extras.policy, whole.extras.policy, atol=1e-5)
+    assert np.any(whole.last) and len(np.unique(whole.action)) == 2
