@@ -1,115 +1,193 @@
-"""Files of a run directory: JSON, JSON lines, and a policy as safetensors beside its description. No pickle."""
+"""Checkpoints: the whole state of a run in one atomic Orbax step, with a card inside that tells what it is.
 
+A directory holds a step for each save, named by its number. The card has a format version, what the caller says of the
+run, the versions of the libraries, and a digest over every leaf: what is read is what was written, or an error.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
 import json
-import math
 import os
+import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import safetensors
-import safetensors.numpy
+import orbax.checkpoint as ocp
 
-from purerl import statistics
 from purerl.config import ConfigError
 from purerl.types import PyTree
 
-FORMAT = 2
-"""Version of the policy files."""
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Those of a population that are logged."""
+FORMAT = 1
+"""Version of the steps; another one is refused."""
+KEEP = 2
+"""Steps that are kept: the newest, and one to fall back to."""
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax", "orbax-checkpoint")
+LOCK = "run.lock"
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes whole or not at all. Numbers that JSON lacks (nan, inf) become null."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+class Restored(NamedTuple):
+    """A state as it was saved, its step, and what the caller had to say of it."""
+
+    state: PyTree
+    step: int
+    about: dict[str, Any]
 
 
-def read_json(path: Path) -> Any:
-    """Raises `ConfigError` if the file is missing or is not JSON."""
+class Damaged(ConfigError):
+    """A step that cannot be read back as it was written. The text names it."""
+
+
+def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> None:
+    """Writes ``state`` as the step ``directory/step``, whole or not at all, and removes all but the newest `KEEP`.
+
+    ``state`` is a tree of arrays and typed keys; ``about`` is JSON: counts that outgrow an int32 belong there. Raises
+    `ValueError` if the step exists, and `OSError` if it cannot be written; earlier steps then stay as they are.
+    """
+    arrays = _arrays(state)
+    card = {
+        "format": FORMAT,
+        "about": about,
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "leaves": _describe(arrays),
+        "sha256": _digest(arrays, about),
+    }
+    numbered = {str(i): array for i, array in enumerate(arrays.values()) if array.size}
+    parts = ocp.args.Composite(state=ocp.args.StandardSave(numbered), card=ocp.args.JsonSave(card))
+    with _checkpointer() as checkpointer:
+        checkpointer.save((directory / str(step)).absolute(), args=parts)
+    for old in steps(directory)[:-KEEP]:
+        shutil.rmtree(directory / str(old))
+
+
+def steps(directory: Path) -> list[int]:
+    """The steps in a directory, oldest first; none if there is no such directory."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(path.name) for path in found if path.name.isdecimal() and path.is_dir())
+
+
+def restore(directory: Path, like: PyTree, *, strict: bool = False) -> Restored:
+    """The newest step of ``directory``, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
+
+    If that one is damaged, the one before is read and a warning says so; ``strict`` refuses instead. Raises `Damaged`
+    if none can be read, and `ConfigError` if there is none, or if it is of another format or shape than ``like``.
+    """
+    found = steps(directory)
+    if not found:
+        raise ConfigError(f"{directory}: holds no checkpoint")
+    damaged = []
+    for step in reversed(found):
+        try:
+            arrays, about = _read(directory / str(step))
+        except Damaged as error:
+            damaged.append(str(error))
+            if strict:
+                break
+            continue
+        if damaged:
+            warnings.warn("; ".join(damaged) + f"; going on from step {step}", RuntimeWarning, stacklevel=2)
+        return Restored(_fill(like, arrays, directory / str(step)), step, about)
+    raise Damaged("\n".join(damaged))
+
+
+def clear(directory: Path) -> None:
+    """Removes what an interrupted save left behind. No other process may be saving: hold the `lock`."""
+    for path in directory.glob("*.orbax-checkpoint-tmp*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Keeps other processes out of a run directory. A process that was killed leaves no obstacle.
+
+    Raises `ConfigError` with the number of the process that holds it.
+    """
+    with open(directory / LOCK, "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ConfigError(f"{directory}: in use by process {file.read().strip() or 'unknown'}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _checkpointer() -> ocp.Checkpointer:
+    return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Leaves by name, and the caller's words, of one step. Raises `Damaged`, or `ConfigError` for another format."""
+    parts = ocp.args.Composite(state=ocp.args.StandardRestore(), card=ocp.args.JsonRestore())
     try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: not a JSON file ({error})") from None
+        with _checkpointer() as checkpointer:
+            read = checkpointer.restore(path.absolute(), args=parts)
+        card, numbered = read["card"], read["state"]
+        found = card["format"]
+        arrays = {leaf["name"]: _leaf(numbered.get(str(i)), leaf) for i, leaf in enumerate(card["leaves"])}
+        sound = _describe(arrays) == card["leaves"] and _digest(arrays, card["about"]) == card["sha256"]
+    except Exception as error:  # a damaged step ends in errors of any type
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise Damaged(f"{path}: cannot be read ({reason})") from None
+    if found != FORMAT:
+        raise ConfigError(f"{path}: format {found!r}, expected {FORMAT}")
+    if not sound:
+        raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
+    return arrays, card["about"]
 
 
-def finite(value: Any) -> Any:
-    """``value`` with Python numbers for numpy's, and None for every number that is not finite."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return finite(np.asarray(value).tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _leaf(array: Any, description: dict[str, Any]) -> np.ndarray:
+    """Arrays without elements are not written."""
+    return np.zeros(description["shape"], description["dtype"]) if array is None else np.asarray(array)
 
 
-def rows(
-    metrics: dict[str, np.ndarray], env_steps: list[int], first_iteration: int, labels: list[dict[str, int]]
-) -> Iterator[str]:
-    """JSON lines of metrics ``[iterations, P]``, a row for each iteration and member.
-
-    ``env_steps`` are one member's frames after each iteration, ``first_iteration`` counts from 1, and ``labels`` name
-    the members.
-    """
-    columns = {name: array.tolist() for name, array in metrics.items()}
-    for i, frames in enumerate(env_steps):
-        for m, label in enumerate(labels):
-            row = {"iteration": first_iteration + i, **label, "env_steps": frames}
-            row.update((name, column[i][m]) for name, column in columns.items())
-            yield json.dumps(finite(row), allow_nan=False) + "\n"
-
-
-def quantile_rows(
-    metrics: dict[str, np.ndarray], env_steps: list[int], first_iteration: int, first_member: int
-) -> Iterator[str]:
-    """JSON lines, a row for each iteration: the members alive, and quantiles of ``episode_return`` over all members.
-
-    ``first_member`` tells batches apart. Members in which no episode ended count for nothing.
-    """
-    alive, found = metrics["alive"].sum(axis=1).tolist(), statistics.quantiles(metrics["episode_return"], QUANTILES)
-    for i, frames in enumerate(env_steps):
-        row = {"iteration": first_iteration + i, "first_member": first_member, "env_steps": frames, "alive": alive[i]}
-        row["episode_return"] = {f"{q:g}": value for q, value in zip(QUANTILES, found[:, i].tolist(), strict=True)}
-        yield json.dumps(finite(row), allow_nan=False) + "\n"
-
-
-def _named_leaves(tree: PyTree) -> dict[str, Any]:
+def _arrays(tree: PyTree) -> dict[str, np.ndarray]:
+    """Leaves by name; keys as the words they hold."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in leaves}
 
 
-def save_policy(directory: Path, policy: PyTree, description: dict[str, Any]) -> None:
-    """Writes ``policy.safetensors`` and ``policy.json``, with ``description`` and every array's shape and type."""
-    arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(policy).items()}
-    temporary = directory / "policy.safetensors.tmp"
-    safetensors.numpy.save_file(arrays, temporary)
-    os.replace(temporary, directory / "policy.safetensors")
-    shapes = {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()}
-    write_json(directory / "policy.json", {"format": FORMAT, **description, "arrays": shapes})
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def load_policy(directory: Path, like: PyTree) -> PyTree:
-    """Reads the arrays of `save_policy` into the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
+def _plain(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
-    Raises `ConfigError` for a missing, damaged or differently shaped file.
-    """
-    path = directory / "policy.safetensors"
-    try:
-        arrays = safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise ConfigError(f"{path}: cannot read the policy ({error})") from None
-    expected = {name: (tuple(leaf.shape), leaf.dtype.name) for name, leaf in _named_leaves(like).items()}
+
+def _describe(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    return [{"name": name, "shape": list(x.shape), "dtype": x.dtype.name} for name, x in arrays.items()]
+
+
+def _digest(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
+    """Over the caller's words and every leaf's name, type, shape and bytes."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for description, array in zip(_describe(arrays), arrays.values(), strict=True):
+        digest.update(json.dumps(description, sort_keys=True).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _fill(like: PyTree, arrays: dict[str, np.ndarray], path: Path) -> PyTree:
+    """The structure of ``like`` with ``arrays`` in it. Raises `ConfigError` that names the first leaf that differs."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
+    expected = {name: (shape.shape, shape.dtype.name) for name, shape in shapes.items()}
     found = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
-    for name in sorted(expected.keys() | found.keys()):
+    for name in [*expected, *found]:
         if expected.get(name) != found.get(name):
             raise ConfigError(
                 f"{path}: {name} is {found.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
             )
-    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])
+    filled = [
+        jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else jax.numpy.asarray(arrays[name])
+        for name, (_, leaf) in zip(shapes, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, filled)

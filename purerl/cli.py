@@ -20,7 +20,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from purerl import config as cfg
-from purerl.checkpoint import finite
+from purerl.files import finite
 from purerl.envs.names import nearest
 
 C = TypeVar("C")

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from purerl import checkpoint, envs, logging, planning, population, results, run, statistics
+from purerl import envs, files, logging, planning, population, results, run, statistics
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS
 from purerl.replay import nbytes
@@ -77,7 +77,7 @@ def train(description: dict[str, Any], options: Any) -> int:
     name = f"{description['algo']}-{description['env'].replace('/', '-')}"
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
     _claim(directory, options.overwrite)
-    checkpoint.write_json(
+    files.write_json(
         directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
     )
 
@@ -99,7 +99,7 @@ def train(description: dict[str, Any], options: Any) -> int:
     with run.interrupts() as interrupted:
         trained = _train_members(setup, program, directory, console, interrupted)
     setup, alive = setup.first(len(trained.alive)), trained.alive
-    checkpoint.save_policy(directory, trained.policy, {**description, "members": len(alive)})
+    files.save_policy(directory, trained.policy, {**description, "members": len(alive)})
     evaluation = results.play(setup, trained.policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     scores = np.where(alive, evaluation["return_per_seed"], np.nan)
     diverged = not (any(alive) if setup.swept else all(alive))
@@ -117,7 +117,7 @@ def train(description: dict[str, Any], options: Any) -> int:
         "predicted_peak_bytes": program.chunk.peak_bytes,
         **_machine(),
     }
-    checkpoint.write_json(directory / "summary.json", summary)
+    files.write_json(directory / "summary.json", summary)
     _print_summary(console, directory, summary)
     if interrupted:
         return 128 + interrupted[0]
@@ -153,8 +153,8 @@ def _train_members(
             batch, iteration = population.take(setup.members, slice(first, first + batch_size)), 0
             for chunk in run.chunks(program, batch, num_iterations):
                 steps = [trainer.frames(i) for i in range(iteration + 1, chunk.iteration + 1)]
-                log.writelines(checkpoint.rows(chunk.metrics, steps, iteration + 1, labels))
-                quantile_log.writelines(checkpoint.quantile_rows(chunk.metrics, steps, iteration + 1, first))
+                log.writelines(files.rows(chunk.metrics, steps, iteration + 1, labels))
+                quantile_log.writelines(files.quantile_rows(chunk.metrics, steps, iteration + 1, first))
                 log.flush()
                 quantile_log.flush()
                 iteration = chunk.iteration

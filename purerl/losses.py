@@ -47,13 +47,19 @@ def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
     return ratio * advantage - jax.nn.relu(jnp.where(advantage >= 0, above, below))
 
 
-def clipped_value_loss(value: Array, old_value: Array, target: Array, clip_epsilon: Array) -> Array:
-    """``0.5 * max((V - target)^2, (V_clip - target)^2)``, ``V_clip`` being V moved at most ``clip_epsilon`` from V_old.
+def squared_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
+    """``0.5 * (V - target)^2``. ``old_value``, what the critic gave before, and ``config`` are not used."""
+    return 0.5 * jnp.square(value - target)
+
+
+def clipped_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
+    """``0.5 * max((V - target)^2, (V_clip - target)^2)``, ``V_clip`` being V moved at most ``config.clip_epsilon`` from
+    ``old_value``, what the critic gave before.
 
     The value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1), pessimistic:
     it takes the larger of the two. An infinite ``clip_epsilon`` gives half the squared error.
     """
-    clipped = old_value + jnp.clip(value - old_value, -clip_epsilon, clip_epsilon)
+    clipped = old_value + jnp.clip(value - old_value, -config.clip_epsilon, config.clip_epsilon)
     return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 

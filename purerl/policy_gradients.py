@@ -119,6 +119,11 @@ class Experience(NamedTuple):
     next_obs: PyTree
 
 
+ValueLoss = Callable[[Array, Array, Array, Any], Array]
+"""``(value, old_value, target, config) ->`` what the critic minimises, elementwise; ``old_value`` is what it gave
+before the update."""
+
+
 class Parts(NamedTuple):
     """What an algorithm of the family is made of."""
 
@@ -127,6 +132,7 @@ class Parts(NamedTuple):
     optimiser: optax.GradientTransformation
     normalizer: Normalizer
     scaler: RewardScaler
+    value_loss: ValueLoss
 
 
 Estimate = Callable[..., tuple[Array, Array]]
@@ -178,9 +184,10 @@ def make_parts(
     network: ActorCritic | None = None,
     optimiser: optax.GradientTransformation | None = None,
     scaler: RewardScaler | None = None,
+    value_loss: ValueLoss = losses.squared_value_loss,
 ) -> Parts:
-    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; and what comes with
-    them."""
+    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
+    what comes with them."""
     distribution = distributions.for_space(env.action_space)
     return Parts(
         network or make_network(config, env, distribution),
@@ -188,6 +195,7 @@ def make_parts(
         optimiser or make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
+        value_loss,
     )
 
 
@@ -314,7 +322,7 @@ def descend(
     """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
     parameters).
 
-    Down ``-mean(advantage * log pi) + value_coef * mean((target - V)^2) / 2 - entropy_coef * mean(entropy)``.
+    Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
     """
 
     def loss(params: PyTree, seen: Experience) -> tuple[Array, Metrics]:
@@ -322,10 +330,11 @@ def descend(
         policy, value, action, acted = networks.merge((policy, value, seen.action, seen.log_prob), 2)
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
-        shaped, before = networks.split(jax.lax.stop_gradient((log_ratio, value)), seen.last.shape)
-        advantage, target = networks.merge(estimates(estimate, shaped, seen, before, next_value), 2)
+        before = jax.lax.stop_gradient(value)
+        columns = networks.split((jax.lax.stop_gradient(log_ratio), before), seen.last.shape)
+        advantage, target = networks.merge(estimates(estimate, columns[0], seen, columns[1], next_value), 2)
         policy_loss = -jnp.mean(advantage * log_prob)
-        value_loss = 0.5 * jnp.mean(jnp.square(target - value))
+        value_loss = jnp.mean(parts.value_loss(value, before, target, config))
         entropy = jnp.mean(parts.distribution.entropy(policy))
         metrics = {
             "policy_loss": policy_loss,

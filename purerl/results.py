@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from purerl import checkpoint, envs, population, statistics
+from purerl import envs, files, population, statistics
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS
 from purerl.evaluate import evaluate
@@ -101,9 +101,9 @@ def load(directory: str | Path) -> Run:
     ``i`` does in observations ``[B, ...]``.
     """
     path = Path(directory) / "policy.json"
-    saved = checkpoint.read_json(path)
-    if saved.get("format") != checkpoint.FORMAT:
-        raise cfg.ConfigError(f"{path}: format {saved.get('format')}, expected {checkpoint.FORMAT}")
+    saved = files.read_json(path)
+    if saved.get("format") != files.FORMAT:
+        raise cfg.ConfigError(f"{path}: format {saved.get('format')}, expected {files.FORMAT}")
     setup = Setup.of(saved).first(saved["members"])
     env = setup.make_env(env_part(setup.swept, 0))
     learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
@@ -113,7 +113,7 @@ def load(directory: str | Path) -> Run:
         return learner.policy(learner.init(key, obs[None]))
 
     like = jax.eval_shape(jax.vmap(fresh), setup.members.keys)
-    return Run(saved, setup, env, learner, checkpoint.load_policy(Path(directory), like))
+    return Run(saved, setup, env, learner, files.load_policy(Path(directory), like))
 
 
 def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def write_sweep(directory: Path, ranking: dict[str, Any]) -> None:
     """Writes ``sweep.json`` and ``sweep.png`` into a run directory, and prints the table."""
     from purerl import plot
 
-    checkpoint.write_json(directory / "sweep.json", ranking)
+    files.write_json(directory / "sweep.json", ranking)
     in_order = sorted(ranking["ranked"], key=lambda row: row["config"])
     plot.sweep_map(directory / "sweep.png", ranking["swept"], [row["returns"] for row in in_order])
     names = list(ranking["swept"])
@@ -219,7 +219,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     """
     rows, scores = [], []
     for directory in directories:
-        summary = checkpoint.read_json(directory / "summary.json")
+        summary = files.read_json(directory / "summary.json")
         missing = [name for name in COMPARED if name not in summary]
         if missing:
             raise cfg.ConfigError(f"{directory / 'summary.json'}: lacks {', '.join(missing)}")

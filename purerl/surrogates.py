@@ -81,8 +81,8 @@ def descend(
 ) -> tuple[Any, Metrics]:
     """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
 
-    Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``, with the clipped value
-    loss. ``log_prob``, ``value``, ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
+    Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
+    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
     """
     network, distribution = parts.network, parts.distribution
     recurrent = bool(jax.tree.leaves(seen.carry))
@@ -95,7 +95,7 @@ def descend(
             policy, new_value, _ = network.unroll(params, batch.obs, batch.carry, batch.last)
         log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
         policy_loss = -jnp.mean(objective(log_ratio, losses.standardise(batch.advantage), config))
-        value_loss = jnp.mean(losses.clipped_value_loss(new_value, batch.value, batch.target, config.clip_epsilon))
+        value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
         entropy = jnp.mean(distribution.entropy(policy))
         metrics = {
             "policy_loss": policy_loss,

@@ -37,10 +37,10 @@ def test_clipped_value_loss():
     value, old, target = np.random.default_rng(0).normal(size=(3, 100))
     moved = np.clip(value, old - 0.2, old + 0.2)
     expected = 0.5 * np.maximum((value - target) ** 2, (moved - target) ** 2)
-    np.testing.assert_allclose(losses.clipped_value_loss(value, old, target, 0.2), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        losses.clipped_value_loss(value, old, target, np.inf), 0.5 * (value - target) ** 2, rtol=1e-5
-    )
+    np.testing.assert_allclose(losses.clipped_value_loss(value, old, target, CONFIG), expected, rtol=1e-5)
+    squared, free = 0.5 * (value - target) ** 2, SimpleNamespace(clip_epsilon=np.inf)
+    np.testing.assert_allclose(losses.clipped_value_loss(value, old, target, free), squared, rtol=1e-5)
+    np.testing.assert_allclose(losses.squared_value_loss(value, old, target, free), squared, rtol=1e-5)
 
 
 def test_standardise():

@@ -51,14 +51,21 @@ def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> Sta
     return State(*plain, target_params=params, target_age=jnp.zeros((), jnp.int32))
 
 
-def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate, **parts: Any) -> Learner:
+def make_learner(
+    config: Config,
+    env: Env,
+    *,
+    objective=losses.clipped_surrogate,
+    value_loss=losses.clipped_value_loss,
+    **parts: Any,
+) -> Learner:
     """APPO as a `Learner`; the parts are those of `ppo.make_learner`.
 
     V-trace estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
     ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
     ``pi_target`` and ``pi_acted / ratio_bound``.
     """
-    made = policy_gradients.make_parts(config, env, **parts)
+    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = policy_gradients.by_vtrace(config.trace_lambda, config.rho_bar, config.c_bar)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:

@@ -21,14 +21,21 @@ class Config(surrogates.Config):
     """Trace parameter of the advantage estimate."""
 
 
-def make_learner(config: Config, env: Env, *, objective=losses.clipped_surrogate, **parts: Any) -> Learner:
+def make_learner(
+    config: Config,
+    env: Env,
+    *,
+    objective=losses.clipped_surrogate,
+    value_loss=losses.clipped_value_loss,
+    **parts: Any,
+) -> Learner:
     """PPO as a `Learner`.
 
-    ``objective(log_ratio, advantage, config)`` is maximised and acts elementwise; ``parts`` are those of
-    `policy_gradients.make_parts`: ``network``, a `networks.ActorCritic`, ``optimiser``, any optax transformation,
-    and ``scaler``, of rewards.
+    ``objective(log_ratio, advantage, config)`` is maximised, ``value_loss(value, old_value, target, config)``
+    minimised, and both act elementwise; ``parts`` are those of `policy_gradients.make_parts`: ``network``, a
+    `networks.ActorCritic`, ``optimiser``, any optax transformation, and ``scaler``, of rewards.
     """
-    made = policy_gradients.make_parts(config, env, **parts)
+    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = policy_gradients.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
