@@ -169,10 +169,11 @@ def _replay_problems(config: Config, env: Env | None) -> list[str]:
     return found
 
 
-def make_optimiser(config: Config) -> optax.GradientTransformation:
-    """Adam behind clipping, its step size falling linearly."""
+def make_optimiser(config: Config, *change: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Adam behind clipping, its step size falling linearly. ``change`` is done to Adam's direction, before its size."""
     schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.adam(schedule))
+    adam = optax.scale_by_adam(), *change, optax.scale_by_learning_rate(schedule)
+    return optax.chain(update.clip_by_norm(config.max_grad_norm), *adam)
 
 
 def epsilons(config: Config, updates: Array, num_envs: int) -> Array:

@@ -20,8 +20,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from purerl import config as cfg
-from purerl.files import finite
 from purerl.envs.names import nearest
+from purerl.files import finite
 
 C = TypeVar("C")
 O = TypeVar("O")
@@ -35,6 +35,7 @@ commands:
   train ALGO --env ENV   train agents and evaluate them; writes a run directory
   sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
   plan ALGO --env ENV    tell what a training would cost, without running it
+  evolve SOCKET --env ENV  evolve a loss, a drift, a rule or an optimiser over whole trainings
   eval RUN               evaluate the policies of a run directory
   compare RUN RUN ...    runs side by side, with intervals
   list algos|envs        name what there is
@@ -87,6 +88,82 @@ class PlanOptions(TrainOptions):
 
     json: bool = False
     """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolveOptions:
+    """What to evolve on, how long, and where to."""
+
+    algo: str = ""
+    """Algorithm whose socket it is (default: the first that has one)."""
+    env: tuple[str, ...] = ()
+    """Environment, or several to be fit in all of them."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of the environments, as NAME=NUMBER."""
+    preset: str = ""
+    """Settings of the algorithm to begin from, which those given here change."""
+    population: cfg.Count = 64
+    """Candidates of a generation."""
+    generations: cfg.Count = 256
+    """Generations in all."""
+    num_seeds: cfg.Count = 1
+    """Trainings of each candidate in each environment, with keys that all candidates of a generation share."""
+    strategy: str = "Open_ES"
+    """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES."""
+    sigma: cfg.Positive = 0.04
+    """Deviation of the first candidates from their mean."""
+    sigma_decay: cfg.Fraction = 0.999
+    """Part of it that is left after each generation; of Open_ES."""
+    sigma_limit: cfg.NonNegative = 0.01
+    """Least deviation; of Open_ES."""
+    meta_learning_rate: cfg.Positive = 0.01
+    """Adam's step size on the mean; of Open_ES."""
+    momentum: cfg.Fraction = 0.99
+    """Adam's first decay on the mean; of Open_ES."""
+    seed: cfg.Seed = 0
+    """Seed of the search."""
+    lanes: cfg.NonNegativeCount = 0
+    """Trainings that a device computes side by side. 0: one on a CPU core, and all on other devices."""
+    out: str | None = None
+    """Run directory to make (default: runs/SOCKET-ALGO-DATE-TIME)."""
+    overwrite: bool = False
+    """Replace the search in the run directory."""
+    resume: bool = False
+    """Go on with the search in the run directory, from its newest checkpoint; it may have more generations."""
+    checkpoint_seconds: cfg.Positive = 30.0
+    """Time between two checkpoints."""
+    budget_seconds: cfg.NonNegative = 0.0
+    """Time after which the search ends, whatever its generations; 0: none."""
+    dry_run: bool = False
+    """Only tell the frames, the memory and the hours that it would take."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs; "off" keeps none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    run: Annotated[str, tyro.conf.Positional]
+    """Run directory of a search."""
+    env: tuple[str, ...] = ()
+    """Environments that it was not evolved in, to be tried as well."""
+    seeds: cfg.Count = 256
+    """Trainings with it, and as many with each baseline, on seeds that it has never seen."""
+    tuning_seeds: cfg.Count = 64
+    """Trainings for each value that a baseline is tuned over."""
+    lanes: cfg.NonNegativeCount = 0
+    """Trainings that a device computes side by side. 0: one on a CPU core, and all on other devices."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs; "off" keeps none."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillOptions:
+    run: Annotated[str, tyro.conf.Positional]
+    """Run directory of a search for a value loss or a policy drift."""
+    out: str | None = None
+    """File to write (default: closed.json in the run directory)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +229,7 @@ def dispatch(args: list[str]) -> int:
         "train": train,
         "sweep": sweep,
         "plan": plan,
+        "evolve": evolve,
         "eval": evaluate,
         "compare": compare,
         "list": list_names,
@@ -272,6 +350,81 @@ def plan(args: list[str]) -> int:
     return 0
 
 
+def evolve(args: list[str]) -> int:
+    """``purerl evolve SOCKET``."""
+    from purerl import presets
+    from purerl.algos import ALGORITHMS
+    from purerl.meta import sockets
+
+    if not args or args[0] in ("-h", "--help"):
+        print("usage: purerl evolve SOCKET --env ENV [OPTIONS]\n\nsockets: " + ", ".join(sockets.SOCKETS))
+        print("\npurerl evolve SOCKET --help lists the options.")
+        print("purerl evolve report RUN sets what was found against what it replaces, on held-out seeds.")
+        print("purerl evolve distill RUN fits a closed form to it.")
+        return 0 if args else EXIT_BAD_INPUT
+    if args[0] in ("report", "distill"):
+        return {"report": report, "distill": distill}[args[0]](args[1:])
+    socket = choose("socket", args[0], sockets.SOCKETS)
+    algos = [name for name, module in ALGORITHMS.items() if module in sockets.SOCKETS[socket][1]]
+    named = [value for flag, value in zip(args, args[1:], strict=False) if flag == "--algo"]
+    named += [flag.removeprefix("--algo=") for flag in args if flag.startswith("--algo=")]
+    algo = choose("algo", named[-1], ALGORITHMS) if named else algos[0]
+    if algo not in algos:
+        raise cfg.ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
+    target = Train[EvolveOptions, ALGORITHMS[algo].Config], f"purerl evolve {socket}", args[1:]
+    given = parse(*target)
+    if given.options.preset:
+        given = parse(*target, Train(given.options, presets.config(given.options.preset, algo)))
+    with _prepared(given.options):
+        from purerl.meta import search
+
+        params = env_params(given.options.env_params)
+        description = search.describe(socket, algo, given.options, given.config, params)
+        if not given.options.dry_run:
+            return search.search(description, given.options)
+        from purerl import logging, planning
+
+        found = search.plan(description)
+        print(f"{'frames':<24}{found['frames']:,}")
+        print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
+        print(f"{'trainings':<24}{found['trainings']:,}")
+        print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")
+        print(f"{'speed':<24}{logging.frames_per_second(found['steps_per_second'])}")
+        print(f"{'hours':<24}{found['hours']:.3g}")
+    return 0
+
+
+def report(args: list[str]) -> int:
+    """``purerl evolve report RUN``."""
+    options = parse(ReportOptions, "purerl evolve report", args)
+    cfg.check(options)
+    with _prepared(options):
+        from purerl.meta import report
+
+        lanes = options.lanes or None
+        found = report.report(Path(options.run), options.env, options.seeds, options.tuning_seeds, lanes)
+    if options.json:
+        print(json.dumps(finite(found), indent=2))
+    else:
+        report.print_report(found)
+    return 0
+
+
+def distill(args: list[str]) -> int:
+    """``purerl evolve distill RUN``."""
+    options = parse(DistillOptions, "purerl evolve distill", args)
+
+    from purerl.meta import artefacts, distill, expressions
+
+    directory = Path(options.run)
+    form = distill.artefact(artefacts.load(directory))
+    path = Path(options.out) if options.out else directory / "closed.json"
+    artefacts.save(path, form)
+    print(expressions.in_words(form.expression))
+    print(f"explains {form.card['explained']:.4f} of what was learned; {path}")
+    return 0
+
+
 def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any]:
     """The algorithm's name, and a `Train` of its options and config."""
     from purerl import presets
@@ -282,11 +435,21 @@ def _training(command: str, options: type[O], args: list[str]) -> tuple[str, Any
         print(f"\npurerl {command} ALGO --help lists the options.")
         raise SystemExit(0 if args else EXIT_BAD_INPUT)
     name = choose("algorithm", args[0], ALGORITHMS)
-    target = Train[options, ALGORITHMS[name].Config], f"purerl {command} {name}", args[1:]
+    target = Train[_with_learned(options, name), ALGORITHMS[name].Config], f"purerl {command} {name}", args[1:]
     given = parse(*target)
     if given.options.preset:
         given = parse(*target, Train(given.options, presets.config(given.options.preset, name)))
     return name, given
+
+
+def _with_learned(options: type[O], algo: str) -> type[O]:
+    """Options with one more for each learned function that an algorithm takes."""
+    from purerl.meta import artefacts
+
+    told = "Learned function in its place: a run of `purerl evolve`, or a file of it."
+    kind = Annotated[str, tyro.conf.arg(help=told)]
+    fields = [(name, kind, dataclasses.field(default="")) for name in artefacts.options(algo)]
+    return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), frozen=True)
 
 
 @contextlib.contextmanager

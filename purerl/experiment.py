@@ -4,8 +4,10 @@ import importlib.metadata
 import math
 import os
 import platform
+import shutil
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +16,10 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from purerl import envs, files, logging, planning, population, results, run, statistics
 from purerl import config as cfg
+from purerl import envs, files, logging, planning, population, results, run, statistics
 from purerl.algos import ALGORITHMS
+from purerl.meta import artefacts
 from purerl.replay import nbytes
 from purerl.types import PyTree
 
@@ -51,11 +54,16 @@ def describe(
         found.append(str(error))
     problems = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
     found += problems(config) + cfg.sweep_problems(config, results.config_part(swept), problems)
+    learned = {}
+    try:
+        learned = artefacts.described(algo, options)
+    except cfg.ConfigError as error:
+        found.append(str(error))
     if found:
         raise cfg.ConfigError("\n".join(found))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     fixed = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
-    return {**fixed, "swept": swept}
+    return {**fixed, "swept": swept, "learned": learned}
 
 
 def plan(description: dict[str, Any], options: Any) -> planning.Plan:
@@ -76,10 +84,8 @@ def train(description: dict[str, Any], options: Any) -> int:
     console, setup = Console(stderr=True), results.Setup.of(description)
     name = f"{description['algo']}-{description['env'].replace('/', '-')}"
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
-    _claim(directory, options.overwrite)
-    files.write_json(
-        directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
-    )
+    claim(directory, options.overwrite)
+    files.write_json(directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]})
 
     frames = setup.trainer.frames(setup.config.num_iterations)
     if frames != setup.config.total_steps:
@@ -115,7 +121,7 @@ def train(description: dict[str, Any], options: Any) -> int:
         "return_iqm": statistics.estimate(scores)._asdict(),
         "alive_per_seed": alive,
         "predicted_peak_bytes": program.chunk.peak_bytes,
-        **_machine(),
+        **machine_facts(),
     }
     files.write_json(directory / "summary.json", summary)
     _print_summary(console, directory, summary)
@@ -171,7 +177,7 @@ def _train_members(
     return Trained(policy, alive, env_steps, time.perf_counter() - start)
 
 
-def _machine() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """Device, versions and flags: what a figure is worth nothing without."""
     device = jax.devices()[0]
     return {
@@ -199,13 +205,14 @@ def _compile(setup: results.Setup, options: Any) -> run.Program:
     return run.compile(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)
 
 
-def _claim(directory: Path, overwrite: bool) -> None:
-    """Makes the run directory, or takes over an empty one. Of two claims at once, one fails."""
+def claim(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
+    """Makes the run directory, or takes over an empty one. Of two claims at once, one fails. ``overwrite`` removes the
+    files and folders ``names`` of an earlier run."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if overwrite:
-            for name in FILES:
-                (directory / name).unlink(missing_ok=True)
+            for path in (directory / name for name in names):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if any(directory.iterdir()):
             raise cfg.ConfigError(
                 f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "

@@ -50,9 +50,17 @@ def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
     """A gated cell of ``size`` units, stepped in a scan.
 
     ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate on the recurrent product as in Flax. ``lstm``:
-    Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000). Recurrent kernels are `networks.orthogonal`.
+    Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias begins as 1 (Jozefowicz et al. 2015,
+    section 2.2). Recurrent kernels are `networks.orthogonal`.
     """
     module = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}[kind](size, recurrent_kernel_init=networks.orthogonal())
+
+    def init(key: Key, x: Array) -> PyTree:
+        params = module.init(key, init_carry(x.shape[0]), x)
+        if kind == "lstm":
+            forget = params["params"]["hf"]
+            forget["bias"] = forget["bias"] + 1.0
+        return params
 
     def init_carry(num_envs: int) -> PyTree:
         return module.initialize_carry(jax.random.key(0), (num_envs, size))
@@ -73,7 +81,7 @@ def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
         carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
         return out, carries, carry
 
-    return Memory(lambda key, x: module.init(key, init_carry(x.shape[0]), x), init_carry, step, unroll)
+    return Memory(init, init_carry, step, unroll)
 
 
 class LinearRecurrentUnit(nn.Module):

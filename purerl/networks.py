@@ -206,7 +206,7 @@ class ActorCritic(NamedTuple):
 
 def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
     """Two modules without memory that share nothing: the actor puts out distribution parameters, the critic
-    ``[..., 1]``."""
+    ``[..., K]`` predictions, or ``[..., 1]`` for a value ``[...]``."""
 
     def init(key: Key, obs: Array) -> PyTree:
         key_actor, key_critic = jax.random.split(key)
@@ -216,7 +216,7 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
         return actor.apply(params["actor"], obs)
 
     def value(params: PyTree, obs: Array, carry: PyTree = ()) -> Array:
-        return jnp.squeeze(critic.apply(params["critic"], obs), axis=-1)
+        return predictions(critic.apply(params["critic"], obs))
 
     return ActorCritic(
         init=init,
@@ -225,6 +225,11 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
         unroll=lambda params, obs, carry, last: (policy(params, obs), value(params, obs), ()),
         value=value,
     )
+
+
+def predictions(out: Array) -> Array:
+    """What a critic puts out, ``[..., K]``; a single prediction without its axis."""
+    return jnp.squeeze(out, axis=-1) if out.shape[-1] == 1 else out
 
 
 def merge(tree: PyTree, ndim: int) -> PyTree:
@@ -240,15 +245,17 @@ def split(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
 
 class PolicyAndValue(nn.Module):
     """Two `Head`s on the same features ``[..., F]``: ``(policy [..., size], value [...])``, each with a dense layer of
-    ``width`` before it. ``free`` more parameters of the policy do not depend on the features."""
+    ``width`` before it. ``free`` more parameters of the policy do not depend on the features. With several
+    ``num_predictions`` the value is ``[..., num_predictions]``."""
 
     width: int
     size: int
     free: int
     activation: Callable[[Array], Array]
+    num_predictions: int = 1
 
     @nn.compact
     def __call__(self, features: Array) -> tuple[Array, Array]:
         hidden = MLP((self.width,), self.activation), MLP((self.width,), self.activation)
         policy = Head(hidden[0], self.size, scale=0.01, free=self.free)(features)
-        return policy, jnp.squeeze(Head(hidden[1], 1, scale=1.0)(features), axis=-1)
+        return policy, predictions(Head(hidden[1], self.num_predictions, scale=1.0)(features))

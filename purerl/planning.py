@@ -108,6 +108,13 @@ def compile_to_fit(
         count = max(len(layout.devices), min(count - 1, int(0.9 * count * free / need)))
 
 
+def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str) -> None:
+    """Raises `DoesNotFit`, with ``advice``, if a program holds more than a device's free memory."""
+    need, free = held(program), machine.available_bytes(devices)
+    if need > free:
+        raise DoesNotFit(f"needs {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}")
+
+
 def held(program: jax.stages.Compiled) -> int:
     """Bytes that a program holds on each device while it runs: arguments, results and temporaries.
 
@@ -148,6 +155,11 @@ def gigabytes(count: float) -> str:
 def shapes(tree: PyTree, sharding: Any = None) -> PyTree:
     """The tree with shapes and types for its arrays, lying on devices as ``sharding`` says."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
+
+
+def zeros(tree: PyTree) -> PyTree:
+    """Zeros of the tree's shapes and types, in numpy: nothing is computed on a device."""
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)
 
 
 def flops(function: Callable[..., Any], *args: Any) -> float:

@@ -25,7 +25,7 @@ ROOM = 0.1
 
 def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
     """Writes `sweep_figure`, whole or not at all."""
-    _save(path, sweep_figure(fields, scores, title))
+    save(path, sweep_figure(fields, scores, title))
 
 
 def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
@@ -67,7 +67,7 @@ def curves(
     path: Path, x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
 ) -> None:
     """Writes `curves_figure`, whole or not at all."""
-    _save(path, curves_figure(x, lines, title, axes))
+    save(path, curves_figure(x, lines, title, axes))
 
 
 def curves_figure(
@@ -144,7 +144,8 @@ def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
         axis.set_ticks(values, [f"{value:.4g}" for value in values])
 
 
-def _save(path: Path, figure: Figure) -> None:
+def save(path: Path, figure: Figure) -> None:
+    """Writes a PNG file, whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
     figure.savefig(temporary, format="png", dpi=150)
     os.replace(temporary, path)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import distributions, losses, loops, memory, networks, normalize, recurrent, returns, update
+from purerl import distributions, loops, losses, memory, networks, normalize, recurrent, returns, update
 from purerl.networks import ActorCritic
 from purerl.normalize import Normalizer, RewardScaler
 from purerl.types import Array, Box, Discrete, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
@@ -135,11 +135,24 @@ class Parts(NamedTuple):
     value_loss: ValueLoss
 
 
-Estimate = Callable[..., tuple[Array, Array]]
-"""``(log_ratio, reward, value, next_value, discount, last) -> (advantage, target)``, all ``[T]``, of one environment.
+class Columns(NamedTuple):
+    """What an estimate sees of one environment, all ``[T]``; through none of it a gradient flows.
 
-``log_ratio`` is the log-probability of the action under the policy that learns, less that under the one that acted.
-"""
+    ``log_prob`` is that of the action under the policy that learns, ``log_ratio`` what that has over the one under the
+    policy that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
+    """
+
+    log_prob: Array
+    log_ratio: Array
+    reward: Array
+    value: Array
+    next_value: Array
+    discount: Array
+    last: Array
+
+
+Estimate = Callable[[Columns], tuple[Array, Array]]
+"""``columns -> (advantage [T], target [T])`` of one environment; targets ``[T, K]`` for K predictions."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -155,27 +168,28 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found + cfg.iteration_problems(config) + cfg.space_problems(env, (Discrete, Box))
 
 
-def make_network(config: Config, env: Env, distribution: Distribution) -> ActorCritic:
+def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
     """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
-    of their own."""
+    of their own. With several ``num_predictions`` K the critic gives that many values."""
     space, activation = env.observation_space, config.activation
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     if config.memory == "none":
         torso = networks.torso(space, config.hidden_sizes, activation, kind=config.torso)
         return networks.actor_critic(
-            networks.Head(torso, size, scale=0.01, free=free), networks.Head(torso, 1, scale=1.0)
+            networks.Head(torso, size, scale=0.01, free=free), networks.Head(torso, num_predictions, scale=1.0)
         )
     *torso_sizes, width = config.hidden_sizes
     torso = networks.torso(space, tuple(torso_sizes), activation, kind=config.torso)
-    head = networks.PolicyAndValue(width, size, free, networks.ACTIVATIONS[activation])
+    head = networks.PolicyAndValue(width, size, free, networks.ACTIVATIONS[activation], num_predictions)
     layer = memory.make(config.memory, config.memory_size, config.memory_window)
     return recurrent.actor_critic(recurrent.recurrent(torso, layer, head))
 
 
-def make_optimiser(config: Config) -> optax.GradientTransformation:
-    """Adam behind clipping, its step size falling linearly."""
+def make_optimiser(config: Config, *change: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Adam behind clipping, its step size falling linearly. ``change`` is done to Adam's direction, before its size."""
     schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5))
+    adam = optax.scale_by_adam(eps=1e-5), *change, optax.scale_by_learning_rate(schedule)
+    return optax.chain(update.clip_by_norm(config.max_grad_norm), *adam)
 
 
 def make_parts(
@@ -185,12 +199,13 @@ def make_parts(
     optimiser: optax.GradientTransformation | None = None,
     scaler: RewardScaler | None = None,
     value_loss: ValueLoss = losses.squared_value_loss,
+    num_predictions: int = 1,
 ) -> Parts:
     """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
-    what comes with them."""
+    what comes with them. More than one of ``num_predictions`` asks for an estimate and a loss that know of them."""
     distribution = distributions.for_space(env.action_space)
     return Parts(
-        network or make_network(config, env, distribution),
+        network or make_network(config, env, distribution, num_predictions),
         distribution,
         optimiser or make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
@@ -291,29 +306,35 @@ def evaluate(network: ActorCritic, params: PyTree, seen: Experience) -> tuple[Ar
 def by_gae(gae_lambda: Array) -> Estimate:
     """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
 
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        advantage = returns.gae(reward, value, next_value, discount, last, gae_lambda)
-        return advantage, advantage + value
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        advantage = returns.gae(seen.reward, seen.value, seen.next_value, seen.discount, seen.last, gae_lambda)
+        return advantage, advantage + seen.value
 
     return estimate
 
 
-def by_vtrace(trace_lambda: Array, rho_bar: Array, c_bar: Array) -> Estimate:
-    """Advantages and targets that make up for another policy having acted (`returns.vtrace`)."""
+def vtrace_weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
+    """V-trace's weights, by ``trace_lambda``, ``rho_bar`` and ``c_bar`` of the config (`returns.vtrace_weights`)."""
+    return returns.vtrace_weights(log_ratio, config.trace_lambda, config.rho_bar, config.c_bar)
 
-    def estimate(*columns: Array) -> tuple[Array, Array]:
-        target, advantage = returns.vtrace(*columns, trace_lambda, rho_bar, c_bar)
-        return advantage, target
+
+def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any) -> Estimate:
+    """Advantages and targets that make up for another policy having acted, by ``weights(log_ratio, config)``, which
+    gives ``rho`` and ``c`` (`returns.weighted_returns`)."""
+
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        rho, c = weights(seen.log_ratio, config)
+        return returns.weighted_returns(rho, c, seen.reward, seen.value, seen.next_value, seen.discount, seen.last)
 
     return estimate
 
 
 def estimates(
-    estimate: Estimate, log_ratio: Array, seen: Experience, value: Array, next_value: Array
+    estimate: Estimate, log_prob: Array, log_ratio: Array, seen: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
     """``estimate`` for each environment: advantages and targets ``[T, B]``, through which no gradient flows."""
-    columns = log_ratio, seen.reward, value, next_value, seen.discount, seen.last
-    return jax.lax.stop_gradient(jax.vmap(estimate, in_axes=1, out_axes=1)(*columns))
+    columns = Columns(log_prob, log_ratio, seen.reward, value, next_value, seen.discount, seen.last)
+    return jax.vmap(estimate, in_axes=1, out_axes=1)(jax.lax.stop_gradient(columns))
 
 
 def descend(
@@ -330,11 +351,11 @@ def descend(
         policy, value, action, acted = networks.merge((policy, value, seen.action, seen.log_prob), 2)
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
-        before = jax.lax.stop_gradient(value)
-        columns = networks.split((jax.lax.stop_gradient(log_ratio), before), seen.last.shape)
-        advantage, target = networks.merge(estimates(estimate, columns[0], seen, columns[1], next_value), 2)
+        columns = networks.split((log_prob, log_ratio, value), seen.last.shape)
+        estimated = estimates(estimate, *columns[:2], seen, columns[2], next_value)
+        advantage, target = networks.merge(estimated, 2)
         policy_loss = -jnp.mean(advantage * log_prob)
-        value_loss = jnp.mean(parts.value_loss(value, before, target, config))
+        value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
         entropy = jnp.mean(parts.distribution.entropy(policy))
         metrics = {
             "policy_loss": policy_loss,

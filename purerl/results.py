@@ -11,10 +11,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from purerl import envs, files, population, statistics
 from purerl import config as cfg
+from purerl import envs, files, population, statistics
 from purerl.algos import ALGORITHMS
 from purerl.evaluate import evaluate
+from purerl.meta import artefacts
 from purerl.types import Env, Learner, PyTree, Trainer
 
 EVALUATION_SALT = 2**31
@@ -43,6 +44,7 @@ class Setup(NamedTuple):
     def of(cls, description: dict[str, Any]) -> "Setup":
         """Reads a description, as `experiment.describe` makes it or a file holds it."""
         algo, seeds, swept = ALGORITHMS[description["algo"]], description["seeds"], description["swept"]
+        learned = description.get("learned", {})
         fields = {k: tuple(v) if isinstance(v, list) else v for k, v in description["config"].items()}
         config = algo.Config(**fields)
 
@@ -50,7 +52,7 @@ class Setup(NamedTuple):
             return envs.make(description["env"], **{**description["env_params"], **(env_params or {})})
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
-            return algo.make_trainer(config, make_env(env_params))
+            return algo.make_trainer(config, make_env(env_params), **artefacts.parts(learned, config))
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}

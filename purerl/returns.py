@@ -97,20 +97,32 @@ def vtrace(
     rho_bar: Array = 1.0,
     c_bar: Array = 1.0,
 ) -> tuple[Array, Array]:
-    """V-trace targets and advantages, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2).
+    """V-trace advantages and targets, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2).
 
     ``log_ratio[t] = log pi(action[t]) - log mu(action[t])``. With ``rho = min(rho_bar, ratio)`` and
     ``c = lambda * min(c_bar, ratio)``, the target is ``v[t] = value[t] + e[t]``, where
     ``e[t] = rho[t] * delta[t] + discount[t] * c[t] * e[t+1]`` within an episode; the advantage is
     ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy with lambda 1 both are Monte Carlo.
     """
-    chex.assert_rank([log_ratio, reward, value, next_value, discount, last], 1)
+    rho, c = vtrace_weights(log_ratio, trace_lambda, rho_bar, c_bar)
+    return weighted_returns(rho, c, reward, value, next_value, discount, last)
+
+
+def vtrace_weights(log_ratio: Array, trace_lambda: Array, rho_bar: Array, c_bar: Array) -> tuple[Array, Array]:
+    """V-trace's ``rho`` and ``c``, elementwise (arXiv 1802.01561, eq. 1)."""
     ratio = jnp.exp(log_ratio)
-    rho, c = jnp.minimum(rho_bar, ratio), trace_lambda * jnp.minimum(c_bar, ratio)
+    return jnp.minimum(rho_bar, ratio), trace_lambda * jnp.minimum(c_bar, ratio)
+
+
+def weighted_returns(
+    rho: Array, c: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array
+) -> tuple[Array, Array]:
+    """Advantages and targets, both ``[T]``, as in `vtrace`, for any weights: ``rho[t]`` of a step's own error, and
+    ``c[t]`` with which it passes later errors on."""
+    chex.assert_rank([rho, c, reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
     error = _accumulate(rho * delta, discount * c * (1 - last))
-    advantage = rho * (delta + discount * (1 - last) * _next(error))
-    return value + error, advantage
+    return rho * (delta + discount * (1 - last) * _next(error)), value + error
 
 
 def retrace(

@@ -50,12 +50,12 @@ def workers(seeds: int) -> None:
     steps = {
         "total_steps": 320_000,
         "num_steps": 5,
-        "learning_rate": 1e-3,
+        "learning_rate": 5e-4,
         "learning_rate_decay": 0.0,
         "max_grad_norm": 0.5,
     }
     for title, change, least in (
-        ("A2C, 32 environments", {"num_envs": 32}, 0.9),
+        ("A2C, 32 environments", {"num_envs": 32, "learning_rate": 1e-3}, 0.9),
         ("A3C, 8 workers of 4 environments", {"num_envs": 4, "lag": 7.0, "max_lag": 7}, 0.95),
         ("A3C, 32 workers of 4 environments", {"num_envs": 4, "lag": 31.0, "max_lag": 31}, 0.8),
     ):

@@ -65,7 +65,7 @@ def vtrace(log_ratio, reward, value, next_value, discount, last, lam, rho_bar, c
         next_value[t] if t == _end(last, t) else target[t + 1] + next_value[t] - value[t + 1]
         for t in range(len(reward))
     ]
-    return target, rho * (reward + discount * np.array(following) - value)
+    return rho * (reward + discount * np.array(following) - value), target
 
 
 def retrace(log_ratio, reward, q_value, next_value, discount, last, lam):

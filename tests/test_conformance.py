@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import config as cfg
 from purerl import compiler_options, distributions, envs, evaluate, loops, losses, policy_gradients
+from purerl import config as cfg
 from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 from purerl.types import Env
 

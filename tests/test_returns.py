@@ -120,7 +120,7 @@ def test_stored_n_step_is_n_step_where_nothing_is_missing():
 def test_vtrace_on_policy_is_lambda_returns():
     data = trajectory(3, terminated=(4,), truncated=(13,))
     data["log_ratio"] = np.zeros(T)
-    target, advantage = call(returns.vtrace, data, CASES["vtrace"][2], 1.0, 1.0, 1.0)
+    advantage, target = call(returns.vtrace, data, CASES["vtrace"][2], 1.0, 1.0, 1.0)
     expected = call(returns.lambda_returns, data, ("reward", "next_value", "discount", "last"), 1.0)
     np.testing.assert_allclose(target, expected, atol=1e-5)
     np.testing.assert_allclose(advantage, expected - data["value"], atol=1e-5)

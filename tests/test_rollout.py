@@ -54,7 +54,7 @@ def test_alignment(key):
 
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_halves_of_the_environments_by_turns(key, memory):
-    """Two half-batches, each with its half of the noise, as a double buffer steps them: the trajectories of the whole."""
+    """Two half-batches, each with its half of the noise, as double buffers step them: the trajectories of all."""
     env = envs.make("CartPole-v1", max_steps=11)
     learner = ppo.make_learner(ppo.Config(memory=memory), env)
     actors = init_actors(key, env, learner, 8)

@@ -7,7 +7,7 @@ from typing import Any
 
 from purerl import config as cfg
 from purerl import loops, policy_gradients
-from purerl.policy_gradients import Experience, State, problems
+from purerl.policy_gradients import Estimate, Experience, State, problems
 from purerl.types import Env, Key, Learner, Metrics, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
@@ -32,10 +32,10 @@ class Config(policy_gradients.Config):
     """Trace parameter of the advantage estimate; 1 is the paper's, returns over all steps until the end."""
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """A2C as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
+def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, **parts: Any) -> Learner:
+    """A2C as a `Learner`. ``estimate`` defaults to GAE; ``parts`` are those of `policy_gradients.make_parts`."""
     made = policy_gradients.make_parts(config, env, **parts)
-    estimate = policy_gradients.by_gae(config.gae_lambda)
+    estimate = estimate or policy_gradients.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen, at=policy_gradients.acting(state))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import losses, loops, policy_gradients, surrogates, update
+from purerl import loops, losses, policy_gradients, surrogates, update
 from purerl.policy_gradients import Experience, Parts
 from purerl.surrogates import problems
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer
@@ -66,13 +66,15 @@ def make_learner(
     ``pi_target`` and ``pi_acted / ratio_bound``.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    estimate = policy_gradients.by_vtrace(config.trace_lambda, config.rho_bar, config.c_bar)
+    estimate = policy_gradients.by_weights(policy_gradients.vtrace_weights, config)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, seen)
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
         log_prob = made.distribution.log_prob(policy, seen.action)
-        advantage, target = policy_gradients.estimates(estimate, log_prob - seen.log_prob, seen, value, next_value)
+        advantage, target = policy_gradients.estimates(
+            estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value
+        )
         reference = jnp.maximum(log_prob, seen.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
         state, metrics = surrogates.descend(config, made, objective, state, seen, key, **batch)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from purerl import config as cfg
-from purerl import losses, loops, policy_gradients
+from purerl import loops, losses, policy_gradients
 from purerl.algos import ppo
 from purerl.surrogates import problems
 from purerl.types import Env, Learner, Trainer

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.types import Env, Learner, Trainer
+from purerl.types import Array, Env, Learner, Trainer
 
 TD_ERRORS = {"q_learning": losses.q_learning, "munchausen": losses.munchausen}
 
@@ -35,17 +35,25 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, td_error=None, optimiser=None, **more: Any) -> Learner:
+def huber_loss(error: Array, config: Config) -> Array:
+    """What is minimised, elementwise: `losses.huber` beyond ``config.huber_delta``."""
+    return losses.huber(error, config.huber_delta)
+
+
+def make_learner(
+    config: Config, env: Env, *, network=None, td_error=None, td_loss=huber_loss, optimiser=None, **more: Any
+) -> Learner:
     """DQN as a `Learner`.
 
     ``network`` is a `value_networks.ValueNetwork` whose output is ``[N, A]``, ``td_error`` has the arguments of
-    `losses.q_learning`, ``optimiser`` is any optax transformation; ``more`` goes to `action_values.make_learner`.
+    `losses.q_learning`, ``td_loss(error, config)`` is elementwise, and ``optimiser`` is any optax transformation;
+    ``more`` goes to `action_values.make_learner`.
     """
     td_error = td_error or TD_ERRORS[config.td_error]
 
     def loss(*transition):
         error = td_error(*transition)
-        return losses.huber(error, config.huber_delta), error
+        return td_loss(error, config), error
 
     values = action_values.Values(mean=lambda q: q, loss=loss)
     return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser, **more)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl import loops, policy_gradients
-from purerl.policy_gradients import Experience, State, problems
+from purerl.policy_gradients import Columns, Experience, State, problems
 from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
@@ -34,14 +34,16 @@ class Config(policy_gradients.Config):
     """Largest weight with which a step passes later errors on."""
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """IMPALA as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`."""
+def make_learner(config: Config, env: Env, *, weights=policy_gradients.vtrace_weights, **parts: Any) -> Learner:
+    """IMPALA as a `Learner`.
+
+    ``weights(log_ratio, config) -> (rho, c)`` acts elementwise; ``parts`` are those of `policy_gradients.make_parts`.
+    """
     made = policy_gradients.make_parts(config, env, **parts)
+    weighted = policy_gradients.by_weights(weights, config)
 
-    vtrace = policy_gradients.by_vtrace(config.trace_lambda, config.rho_bar, config.c_bar)
-
-    def estimate(log_ratio: Array, *columns: Array) -> tuple[Array, Array]:
-        return vtrace(log_ratio if config.corrected else jnp.zeros_like(log_ratio), *columns)
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        return weighted(seen if config.corrected else seen._replace(log_ratio=jnp.zeros_like(seen.log_ratio)))
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen)

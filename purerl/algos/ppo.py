@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import losses, loops, policy_gradients, surrogates
+from purerl import loops, losses, policy_gradients, surrogates
 from purerl.policy_gradients import Experience, State
 from purerl.surrogates import problems
 from purerl.types import Env, Key, Learner, Metrics, Trainer
@@ -40,7 +40,9 @@ def make_learner(
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
-        advantage, target = policy_gradients.estimates(estimate, jnp.zeros_like(value), seen, value, next_value)
+        advantage, target = policy_gradients.estimates(
+            estimate, seen.log_prob, jnp.zeros_like(value), seen, value, next_value
+        )
         batch = {"log_prob": seen.log_prob, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, seen, key, **batch)
 

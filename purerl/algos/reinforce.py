@@ -4,7 +4,7 @@ from typing import Any
 
 from purerl import config as cfg
 from purerl import loops, policy_gradients, returns
-from purerl.policy_gradients import Experience, State, problems
+from purerl.policy_gradients import Columns, Experience, State, problems
 from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
 
 __all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
@@ -30,9 +30,9 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     """
     made = policy_gradients.make_parts(config, env, **parts)
 
-    def estimate(log_ratio: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array):
-        total = returns.lambda_returns(reward, next_value, discount, last, 1.0)
-        return total - value, total
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        total = returns.lambda_returns(seen.reward, seen.next_value, seen.discount, seen.last, 1.0)
+        return total - seen.value, total
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen)

@@ -15,9 +15,21 @@ from purerl.envs.mountain_car import mountain_car, mountain_car_continuous
 from purerl.envs.names import BACKENDS, BRAX, GYMNAX, check_parameters, nearest
 from purerl.envs.pendulum import pendulum
 from purerl.envs.probes import PROBES
+from purerl.envs.tasks import union
 from purerl.types import Env
 
-__all__ = ["EpisodeState", "box", "check_env", "episodic", "from_brax", "from_gymnax", "make", "names", "wrappers"]
+__all__ = [
+    "EpisodeState",
+    "box",
+    "check_env",
+    "episodic",
+    "from_brax",
+    "from_gymnax",
+    "make",
+    "names",
+    "union",
+    "wrappers",
+]
 
 _NATIVE = {
     "CartPole-v1": cartpole,

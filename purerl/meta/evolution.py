@@ -1,0 +1,205 @@
+"""Evolution of learned functions: every generation trains whole agents, each with a candidate of its own.
+
+Lu et al. 2022 (arXiv 2210.05639, section 4.1) found LPO like this, and PureJaxRL a value loss. A generation is one step
+of a bundle like a training's, so whatever runs trainings in chunks runs this.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import loops, population
+from purerl.envs.tasks import union
+from purerl.meta.sockets import Socket
+from purerl.meta.strategies import Strategy, ranks
+from purerl.meta.strategies import make as make_strategy
+from purerl.planning import zeros
+from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
+
+Fitness = Callable[[Metrics], Array]
+"""Of the metrics ``[iterations]`` of one training, a scalar to be maximised."""
+
+
+class Search(NamedTuple):
+    """Everything that a search needs to go on. ``generation`` counts the finished ones (int32)."""
+
+    strategy: PyTree
+    generation: Array
+    key: Key
+
+
+class Evolution(NamedTuple):
+    """A search as two pure functions: ``init(key)``, and ``step(state)``, a generation.
+
+    ``mean(state)`` are the meta-parameters that it has come to; ``trainings`` is the number of trainings in a
+    generation.
+    """
+
+    init: Callable[[Key], Search]
+    step: Callable[[Search], tuple[Search, Metrics]]
+    mean: Callable[[Search], PyTree]
+    trainings: int
+
+
+def lifetime_return(metrics: Metrics) -> Array:
+    """Mean return over the whole training: that of the episodes that ended in an iteration, averaged over iterations.
+
+    Iterations in which none ended do not count; nan if none ever did.
+    """
+    ended = metrics["episodes"] > 0
+    return jnp.sum(jnp.where(ended, metrics["episode_return"], 0.0)) / jnp.sum(ended)
+
+
+def lifetime(
+    make_trainer: Callable[..., Trainer], num_iterations: int, fitness: Fitness = lifetime_return
+) -> Callable[[PyTree, Key], Array]:
+    """``live(given, key)``: the fitness of one training of ``make_trainer(**given)``; ``-inf`` if it died or has
+    none."""
+
+    def live(given: dict[str, PyTree], key: Key) -> Array:
+        metrics = loops.train(make_trainer(**given), num_iterations)(key).metrics
+        score = fitness(metrics)
+        return jnp.where(metrics["alive"][-1] & ~jnp.isnan(score), score, -jnp.inf)
+
+    return live
+
+
+def lifetimes(
+    make_trainer: Callable[..., Trainer],
+    num_iterations: int,
+    num_candidates: int,
+    num_tasks: int,
+    num_seeds: int,
+    *,
+    fitness: Fitness = lifetime_return,
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+) -> Callable[[PyTree, Key], Array]:
+    """``live(candidates [P], keys [S]) -> [P, tasks, S]``: whole trainings, on all devices.
+
+    Each candidate trains in every task ``0 .. tasks - 1`` with every key, so that all candidates have the same luck.
+    ``make_trainer(meta_params=..., task=...)``; ``devices`` and ``lanes`` are as for `population.layout`.
+    """
+    live = lifetime(make_trainer, num_iterations, fitness)
+    shape = num_candidates, num_tasks, num_seeds
+    layout = population.layout(num_candidates * num_tasks * num_seeds, devices, lanes)
+    live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
+    candidate, task, seed = (axis.reshape(-1) for axis in jnp.indices(shape, dtype=jnp.int32))
+
+    def run(candidates: PyTree, keys: Key) -> Array:
+        given = {"meta_params": population.take(candidates, candidate), "task": task}
+        members = population.fill(population.Members(given, keys[seed]), layout.size)
+        return live_all(members, ())[1][: candidate.size].reshape(shape)
+
+    return run
+
+
+def evolution(
+    strategy: Strategy, mean: Callable[[Key], PyTree], live: Callable[[PyTree, Key], Array], num_tasks: int, seeds: int
+) -> Evolution:
+    """Searches for the meta-parameters whose trainings are fittest, from ``mean(key)`` on.
+
+    ``live`` is that of `lifetimes`. A candidate's fitness is the mean over seeds and, with several tasks, the mean over
+    tasks of its rank in each. Metrics of a generation: ``fitness``, the mean over all trainings that are alive,
+    ``fitness_best`` and ``fitness_worst`` of the candidates that are, and ``alive``, the part of the trainings.
+    """
+
+    def init(key: Key) -> Search:
+        key, key_mean, key_strategy = jax.random.split(key, 3)
+        return Search(strategy.init(key_strategy, mean(key_mean)), jnp.zeros((), jnp.int32), key)
+
+    def step(state: Search) -> tuple[Search, Metrics]:
+        key, key_ask, key_tell, key_live = jax.random.split(state.key, 4)
+        candidates, asked = strategy.ask(key_ask, state.strategy)
+        found = live(candidates, jax.random.split(key_live, seeds))  # [P, tasks, S]
+        each = jnp.mean(found, axis=2)
+        score = each[:, 0] if num_tasks == 1 else jnp.mean(jax.vmap(ranks, in_axes=1, out_axes=1)(each), axis=1)
+        score = jnp.where(jnp.all(jnp.isfinite(each), axis=1), score, -jnp.inf)
+        told = strategy.tell(key_tell, candidates, score, asked)
+        return Search(told, state.generation + 1, key), _summary(found)
+
+    return Evolution(init, step, lambda state: strategy.mean(state.strategy), strategy.size * num_tasks * seeds)
+
+
+class Evolved(NamedTuple):
+    """What a whole search returns: the meta-parameters that it came to, its last state, and metrics
+    ``[generations]``."""
+
+    meta_params: PyTree
+    state: Search
+    metrics: Metrics
+
+
+def of(
+    socket: Socket,
+    algo: Any,
+    config: Any,
+    envs: Sequence[Env],
+    strategy: Strategy,
+    *,
+    num_seeds: int = 1,
+    fitness: Fitness = lifetime_return,
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+) -> Evolution:
+    """The search for a socket's function in trainings of ``algo``, a module of `purerl.algos`, in every environment.
+
+    A single environment is trained in as it is, several as their `purerl.envs.union`.
+    """
+    choose = union(envs) if len(envs) > 1 else lambda task: envs[0]
+
+    def make_trainer(meta_params: PyTree, task: Array) -> Trainer:
+        return algo.make_trainer(config, choose(task), **socket.parts(meta_params, config))
+
+    shape = config.num_iterations, strategy.size, len(envs), num_seeds
+    live = lifetimes(make_trainer, *shape, fitness=fitness, devices=devices, lanes=lanes)
+    return evolution(strategy, socket.init, live, len(envs), num_seeds)
+
+
+def evolve(
+    socket: Socket,
+    algo: Any,
+    config: Any,
+    envs: Sequence[Env],
+    *,
+    strategy: str | Strategy = "Open_ES",
+    population: int = 64,
+    generations: int = 100,
+    strategy_options: dict[str, float] | None = None,
+    **options: Any,
+) -> Callable[[Key], Evolved]:
+    """``search(key) -> Evolved``, to jit: a whole search as one program.
+
+    ``strategy`` is a `Strategy`, or the name of one with ``population`` candidates and ``strategy_options``
+    (`strategies.make`); ``options`` are those of `of`. The command line runs the same in chunks that are saved. ::
+
+        search = evolve(sockets.value_loss(), ppo, ppo.Config(total_steps=32768), [envs.make("CartPole-v1")])
+        found = jax.jit(search)(jax.random.key(0))
+        ppo.make_train(config, env, **sockets.value_loss().parts(found.meta_params, config))
+    """
+    if isinstance(strategy, str):
+        like = jax.eval_shape(socket.init, jax.random.key(0))
+        strategy = make_strategy(strategy, population, zeros(like), **(strategy_options or {}))
+    found = of(socket, algo, config, envs, strategy, **options)
+
+    def search(key: Key) -> Evolved:
+        state, metrics = jax.lax.scan(lambda state, _: found.step(state), found.init(key), None, generations)
+        return Evolved(found.mean(state), state, metrics)
+
+    return search
+
+
+def _summary(found: Array) -> Metrics:
+    alive = jnp.isfinite(found)
+    total = jnp.sum(jnp.where(alive, found, 0.0))
+    each = jnp.mean(found, axis=(1, 2))
+    sound = jnp.isfinite(each)
+    some = jnp.any(sound)
+    return {
+        "fitness": total / jnp.sum(alive),
+        "fitness_best": jnp.where(some, jnp.max(jnp.where(sound, each, -jnp.inf)), jnp.nan),
+        "fitness_worst": jnp.where(some, jnp.min(jnp.where(sound, each, jnp.inf)), jnp.nan),
+        "alive": jnp.mean(alive),
+    }

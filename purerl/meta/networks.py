@@ -1,0 +1,49 @@
+"""The small networks of learned functions, elementwise: they see each sample alone."""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.types import Array, Key, PyTree
+
+
+class Network(NamedTuple):
+    """``apply(params, *inputs) -> outputs``: as many arrays in and out as the network has, all of one shape."""
+
+    init: Callable[[Key], PyTree]
+    apply: Callable[..., tuple[Array, ...]]
+
+
+def mlp(num_inputs: int, hidden_sizes: tuple[int, ...], num_outputs: int, bias: bool = True) -> Network:
+    """Dense layers with tanh between them. All outputs are 0 at first, whatever the inputs.
+
+    Hidden kernels begin as Gaussians of the deviation ``1 / sqrt(inputs)``, hidden biases as standard Gaussians.
+    Without ``bias`` outputs are 0 wherever all inputs are, whatever the parameters.
+    """
+    sizes = (num_inputs, *hidden_sizes, num_outputs)
+
+    def init(key: Key) -> PyTree:
+        layers = []
+        keys = jax.random.split(key, len(sizes) - 1)
+        for (fan_in, fan_out), key_layer in zip(itertools.pairwise(sizes), keys, strict=True):
+            hidden = float(len(layers) < len(hidden_sizes))
+            key_kernel, key_bias = jax.random.split(key_layer)
+            layer = {"kernel": hidden / np.sqrt(fan_in) * jax.random.normal(key_kernel, (fan_in, fan_out))}
+            if bias:
+                layer["bias"] = hidden * jax.random.normal(key_bias, (fan_out,))
+            layers.append(layer)
+        return layers
+
+    def apply(params: PyTree, *inputs: Array) -> tuple[Array, ...]:
+        x = jnp.stack(inputs, axis=-1)
+        for i, layer in enumerate(params):
+            x = (jnp.tanh(x) if i else x) @ layer["kernel"]
+            if bias:
+                x = x + layer["bias"].reshape(*[1] * (x.ndim - 1), -1)
+        return tuple(x[..., i] for i in range(num_outputs))
+
+    return Network(init, apply)

@@ -1,0 +1,70 @@
+"""Pictures of learned functions, as PNG files."""
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from purerl import losses, plot
+from purerl.meta import artefacts, sockets
+
+REACH = 30.0
+"""Errors up to which a value loss is drawn."""
+
+
+def draw(path: Path, artefact: artefacts.Artefact, config: Any) -> None:
+    """Writes the picture of a learned function, whole or not at all; nothing for those that have none."""
+    figures = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss}
+    if artefact.socket in figures:
+        plot.save(path, figures[artefact.socket](artefact, config))
+
+
+def value_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
+    """The distance over ``value - target`` beside half the squared error, and the slopes of both."""
+    loss = artefact.parts(config)["value_loss"]
+    error = jnp.linspace(-REACH, REACH, 601)
+    return _beside(
+        error, loss(error, error, jnp.zeros_like(error), config), 0.5 * jnp.square(error), "L2", "value - target"
+    )
+
+
+def td_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
+    """The loss over the error beside Huber's, and the slopes of both."""
+    error = jnp.linspace(-REACH, REACH, 601)
+    loss = artefact.parts(config)["td_loss"](error, config)
+    return _beside(error, loss, losses.huber(error, config.huber_delta), "Huber", "temporal-difference error")
+
+
+def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figure:
+    error, learned, known = (np.asarray(x, np.float64) for x in (error, learned, known))
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    middle = len(error) // 2
+    for panel, curve, text in (
+        (left, lambda y: y - y[middle], "loss"),
+        (right, lambda y: np.gradient(y, error), "slope"),
+    ):
+        panel.plot(error, curve(learned), label="learned")
+        panel.plot(error, curve(known), label=name, linestyle="dashed")
+        panel.set(xlabel=label, ylabel=text)
+        panel.legend(fontsize="small")
+    return figure
+
+
+def policy_drift(artefact: artefacts.Artefact, config: Any) -> Figure:
+    """The drift over ratio and advantage, beside PPO's."""
+    ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
+    log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
+    learned = artefacts.learned_drift(artefact, log_ratio, across, config)
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    both = learned, sockets.clip_drift(log_ratio, across, config)
+    top = max(float(jnp.max(drift)) for drift in both) or 1.0
+    for panel, drift, title in zip(panels, both, ("learned", "PPO's clip"), strict=True):
+        grid = np.asarray(drift).reshape(len(advantage), len(ratio))
+        colours = panel.pcolormesh(ratio, advantage, grid, vmin=0.0, vmax=top, shading="nearest")
+        panel.set(title=title, xlabel="ratio", ylabel="advantage")
+    figure.colorbar(colours, ax=panels, label="drift")
+    return figure
