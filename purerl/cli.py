@@ -103,13 +103,13 @@ class EvolveOptions:
     preset: str = ""
     """Settings of the algorithm to begin from, which those given here change."""
     population: cfg.Count = 64
-    """Candidates of a generation."""
+    """Candidates of a generation; with meta_gradient, agents."""
     generations: cfg.Count = 256
     """Generations in all."""
     num_seeds: cfg.Count = 1
     """Trainings of each candidate in each environment, with keys that all candidates of a generation share."""
     strategy: str = "Open_ES"
-    """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES."""
+    """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES; or meta_gradient."""
     sigma: cfg.Positive = 0.04
     """Deviation of the first candidates from their mean."""
     sigma_decay: cfg.Fraction = 0.999
@@ -117,7 +117,7 @@ class EvolveOptions:
     sigma_limit: cfg.NonNegative = 0.01
     """Least deviation; of Open_ES."""
     meta_learning_rate: cfg.Positive = 0.01
-    """Adam's step size on the mean; of Open_ES."""
+    """Adam's step size on the mean; of Open_ES and of meta_gradient."""
     momentum: cfg.Fraction = 0.99
     """Adam's first decay on the mean; of Open_ES."""
     seed: cfg.Seed = 0
@@ -387,7 +387,6 @@ def evolve(args: list[str]) -> int:
         found = search.plan(description)
         print(f"{'frames':<24}{found['frames']:,}")
         print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
-        print(f"{'trainings':<24}{found['trainings']:,}")
         print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")
         print(f"{'speed':<24}{logging.frames_per_second(found['steps_per_second'])}")
         print(f"{'hours':<24}{found['hours']:.3g}")

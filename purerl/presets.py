@@ -13,6 +13,16 @@ MINATAR = {
     "activation": "relu",
     "hidden_sizes": (128,),
 }
+MINATAR_ONE_STEP = {
+    "total_steps": 10_000_000,
+    "num_envs": 16,
+    "num_steps": 16,
+    "learning_rate": 2e-3,
+    "entropy_coef": 0.05,
+    "trace_lambda": 0.95,
+    "activation": "relu",
+    "hidden_sizes": (128,),
+}
 BRAX = {
     "total_steps": 50_000_000,
     "num_envs": 2048,
@@ -42,13 +52,18 @@ OPENAI_FIVE = {
     "total_steps": 5_000_000,
 }
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "minatar": {"ppo": MINATAR | {"learning_rate": 5e-3}, "dpo": MINATAR | {"learning_rate": 5e-3}},
+    "minatar": {
+        "ppo": MINATAR | {"learning_rate": 5e-3},
+        "dpo": MINATAR | {"learning_rate": 5e-3},
+        "impala": MINATAR_ONE_STEP,
+    },
     "brax": {"ppo": BRAX, "dpo": BRAX},
     "openai-five": {"ppo": OPENAI_FIVE},
 }
 """Fields of a config by preset and algorithm.
 
-``minatar`` and ``brax`` are PureJaxRL's, with a convolution on MinAtar. ``openai-five`` is the recipe of Berner
+``minatar`` and ``brax`` are PureJaxRL's for PPO and DPO, with a convolution on MinAtar; IMPALA's were tuned on
+Breakout, where a smaller entropy bonus lets it settle on few bricks. ``openai-five`` is the recipe of Berner
 et al. 2019 (arXiv 1912.06680) at a size for small machines: recurrent PPO, large batches in sequences of 16 steps, each
 used once, by parameters one version old. Its team spirit is `normalize.team_spirit`.
 """

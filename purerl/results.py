@@ -13,7 +13,7 @@ from rich.table import Table
 
 from purerl import config as cfg
 from purerl import envs, files, population, statistics
-from purerl.algos import ALGORITHMS
+from purerl.algos import ALGORITHMS, read_config
 from purerl.evaluate import evaluate
 from purerl.meta import artefacts
 from purerl.types import Env, Learner, PyTree, Trainer
@@ -45,8 +45,7 @@ class Setup(NamedTuple):
         """Reads a description, as `experiment.describe` makes it or a file holds it."""
         algo, seeds, swept = ALGORITHMS[description["algo"]], description["seeds"], description["swept"]
         learned = description.get("learned", {})
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in description["config"].items()}
-        config = algo.Config(**fields)
+        config = read_config(description["algo"], description["config"])
 
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return envs.make(description["env"], **{**description["env_params"], **(env_params or {})})

@@ -1,5 +1,7 @@
 """One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
 
+from typing import Any
+
 from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 
 ALGORITHMS = {
@@ -18,3 +20,8 @@ ALGORITHMS = {
     "r2d2": r2d2,
     "pqn": pqn,
 }
+
+
+def read_config(algo: str, fields: dict[str, Any]) -> Any:
+    """The config of the algorithm called ``algo`` with fields as JSON has them, where tuples are lists."""
+    return ALGORITHMS[algo].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.algos import ALGORITHMS
+from purerl.algos import read_config
 from purerl.config import ConfigError
 from purerl.meta import artefacts, expressions
 
@@ -55,8 +55,7 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
 
     Raises `ConfigError` for others.
     """
-    algo, fields = ALGORITHMS[learned.card["algo"]], learned.card["config"]
-    config = algo.Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    config = read_config(learned.card["algo"], learned.card["config"])
     if learned.socket == "policy-drift":
         form = drift(lambda *x: artefacts.learned_drift(learned, *map(jnp.asarray, x), config))
     elif learned.socket == "value-loss":

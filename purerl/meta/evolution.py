@@ -33,14 +33,14 @@ class Search(NamedTuple):
 class Evolution(NamedTuple):
     """A search as two pure functions: ``init(key)``, and ``step(state)``, a generation.
 
-    ``mean(state)`` are the meta-parameters that it has come to; ``trainings`` is the number of trainings in a
-    generation.
+    ``mean(state)`` are the meta-parameters that it has come to; ``frames`` are those of a generation, of all its
+    trainings together (a Python integer; 0: not told).
     """
 
     init: Callable[[Key], Search]
     step: Callable[[Search], tuple[Search, Metrics]]
     mean: Callable[[Search], PyTree]
-    trainings: int
+    frames: int = 0
 
 
 def lifetime_return(metrics: Metrics) -> Array:
@@ -120,7 +120,7 @@ def evolution(
         told = strategy.tell(key_tell, candidates, score, asked)
         return Search(told, state.generation + 1, key), _summary(found)
 
-    return Evolution(init, step, lambda state: strategy.mean(state.strategy), strategy.size * num_tasks * seeds)
+    return Evolution(init, step, lambda state: strategy.mean(state.strategy))
 
 
 class Evolved(NamedTuple):
@@ -155,7 +155,9 @@ def of(
 
     shape = config.num_iterations, strategy.size, len(envs), num_seeds
     live = lifetimes(make_trainer, *shape, fitness=fitness, devices=devices, lanes=lanes)
-    return evolution(strategy, socket.init, live, len(envs), num_seeds)
+    trainer = algo.make_trainer(config, envs[0])
+    frames = strategy.size * len(envs) * num_seeds * trainer.frames(config.num_iterations)
+    return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames)
 
 
 def evolve(

@@ -5,6 +5,7 @@ can do.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl import envs, files, losses, statistics
-from purerl.algos import ALGORITHMS
+from purerl.algos import ALGORITHMS, read_config
 from purerl.meta import artefacts, evolution
-from purerl.types import Env
+from purerl.types import Env, Trainer
 
 TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
 """Folded into the keys of seeds, so that no training of a search is met again."""
@@ -66,19 +67,19 @@ def report(
     """
     artefact = artefacts.load(directory)
     card = artefact.card
-    algo, fields = ALGORITHMS[card["algo"]], card["config"]
-    config = algo.Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    algo, config = ALGORITHMS[card["algo"]], read_config(card["algo"], card["config"])
     rows = []
     for name in dict.fromkeys((*card["envs"], *held_out)):
         env = envs.make(name, **(card["env_params"] if name in card["envs"] else {}))
-        learned = _lives(algo, config, env, artefact.parts, "value_coef", lanes)
-        ours = learned(np.array([config_value(config, "value_coef")]), seeds, HELD_OUT)[0]
+        lives = functools.partial(_lives, algo, config, env, lanes)
+        ours = lives(artefact.parts, seeds, HELD_OUT)[0]
         for baseline in BASELINES[artefact.socket]:
-            lives = _lives(algo, config, env, lambda _, b=baseline: b.parts, baseline.tuned, lanes)
-            values = np.array(FACTORS) * config_value(config, baseline.tuned)
-            tuned = values[np.argmax(_finite(lives(values, tuning_seeds, TUNING)).mean(axis=1))]
-            theirs = lives(np.array([tuned]), seeds, HELD_OUT)[0]
-            rows.append(_row(name, name in card["envs"], baseline, float(tuned), ours, theirs))
+            parts, field = lambda _, b=baseline: b.parts, baseline.tuned
+            values = getattr(config, field) * np.array(FACTORS)
+            scores = lives(parts, tuning_seeds, TUNING, **{field: values})
+            best = values[np.argmax(np.where(np.isfinite(scores), scores, -1e30).mean(axis=1))]
+            theirs = lives(parts, seeds, HELD_OUT, **{field: np.array([best])})[0]
+            rows.append(_row(name, name in card["envs"], baseline, float(best), ours, theirs))
     found = {
         "socket": artefact.socket,
         "algo": card["algo"],
@@ -90,29 +91,26 @@ def report(
     return found
 
 
-def config_value(config: Any, field: str) -> float:
-    return float(getattr(config, field, 1.0))
-
-
 def _lives(
-    algo: Any, config: Any, env: Env, parts: Callable[[Any], dict[str, Any]], field: str, lanes: int | None
-) -> Callable[[np.ndarray, int, int], np.ndarray]:
-    """``lives(values [V], seeds, salt) -> [V, seeds]``: the fitness of trainings with ``field`` set to each value."""
+    algo: Any,
+    config: Any,
+    env: Env,
+    lanes: int | None,
+    parts: Callable[[Any], dict[str, Any]],
+    seeds: int,
+    salt: int,
+    **values: np.ndarray,
+) -> np.ndarray:
+    """The fitness of trainings with fields set to each of ``values`` ``[V]``: ``[V, seeds]``, or ``[1, seeds]``."""
 
-    def make_trainer(meta_params: Any, task: Any) -> Any:
-        changed = dataclasses.replace(config, **{field: meta_params}) if hasattr(config, field) else config
+    def make_trainer(meta_params: dict[str, Any], task: Any) -> Trainer:
+        changed = dataclasses.replace(config, **meta_params)
         return algo.make_trainer(changed, env, **parts(changed))
 
-    def run(values: np.ndarray, seeds: int, salt: int) -> np.ndarray:
-        keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), salt))(jnp.arange(seeds))
-        live = evolution.lifetimes(make_trainer, config.num_iterations, len(values), 1, seeds, lanes=lanes)
-        return np.asarray(jax.jit(live)(jnp.asarray(values, jnp.float32), keys))[:, 0]
-
-    return run
-
-
-def _finite(scores: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(scores), scores, -1e30)
+    keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), salt))(jnp.arange(seeds))
+    size = len(next(iter(values.values()), [0]))
+    live = evolution.lifetimes(make_trainer, config.num_iterations, size, 1, seeds, lanes=lanes)
+    return np.asarray(jax.jit(live)(jax.tree.map(jnp.float32, values), keys))[:, 0]
 
 
 def _row(

@@ -21,9 +21,8 @@ from rich.console import Console
 
 from purerl import checkpoint, envs, experiment, files, logging, loops, planning, population, run
 from purerl import config as cfg
-from purerl.algos import ALGORITHMS
-from purerl.envs.tasks import union
-from purerl.meta import artefacts, evolution, sockets, strategies
+from purerl.algos import ALGORITHMS, read_config
+from purerl.meta import artefacts, evolution, meta_gradient, sockets, strategies
 from purerl.types import PyTree
 
 CAPACITY = 64
@@ -38,25 +37,30 @@ SOFT = ("generations",)
 
 
 class Setup(NamedTuple):
-    """What a description stands for. ``frames`` are those of a generation, of all its trainings together."""
+    """What a description stands for."""
 
     config: Any
     evolution: evolution.Evolution
-    frames: int
 
     @classmethod
     def of(cls, description: dict[str, Any]) -> "Setup":
         """Reads a description, as `describe` makes it or a file holds it."""
         algo, socket = ALGORITHMS[description["algo"]], sockets.make(description["socket"])
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in description["config"].items()}
-        config = algo.Config(**fields)
+        config = read_config(description["algo"], description["config"])
         environments = [envs.make(name, **description["env_params"]) for name in description["envs"]]
+        size, options = description["population"], description["strategy"]
+        if options["name"] == meta_gradient.NAME:
+            rates = {"learning_rate": options["learning_rate"]}
+            return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
         like = planning.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
-        strategy = strategies.make(size=description["population"], like=like, **description["strategy"])
+        strategy = strategies.make(size=size, like=like, **options)
         options = {"num_seeds": description["num_seeds"], "lanes": description["lanes"] or None}
-        found = evolution.of(socket, algo, config, environments, strategy, **options)
-        frames = algo.make_trainer(config, environments[0]).frames(config.num_iterations)
-        return cls(config, found, found.trainings * frames)
+        return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
+
+    @property
+    def frames(self) -> int:
+        """Those of a generation, of all its trainings together."""
+        return self.evolution.frames
 
 
 def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, float]) -> dict[str, Any]:
@@ -72,9 +76,6 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
             found.append(str(error))
     for env in environments:
         found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
-    if not found and len(environments) > 1:
-        with _collecting(found):
-            union(environments)
     strategy = {
         "name": options.strategy,
         "sigma": options.sigma,
@@ -83,13 +84,7 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
         "learning_rate": options.meta_learning_rate,
         "momentum": options.momentum,
     }
-    if not found:
-        like = jax.eval_shape(sockets.make(socket).init, jax.random.key(0))
-        with _collecting(found):
-            strategies.make(size=options.population, like=planning.zeros(like), **strategy)
-    if found:
-        raise cfg.ConfigError("\n".join(found))
-    return {
+    description = {
         "socket": socket,
         "algo": algo,
         "envs": list(options.env),
@@ -102,6 +97,12 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
         "seed": options.seed,
         "lanes": options.lanes,
     }
+    if not found:
+        with _collecting(found):
+            Setup.of(description)
+    if found:
+        raise cfg.ConfigError("\n".join(found))
+    return description
 
 
 @contextlib.contextmanager
@@ -277,7 +278,6 @@ def plan(description: dict[str, Any]) -> dict[str, Any]:
     return {
         "frames": frames,
         "frames_per_generation": setup.frames,
-        "trainings": setup.evolution.trainings * description["generations"],
         "peak_bytes": program.peak_bytes,
         "steps_per_second": speed,
         "hours": frames / speed / 3600,

@@ -1,0 +1,58 @@
+"""Meta-gradients: a search like any other, whose steps follow the slope of what agents do after they have learned."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import a2c, dqn, envs, loops
+from purerl.config import ConfigError
+from purerl.meta import meta_gradient, sockets
+
+CONFIG = a2c.Config(total_steps=4 * 8 * 6, num_envs=4, num_steps=8, hidden_sizes=(8,), learning_rate=0.02)
+ENV = envs.make("probe/obs-action-match")
+
+
+@pytest.fixture(scope="module")
+def search():
+    return meta_gradient.of(sockets.make("rule"), a2c, CONFIG, [ENV], num_agents=3, num_iterations=2)
+
+
+def test_is_a_search(search):
+    """Finite steps that move the meta-parameters; lives end and begin; chunks of any length end in the same bits."""
+    start = jax.jit(search.init)(jax.random.key(0))
+    chunk = jax.jit(loops.chunk(search, 4))
+    whole, metrics = chunk(start, 4)
+    first, _ = chunk(start, 1)
+    again, _ = chunk(first, 3)
+    jax.tree.map(np.testing.assert_array_equal, search.mean(again), search.mean(whole))
+    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), search.mean(start), search.mean(whole))
+    assert sum(jax.tree.leaves(moved)) >= 5  # episodes of one step leave nothing to remember, so hidden kernels stay
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(search.mean(whole)))
+    assert np.all(metrics["alive"] == 1) and whole.generation == 4
+    np.testing.assert_array_equal(whole.agents.iteration, [2] * 3)  # 6 iterations are a life: 2, 4, 0, 2
+    assert search.frames == 3 * (2 + 1) * 32
+
+
+@pytest.mark.parametrize(
+    ("socket", "algo", "config", "environments"),
+    [("td-loss", dqn, dqn.Config(), [ENV]), ("optimiser", a2c, CONFIG, [ENV]), ("rule", a2c, CONFIG, [ENV, ENV])],
+)
+def test_problems(socket, algo, config, environments):
+    with pytest.raises(ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient, a socket in its loss"):
+        meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
+
+
+def test_unused_meta_parameters_stay(search):
+    """What no loss depends on has no slope, and Adam leaves it where it is."""
+    like = jax.eval_shape(sockets.make("rule").init, jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(like)) > 1000
+    flat = meta_gradient.of(
+        sockets.Socket("idle", lambda key: jnp.ones(3), lambda meta_params, config: {}),
+        a2c,
+        CONFIG,
+        [ENV],
+        num_agents=2,
+    )
+    state, _ = jax.jit(flat.step)(flat.init(jax.random.key(0)))
+    np.testing.assert_array_equal(flat.mean(state), np.ones(3))
