@@ -76,9 +76,9 @@ def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: in
     return eighths(metrics).reshape(shape)
 
 
-def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
-    """IMPALA with V-trace and without, at several lags. ``png`` writes the curves."""
-    config = impala.Config(total_steps=32 * 20 * UPDATES, **CATCH)
+def vtrace(seeds: int, env: str = "Catch-bsuite", decay: float = 0.0, png: str = "") -> None:
+    """IMPALA with V-trace and without, at several lags. ``decay`` anneals the step size, ``png`` writes the curves."""
+    config = impala.Config(total_steps=32 * 20 * UPDATES, **CATCH | {"learning_rate_decay": decay})
     found = {}
     for name, corrected in (("V-trace", True), ("no correction", False)):
         changed = dataclasses.replace(config, corrected=corrected)

@@ -1,0 +1,22 @@
+"""scripts/reproduce.py: what would run at full scale, without running it."""
+
+import pytest
+import reproduce
+
+from purerl import cli
+from purerl.meta import search
+
+
+@pytest.mark.parametrize(("name", "least"), [("value-loss", 10**11), ("policy-drift", 6 * 10**9)])
+def test_full_scale(name, least, monkeypatch, tmp_path):
+    """The command line takes it, and it has the frames of the publication."""
+    described = []
+    monkeypatch.setattr(search, "search", lambda description, options: described.append(description) or 0)
+    scales = reproduce.EXPERIMENTS[name]
+    for scale in ("full", "ci"):
+        assert cli.dispatch(["evolve", name, *scales[scale], "--out", str(tmp_path / "run")]) == 0
+    full, small = (search.Setup.of(description) for description in described)
+    assert full.frames * described[0]["generations"] >= least
+    assert small.frames * described[1]["generations"] < 10**7
+    for field in ("socket", "algo", "envs", "strategy"):
+        assert described[0][field] == described[1][field]
