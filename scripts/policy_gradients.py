@@ -76,9 +76,11 @@ def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: in
     return eighths(metrics).reshape(shape)
 
 
-def vtrace(seeds: int, env: str = "Catch-bsuite", decay: float = 0.0, png: str = "") -> None:
-    """IMPALA with V-trace and without, at several lags. ``decay`` anneals the step size, ``png`` writes the curves."""
-    config = impala.Config(total_steps=32 * 20 * UPDATES, **CATCH | {"learning_rate_decay": decay})
+def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
+    """IMPALA with V-trace and without, at several lags; with its own settings where it is not Catch. ``png`` writes the
+    curves."""
+    sizes = CATCH if env == "Catch-bsuite" else {"max_lag": max(LAGS)}
+    config = impala.Config(total_steps=32 * 20 * UPDATES, **sizes)
     found = {}
     for name, corrected in (("V-trace", True), ("no correction", False)):
         changed = dataclasses.replace(config, corrected=corrected)
