@@ -34,13 +34,14 @@ class Evolution(NamedTuple):
     """A search as two pure functions: ``init(key)``, and ``step(state)``, a generation.
 
     ``mean(state)`` are the meta-parameters that it has come to; ``frames`` are those of a generation, of all its
-    trainings together (a Python integer; 0: not told).
+    trainings together (a Python integer; 0: not told), and ``devices`` those that it runs on.
     """
 
     init: Callable[[Key], Search]
     step: Callable[[Search], tuple[Search, Metrics]]
     mean: Callable[[Search], PyTree]
     frames: int = 0
+    devices: tuple[jax.Device, ...] = ()
 
 
 def lifetime_return(metrics: Metrics) -> Array:
@@ -157,7 +158,8 @@ def of(
     live = lifetimes(make_trainer, *shape, fitness=fitness, devices=devices, lanes=lanes)
     trainer = algo.make_trainer(config, envs[0])
     frames = strategy.size * len(envs) * num_seeds * trainer.frames(config.num_iterations)
-    return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames)
+    used = population.layout(strategy.size * len(envs) * num_seeds, devices, lanes).devices
+    return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames, devices=used)
 
 
 def evolve(

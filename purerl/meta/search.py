@@ -125,7 +125,7 @@ class Program(NamedTuple):
 
 def compile(setup: Setup, capacity: int = CAPACITY) -> Program:
     """Compiles the generations of a search, one program for any number of them. Raises `planning.DoesNotFit`."""
-    start, devices = time.perf_counter(), jax.devices()
+    start, devices = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(devices), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere)
     like = planning.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
