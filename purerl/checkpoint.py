@@ -11,8 +11,9 @@ import importlib.metadata
 import json
 import os
 import shutil
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,11 +33,12 @@ LOCK = "run.lock"
 
 
 class Restored(NamedTuple):
-    """A state as it was saved, its step, and what the caller had to say of it."""
+    """A state as it was saved, its step, what the caller had to say of it, and the later steps that are damaged."""
 
     state: PyTree
     step: int
     about: dict[str, Any]
+    damaged: tuple[int, ...] = ()
 
 
 class Damaged(ConfigError):
@@ -47,7 +49,7 @@ def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> No
     """Writes ``state`` as the step ``directory/step``, whole or not at all, and removes all but the newest `KEEP`.
 
     ``state`` is a tree of arrays and typed keys; ``about`` is JSON: counts that outgrow an int32 belong there. Raises
-    `ValueError` if the step exists, and `OSError` if it cannot be written; earlier steps then stay as they are.
+    `FileExistsError` if the step exists, and another `OSError` if it cannot be written; earlier steps stay as they are.
     """
     arrays = _arrays(state)
     card = {
@@ -59,8 +61,14 @@ def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> No
     }
     numbered = {str(i): array for i, array in enumerate(arrays.values()) if array.size}
     parts = ocp.args.Composite(state=ocp.args.StandardSave(numbered), card=ocp.args.JsonSave(card))
-    with _checkpointer() as checkpointer:
-        checkpointer.save((directory / str(step)).absolute(), args=parts)
+    path = (directory / str(step)).absolute()
+    if path.exists():
+        raise FileExistsError(f"{path}: exists")
+    try:
+        with _checkpointer() as checkpointer:
+            checkpointer.save(path, args=parts)
+    except ValueError as error:  # Orbax's word for a full disk
+        raise OSError(f"{path}: cannot be written ({_reason(error)})") from None
     for old in steps(directory)[:-KEEP]:
         shutil.rmtree(directory / str(old))
 
@@ -80,19 +88,25 @@ def restore(directory: Path, like: PyTree, *, strict: bool = False) -> Restored:
     found = steps(directory)
     if not found:
         raise ConfigError(f"{directory}: holds no checkpoint")
-    damaged = []
+    damaged: dict[int, str] = {}
     for step in reversed(found):
         try:
             arrays, about = _read(directory / str(step))
         except Damaged as error:
-            damaged.append(str(error))
+            damaged[step] = str(error)
             if strict:
                 break
             continue
         if damaged:
-            warnings.warn("; ".join(damaged) + f"; going on from step {step}", RuntimeWarning, stacklevel=2)
-        return Restored(_fill(like, arrays, directory / str(step)), step, about)
-    raise Damaged("\n".join(damaged))
+            warnings.warn("; ".join(damaged.values()) + f"; going on from step {step}", RuntimeWarning, stacklevel=2)
+        return Restored(_fill(like, arrays, directory / str(step)), step, about, tuple(damaged))
+    raise Damaged("\n".join(damaged.values()))
+
+
+def put_aside(directory: Path, damaged: Sequence[int]) -> None:
+    """Renames steps that could not be read, so that they are in the way of no later one."""
+    for step in damaged:
+        os.replace(directory / str(step), directory / f"{step}.damaged-{time.time_ns()}")
 
 
 def clear(directory: Path) -> None:
@@ -134,13 +148,17 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {leaf["name"]: _leaf(numbered.get(str(i)), leaf) for i, leaf in enumerate(card["leaves"])}
         sound = _describe(arrays) == card["leaves"] and _digest(arrays, card["about"]) == card["sha256"]
     except Exception as error:  # a damaged step ends in errors of any type
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise Damaged(f"{path}: cannot be read ({reason})") from None
+        raise Damaged(f"{path}: cannot be read ({_reason(error)})") from None
     if found != FORMAT:
         raise ConfigError(f"{path}: format {found!r}, expected {FORMAT}")
     if not sound:
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
     return arrays, card["about"]
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error's text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _leaf(array: Any, description: dict[str, Any]) -> np.ndarray:

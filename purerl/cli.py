@@ -1,7 +1,7 @@
 """The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
-Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 4 out of memory, 130 and 143 interrupted by SIGINT and
-SIGTERM and saved.
+Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 4 out of memory, 5 a file could not be written, 130 and
+143 interrupted by SIGINT and SIGTERM and saved.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ C = TypeVar("C")
 O = TypeVar("O")
 EXIT_BAD_INPUT = 2
 EXIT_OUT_OF_MEMORY = 4
+EXIT_IO = 5
 CACHE_OFF = "off"
 
 USAGE = """usage: purerl COMMAND ...
@@ -114,11 +115,11 @@ class EvolveOptions:
     """Deviation of the first candidates from their mean."""
     sigma_decay: cfg.Fraction = 0.999
     """Part of it that is left after each generation; of Open_ES."""
-    sigma_limit: cfg.NonNegative = 0.01
+    sigma_limit: cfg.Positive = 0.01
     """Least deviation; of Open_ES."""
     meta_learning_rate: cfg.Positive = 0.01
     """Adam's step size on the mean; of Open_ES and of meta_gradient."""
-    momentum: cfg.Fraction = 0.99
+    momentum: Annotated[float, cfg.Range(0, 1)] = 0.99
     """Adam's first decay on the mean; of Open_ES."""
     seed: cfg.Seed = 0
     """Seed of the search."""
@@ -220,6 +221,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"purerl: error: {error}; what was saved before is as it was", file=sys.stderr)
+        code = EXIT_IO
     sys.exit(code)
 
 
@@ -415,10 +419,12 @@ def distill(args: list[str]) -> int:
 
     from purerl.meta import artefacts, distill, expressions
 
-    directory = Path(options.run)
-    form = distill.artefact(artefacts.load(directory))
-    path = Path(options.out) if options.out else directory / "closed.json"
-    artefacts.save(path, form)
+    path = Path(options.out or Path(options.run) / "closed.json")
+    form = distill.artefact(artefacts.load(options.run))
+    try:
+        artefacts.save(path, form)
+    except OSError as error:
+        raise cfg.ConfigError(f"out = {str(path)!r}: cannot be written ({error.strerror})") from None
     print(expressions.in_words(form.expression))
     print(f"explains {form.card['explained']:.4f} of what was learned; {path}")
     return 0
@@ -467,7 +473,9 @@ def _prepared(options: TrainOptions | Eval) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise MemoryError(f"{str(error).splitlines()[0]}; give fewer --agents-at-once, or cut num_envs") from None
+        raise MemoryError(
+            f"{str(error).splitlines()[0]}; give fewer --agents-at-once or --lanes, or cut num_envs"
+        ) from None
 
 
 def evaluate(args: list[str]) -> int:

@@ -1,5 +1,6 @@
 """A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
 
+import errno
 import importlib.metadata
 import math
 import os
@@ -19,6 +20,7 @@ from rich.console import Console
 from purerl import config as cfg
 from purerl import envs, files, logging, planning, population, results, run, statistics
 from purerl.algos import ALGORITHMS
+from purerl.checkpoint import LOCK
 from purerl.meta import artefacts
 from purerl.replay import nbytes
 from purerl.types import PyTree
@@ -205,19 +207,28 @@ def _compile(setup: results.Setup, options: Any) -> run.Program:
     return run.compile(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)
 
 
-def claim(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
-    """Makes the run directory, or takes over an empty one. Of two claims at once, one fails. ``overwrite`` removes the
-    files and folders ``names`` of an earlier run."""
+def prepare(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
+    """Makes a run directory if it is not there. Raises `ConfigError` if it cannot be written, or holds more than the
+    files and folders ``names`` of a run that ``overwrite`` gives away."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            for path in (directory / name for name in names):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        if any(directory.iterdir()):
+        if any(path.name != LOCK and not (overwrite and path.name in names) for path in directory.iterdir()):
             raise cfg.ConfigError(
                 f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "
                 "to replace the run in it"
             )
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise cfg.ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
+
+
+def claim(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
+    """Takes over a directory that `prepare` allows, and removes the earlier run. Of two claims at once, one fails."""
+    prepare(directory, overwrite, names)
+    try:
+        for path in (directory / name for name in names):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         (directory / "config.json").open("x").close()
     except OSError as error:
         raise cfg.ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None

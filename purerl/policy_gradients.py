@@ -136,7 +136,7 @@ class Parts(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What an estimate sees of one environment, all ``[T]``; through none of it a gradient flows.
+    """What an estimate sees of one environment, all ``[T]``.
 
     ``log_prob`` is that of the action under the policy that learns, ``log_ratio`` what that has over the one under the
     policy that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
@@ -332,9 +332,9 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
 def estimates(
     estimate: Estimate, log_prob: Array, log_ratio: Array, seen: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
-    """``estimate`` for each environment: advantages and targets ``[T, B]``, through which no gradient flows."""
+    """``estimate`` for each environment: advantages and targets ``[T, B]``."""
     columns = Columns(log_prob, log_ratio, seen.reward, value, next_value, seen.discount, seen.last)
-    return jax.vmap(estimate, in_axes=1, out_axes=1)(jax.lax.stop_gradient(columns))
+    return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)
 
 
 def descend(
@@ -352,6 +352,7 @@ def descend(
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
         columns = networks.split((log_prob, log_ratio, value), seen.last.shape)
+        columns, next_value = jax.lax.stop_gradient((columns, next_value))
         estimated = estimates(estimate, *columns[:2], seen, columns[2], next_value)
         advantage, target = networks.merge(estimated, 2)
         policy_loss = -jnp.mean(advantage * log_prob)

@@ -25,8 +25,10 @@ def rollout(
     """Acts for ``T = num_steps`` steps in the ``B`` environments of ``actors``, exploring in state ``learned``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics`. Where an episode ends the carry begins anew.
+    `episode_metrics`. Where an episode ends the carry begins anew. No gradient flows from what happens into what was
+    learned.
     """
+    learned = jax.lax.stop_gradient(learned)
     num_envs = actors.episode_return.shape[0]
     key_env, key_policy = jax.random.split(key)
     noises = env.noise(key_env, (num_steps, num_envs)), learner.noise(key_policy, (num_steps, num_envs))

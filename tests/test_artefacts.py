@@ -49,7 +49,7 @@ def test_closed_form_round_trip(tmp_path):
     np.testing.assert_allclose(artefacts.learned_drift(read, log_ratio, advantage, CONFIG), expected, atol=1e-6)
     assert read.option == "objective" and read.meta_params is None
     distance = artefacts.of_expression("value-loss", ["square", "error"], {}).parts(CONFIG)["value_loss"]
-    assert distance(jnp.float32(3.0), None, jnp.float32(1.0), CONFIG) == 4
+    assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 2 + 4
     with pytest.raises(ConfigError, match="^socket = 'td-loss': takes no closed form; value-loss and policy-drift do$"):
         artefacts.of_expression("td-loss", tree, {})
 
@@ -58,7 +58,8 @@ def rewritten(change):
     """An artefact's JSON after ``change``, with a digest that fits."""
     value = artefacts.to_json(learned("vtrace-weight"))
     change(value)
-    value["sha256"] = artefacts._digest({name: value.get(name) for name in ("socket", "expression", "meta_params")})
+    names = "socket", "expression", "meta_params", "card"
+    value["sha256"] = artefacts._digest({name: value.get(name) for name in names})
     return value
 
 
@@ -89,6 +90,27 @@ def test_hostile_files(tmp_path, change, line):
     with pytest.raises(ConfigError, match=line) as raised:
         artefacts.load(path)
     assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("card", "line"),
+    [
+        ({}, "names no algorithm and config$"),
+        ({"algo": "os.system", "config": {}}, "names no algorithm and config$"),
+        ({"algo": "ppo", "config": {"depth": 3}}, "has another config"),
+        ({"algo": "ppo", "config": {"learning_rate": -1.0}}, "its card has learning_rate = -1.0: must"),
+    ],
+)
+def test_hostile_cards(card, line):
+    with pytest.raises(ConfigError, match=line):
+        artefacts.training(learned("value-loss")._replace(card=card))
+
+
+def test_a_card_is_not_changed_unseen():
+    value = artefacts.to_json(learned("vtrace-weight"))
+    value["card"]["evidence"]["fitness"] = 500.0
+    with pytest.raises(ConfigError, match="sha256 differs"):
+        artefacts.of_json(value)
 
 
 def test_other_files(tmp_path, monkeypatch):
@@ -158,7 +180,7 @@ def wide(levels):
 
 BAD = ["os", "error.__class__", "__import__('os').system('touch x')", ["eval", "error"], ["__import__", "error"], []]
 BAD += [["neg"], ["neg", "error", "error"], ["add", "error"], [["neg"], "error"], True, None, {"op": "neg"}]
-BAD += [float("nan"), float("inf"), deep(50), wide(12)]
+BAD += [float("nan"), float("inf"), 10**400, 1e39, -1e39, deep(50), wide(12)]
 
 
 @pytest.mark.parametrize("tree", BAD)

@@ -65,7 +65,7 @@ def test_newest_two_are_kept(directory):
     checkpoint.save(directory, 101, state(101), {})
     assert checkpoint.steps(directory) == [12, 101]
     assert same(checkpoint.restore(directory, state(0)).state, state(101))
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(FileExistsError, match="exists$"):
         checkpoint.save(directory, 101, state(5), {})
     assert same(checkpoint.restore(directory, state(0)).state, state(101))
 
@@ -121,6 +121,7 @@ def test_damage_of_any_file(saved, tmp_path):
             told = [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
             assert same(restored.state, state(restored.step)) and restored.about["step"] == restored.step
             outcomes.add((restored.step, len(told)))
+            assert restored.damaged == ((12,) if restored.step == 3 else ())
             if restored.step == 3:
                 assert str(directory / "12") in told[0] and told[0].endswith("going on from step 3")
                 with pytest.raises(checkpoint.Damaged, match=f"^{directory / '12'}: "):
@@ -137,6 +138,31 @@ def test_all_steps_damaged(directory):
         checkpoint.restore(directory, state(0))
     lines = str(raised.value).splitlines()
     assert [line.split(":")[0] for line in lines] == [str(directory / name) for name in ("20", "12", "3")]
+
+
+def test_damaged_steps_are_put_aside(directory):
+    """So that the step can be saved again, and does not count as one to fall back to."""
+    (directory / "12" / "_CHECKPOINT_METADATA").unlink()
+    shutil.rmtree(directory / "12" / "state")
+    with pytest.warns(RuntimeWarning, match="going on from step 3$"):
+        restored = checkpoint.restore(directory, state(0))
+    checkpoint.put_aside(directory, restored.damaged)
+    assert checkpoint.steps(directory) == [3]
+    for step in (8, 12):
+        checkpoint.save(directory, step, state(step), {})
+    assert checkpoint.steps(directory) == [8, 12] and same(checkpoint.restore(directory, state(0)).state, state(12))
+
+
+def test_full_disk(directory, monkeypatch):
+    """Orbax says it as a `ValueError`."""
+
+    def fail(*args, **kwargs):
+        raise ValueError("RESOURCE_EXHAUSTED: no space left\nand more")
+
+    monkeypatch.setattr(checkpoint.ocp.Checkpointer, "save", fail)
+    with pytest.raises(OSError, match=r"13: cannot be written \(RESOURCE_EXHAUSTED: no space left\)$"):
+        checkpoint.save(directory, 13, state(13), {})
+    assert checkpoint.steps(directory) == [3, 12]
 
 
 def test_failed_save_leaves_earlier_steps(directory, monkeypatch):

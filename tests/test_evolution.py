@@ -54,6 +54,16 @@ def test_lives_are_lone_trainings(devices):
             np.testing.assert_array_equal(found[p, 0, s], alone(jax.tree.map(lambda x, p=p: x[p], population), keys[s]))
 
 
+def test_scores_over_tasks():
+    """The mean rank; a task that nobody has a fitness in does not count, and who lacks one ranks last."""
+    fitness = jnp.array([[1.0, 300.0], [2.0, 100.0], [3.0, 200.0]])
+    np.testing.assert_allclose(evolution.scores(fitness), [0.0, -0.25, 0.25])
+    np.testing.assert_allclose(evolution.scores(fitness.at[:, 1].set(-jnp.inf)), [-0.5, 0.0, 0.5])
+    np.testing.assert_allclose(evolution.scores(fitness.at[2, 1].set(jnp.nan)), [0.0, 0.0, 0.0], atol=1e-7)
+    assert np.all(np.isneginf(evolution.scores(jnp.full((3, 2), jnp.nan))))
+    np.testing.assert_array_equal(evolution.scores(fitness[:, :1]), fitness[:, 0])
+
+
 def planted(best):
     """Lives without agents: ``[P, tasks, S]``, the largest where the candidate is ``best`` in every task."""
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import a2c, dqn, envs, loops
+from purerl import a2c, dqn, envs, loops, ppo
 from purerl.config import ConfigError
 from purerl.meta import meta_gradient, sockets
 
@@ -54,5 +54,35 @@ def test_unused_meta_parameters_stay(search):
         [ENV],
         num_agents=2,
     )
-    state, _ = jax.jit(flat.step)(flat.init(jax.random.key(0)))
-    np.testing.assert_array_equal(flat.mean(state), np.ones(3))
+    start = flat.init(jax.random.key(0))
+    state, _ = jax.jit(flat.step)(start)
+    np.testing.assert_array_equal(flat.mean(state), flat.mean(start))
+
+
+def test_an_agent_that_dies_is_left_out(search):
+    """The others' slopes still move the meta-parameters, and it begins anew."""
+    start = search.init(jax.random.key(0))
+    broken = jax.tree.map(lambda x: x.at[1].set(1e30) if x.ndim > 1 else x, start.agents.learner.params)
+    agents = start.agents._replace(learner=start.agents.learner._replace(params=broken))
+    state, metrics = jax.jit(search.step)(start._replace(agents=agents))
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(search.mean(state)))
+    assert any(
+        np.any(a != b) for a, b in zip(*map(jax.tree.leaves, (search.mean(state), search.mean(start))), strict=True)
+    )
+    assert metrics["alive"] < 1 and np.all(state.agents.alive) and state.agents.iteration.tolist() == [2, 0, 2]
+
+
+@pytest.mark.parametrize("socket", ["value-loss", "policy-drift"])
+def test_has_a_slope(socket):
+    """A value loss is felt through the advantages of the second iteration, a drift at once."""
+    config = ppo.Config(
+        total_steps=4 * 16 * 8, num_envs=4, num_steps=16, num_epochs=2, num_minibatches=1, hidden_sizes=(8,)
+    )
+    env = envs.make("CartPole-v1")
+    start = meta_gradient.of(sockets.make(socket), ppo, config, [env], num_agents=1).init(jax.random.key(1))
+    live = meta_gradient.lookahead(sockets.make(socket), ppo, config, env, 2)
+    agent = jax.tree.map(lambda x: x[0], start.agents)
+    slope, _ = jax.jit(jax.grad(live, has_aux=True))(start.meta_params, agent, jax.random.key(2))
+    leaves = jax.tree.leaves(slope)
+    assert all(np.all(np.isfinite(x)) for x in leaves)
+    assert sum(bool(np.any(x != 0)) for x in leaves) >= len(leaves) - 1  # a constant added to a loss has none

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,8 +35,8 @@ def whole(tmp_path_factory):
 
 
 def outcome(directory):
-    """What a search came to: the digest of its artefact, and its log."""
-    return json.loads((directory / artefacts.NAME).read_text())["sha256"], (directory / search.LOG).read_text()
+    """What a search came to: its meta-parameters, bit for bit, and its log."""
+    return json.loads((directory / artefacts.NAME).read_text())["meta_params"], (directory / search.LOG).read_text()
 
 
 def test_directory(whole):
@@ -71,9 +72,7 @@ def wait_for(directory, generations):
     raise TimeoutError
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
 def test_interrupted_search_goes_on(tmp_path, number, code, long):
     """Killed in the middle: resumed, it ends in the bits of one that was not."""
     generations, expected = long
@@ -100,7 +99,7 @@ def test_fixed_time(tmp_path):
     directory = tmp_path / "run"
     assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1) == 0
     summary = json.loads((directory / "summary.json").read_text())
-    assert 1 <= summary["generations"] < 10**6 and summary["status"] == "completed"
+    assert 1 <= summary["generations"] < 10**6 and summary["status"] == "stopped"
     assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1, "--resume") == 0
     again = json.loads((directory / "summary.json").read_text())
     assert again["generations"] == summary["generations"] and again["seconds"] >= 1
@@ -124,13 +123,16 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
+        ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
+        ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
+        (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "lag = 0: vtrace-weight has nothing to correct"),
         ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
         (("evolve", "distill", "/nowhere"), "/nowhere"),
         (("evolve", "report", "/nowhere"), "/nowhere"),
     ],
 )
 def test_problems(args, line, capsys, tmp_path):
-    more = ("--out", tmp_path / "run") if args[:2] == ("evolve", "value-loss") else ()
+    more = ("--out", tmp_path / "run") if args[1] in ("value-loss", "vtrace-weight") else ()
     assert run(*args, *more) == 2
     err = capsys.readouterr().err
     assert line in err and err.startswith("purerl: error: ") and not (tmp_path / "run").exists()
@@ -140,20 +142,42 @@ def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 12, "--out", whole) == 2
     assert "already in use" in capsys.readouterr().err
     assert run(*EVOLVE, "--generations", 12, "--out", whole, "--resume", "--sigma", "0.5") == 2
-    assert "strategy = {" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert err == f"purerl: error: strategy.sigma = 0.5: the search in {str(whole)!r} has 0.04\n"
     assert run(*EVOLVE, "--generations", 12, "--out", tmp_path / "none", "--resume") == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_overwrite_and_resume(tmp_path, capsys):
+    """A search is replaced when asked to, and never begun anew in the name of going on; other files stay."""
+    directory = tmp_path / "run"
+    for _ in range(2):
+        assert run(*EVOLVE, "--generations", 1, "--out", directory, "--overwrite") == 0
+    (directory / "notes.txt").write_text("mine")
+    capsys.readouterr()
+    assert run(*EVOLVE, "--generations", 1, "--out", directory, "--overwrite") == 2
+    assert "already in use" in capsys.readouterr().err and (directory / search.LOG).exists()
+    shutil.rmtree(directory / search.CHECKPOINTS)
+    assert run(*EVOLVE, "--generations", 2, "--out", directory, "--resume") == 2
+    assert "holds no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
+
+
+def test_dry_run_with_a_warm_up(tmp_path, capsys):
+    args = ["evolve", "td-loss", "--env", "Catch-bsuite", "--population", "2", "--hidden-sizes", "8"]
+    args += ["--total-steps", "4096", "--warmup-steps", "1024", "--capacity", "2048", "--dry-run"]
+    assert run(*args, "--generations", 10, "--out", tmp_path / "run") == 0
+    assert f"{10 * 2 * 4096:,}" in capsys.readouterr().out
 
 
 def test_report(whole, capsys, monkeypatch):
     monkeypatch.setitem(report.BASELINES, "value-loss", report.BASELINES["value-loss"][:1])
     assert run("evolve", "report", whole, "--seeds", 5, "--tuning-seeds", 2, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found == json.loads((whole / "report.json").read_text())
+    assert found == json.loads((whole / "report.json").read_text()) == artefacts.load(whole).card["evidence"]
     assert [row["baseline"] for row in found["rows"]] == ["L2"]
     for row in found["rows"]:
         gap = row["difference"]
-        assert row["trained_on"] and row["died"] == row["baseline_died"] == 0
+        assert row["trained_on"] and row["without"] == row["baseline_without"] == 0
         np.testing.assert_allclose(gap["value"], row["fitness"] - row["baseline_fitness"], atol=1e-4)
         assert gap["low"] <= gap["value"] <= gap["high"]
 

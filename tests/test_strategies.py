@@ -90,6 +90,18 @@ def test_equal_candidates_count_equally():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *means)
 
 
+@pytest.mark.parametrize("name", ["Open_ES", "SNES", "PGPE", "CMA_ES", "Sep_CMA_ES"])
+def test_constant_fitness_moves_nothing(name):
+    """But what a strategy does at random: its mean stays, up to rounding, when all candidates are alike."""
+    strategy = strategies.make(name, 8, LIKE, sigma=0.2)
+    start = strategy.init(jax.random.key(0), LIKE)
+    candidates, asked = strategy.ask(jax.random.key(1), start)
+    if name in ("SNES", "CMA_ES", "Sep_CMA_ES"):  # not in pairs: equal parts of all are their mean, which is not exact
+        candidates = jax.tree.map(lambda x: x.at[4:].set(-x[:4]), candidates)
+    told = strategy.tell(jax.random.key(2), candidates, jnp.full(8, 3.0), asked)
+    jax.tree.map(lambda x: np.testing.assert_allclose(x, 0.0, atol=1e-6), strategy.mean(told))
+
+
 def test_pairs():
     strategy = strategies.make("Open_ES", 8, LIKE, sigma=0.5)
     mean = jax.tree.map(lambda x: x + 1.0, LIKE)

@@ -16,8 +16,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
     Observations are flattened, float32, and filled up with zeros to the longest. Of discrete actions there are as many
     as any environment has, and one that has fewer takes the remainder; continuous ones lie in [-1, 1], are stretched to
     an environment's bounds, and those beyond its own do nothing. Only the chosen environment is computed, unless
-    ``task`` differs between lanes of one `jax.vmap`. Raises `ConfigError` if action spaces are of both kinds, or if
-    observations or bounds are no arrays of numbers.
+    ``task`` differs between lanes of one `jax.vmap`. Raises `ConfigError` if action spaces are of both kinds, if
+    observations are no `Box`, and if actions have no bounds.
     """
     kinds = {type(env.action_space) for env in envs}
     if len(kinds) != 1:
@@ -25,6 +25,9 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
     for env in envs:
         if not isinstance(env.observation_space, Box):
             raise ConfigError(f"env = {env.name!r}: has {type(env.observation_space).__name__} observations; needs Box")
+        bounds = () if kinds == {Discrete} else (env.action_space.low, env.action_space.high)
+        if not all(np.all(np.isfinite(bound)) for bound in bounds):
+            raise ConfigError(f"env = {env.name!r}: has actions without bounds")
     width = max(int(np.prod(env.observation_space.shape)) for env in envs)
     actions = Discrete(max(env.action_space.n for env in envs)) if kinds == {Discrete} else _box(envs)
 

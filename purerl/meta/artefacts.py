@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import files
-from purerl.algos import ALGORITHMS
+from purerl import files, losses
+from purerl.algos import ALGORITHMS, read_config
 from purerl.config import ConfigError
 from purerl.meta import expressions, sockets
 from purerl.types import Array, PyTree
@@ -27,13 +27,13 @@ NAME = "artefact.json"
 MOST_BYTES = 2**26
 """The largest file that is read."""
 CLOSED = {"value-loss": ("error",), "policy-drift": ("log_ratio", "advantage")}
-"""Sockets that take a closed form, and its variables."""
+"""Sockets that take a closed form, and its variables. It is a whole drift, or what is added to PPO's value loss."""
 
 
 class Artefact(NamedTuple):
     """A learned function of the socket called ``socket``: its meta-parameters, or a closed form in their place.
 
-    ``card`` tells what it was trained on and how well it did; nothing is computed from it.
+    ``card`` tells what it was trained on and how well it did.
     """
 
     socket: str
@@ -66,6 +66,20 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
     return Artefact(socket, None, expression, card)
 
 
+def training(artefact: Artefact) -> tuple[str, Any]:
+    """The algorithm and the config that a function was found with, by its card. Raises `ConfigError`."""
+    algo, fields = artefact.card.get("algo"), artefact.card.get("config")
+    if algo not in ALGORITHMS or not isinstance(fields, dict):
+        raise ConfigError("artefact: its card names no algorithm and config")
+    try:
+        config = read_config(algo, fields)
+    except TypeError as error:
+        raise ConfigError(f"artefact: its card has another config ({error})") from None
+    if found := ALGORITHMS[algo].problems(config, None):
+        raise ConfigError("\n".join(f"artefact: its card has {line}" for line in found))
+    return algo, config
+
+
 def save(path: Path, artefact: Artefact) -> None:
     """Writes `to_json`, whole or not at all."""
     files.write_json(path, to_json(artefact))
@@ -93,7 +107,8 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
         for name, x in arrays.items()
     }
     function = {"socket": artefact.socket, "expression": artefact.expression, "meta_params": words}
-    return {"format": FORMAT, **function, "sha256": _digest(function), "card": artefact.card}
+    card = json.loads(json.dumps(files.finite(artefact.card)))
+    return {"format": FORMAT, **function, "card": card, "sha256": _digest({**function, "card": card})}
 
 
 def of_json(value: Any) -> Artefact:
@@ -102,9 +117,9 @@ def of_json(value: Any) -> Artefact:
         found = value.get("format") if isinstance(value, dict) else None
         raise ConfigError(f"artefact: format {str(found)[:40]!r}, expected {FORMAT}")
     function = {name: value.get(name) for name in ("socket", "expression", "meta_params")}
-    if value.get("sha256") != _digest(function):
-        raise ConfigError("artefact: it is not what was written (sha256 differs)")
     card = value.get("card")
+    if value.get("sha256") != _digest({**function, "card": card}):
+        raise ConfigError("artefact: it is not what was written (sha256 differs)")
     if not isinstance(card, dict):
         raise ConfigError("artefact: has no card")
     name, expression, words = function.values()
@@ -157,7 +172,8 @@ def _closed_parts(socket: str, expression: Any) -> dict[str, Any]:
         return jnp.exp(log_ratio) * advantage - drift
 
     def value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-        return expressions.evaluate(expression, {"error": value - target})
+        base = losses.clipped_value_loss(value, old_value, target, config)
+        return base + expressions.evaluate(expression, {"error": value - target})
 
     return {"objective": objective} if socket == "policy-drift" else {"value_loss": value_loss}
 

@@ -102,9 +102,9 @@ def evolution(
 ) -> Evolution:
     """Searches for the meta-parameters whose trainings are fittest, from ``mean(key)`` on.
 
-    ``live`` is that of `lifetimes`. A candidate's fitness is the mean over seeds and, with several tasks, the mean over
-    tasks of its rank in each. Metrics of a generation: ``fitness``, the mean over all trainings that are alive,
-    ``fitness_best`` and ``fitness_worst`` of the candidates that are, and ``alive``, the part of the trainings.
+    ``live`` is that of `lifetimes`. A candidate's fitness is that of `scores`, of its mean over seeds. Metrics of a
+    generation: ``fitness``, the mean over all trainings that have one, ``fitness_best`` and ``fitness_worst`` of the
+    candidates that have one everywhere, and ``alive``, the part of the trainings that have one.
     """
 
     def init(key: Key) -> Search:
@@ -115,13 +115,23 @@ def evolution(
         key, key_ask, key_tell, key_live = jax.random.split(state.key, 4)
         candidates, asked = strategy.ask(key_ask, state.strategy)
         found = live(candidates, jax.random.split(key_live, seeds))  # [P, tasks, S]
-        each = jnp.mean(found, axis=2)
-        score = each[:, 0] if num_tasks == 1 else jnp.mean(jax.vmap(ranks, in_axes=1, out_axes=1)(each), axis=1)
-        score = jnp.where(jnp.all(jnp.isfinite(each), axis=1), score, -jnp.inf)
-        told = strategy.tell(key_tell, candidates, score, asked)
+        told = strategy.tell(key_tell, candidates, scores(jnp.mean(found, axis=2)), asked)
         return Search(told, state.generation + 1, key), _summary(found)
 
     return Evolution(init, step, lambda state: strategy.mean(state.strategy))
+
+
+def scores(fitness: Array) -> Array:
+    """One fitness ``[P]`` of those in each task ``[P, tasks]``: the only one; or the mean rank.
+
+    A candidate that has none in a task ranks last there. A task in which no candidate has one does not count.
+    """
+    if fitness.shape[1] == 1:
+        return fitness[:, 0]
+    some = jnp.any(jnp.isfinite(fitness), axis=0)
+    placed = jax.vmap(ranks, in_axes=1, out_axes=1)(fitness)
+    mean = jnp.sum(jnp.where(some[None], placed, 0.0), axis=1) / jnp.sum(some)
+    return jnp.where(jnp.any(jnp.isfinite(fitness), axis=1), mean, -jnp.inf)
 
 
 class Evolved(NamedTuple):

@@ -4,7 +4,6 @@ A tree is a number, the name of a variable, or a list of an operation and its ar
 `OPERATIONS` and no others.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +31,8 @@ OPERATIONS = {
     "if_positive": (3, lambda x, yes, no: jnp.where(x >= 0, yes, no)),
 }
 """What may stand at the head of a list: how many arguments it takes, and what it does, elementwise."""
+LARGEST = 3e38
+"""The largest number that is taken: float32 has no much larger ones."""
 DEPTH, NODES = 40, 1000
 """The deepest and the largest tree that is taken."""
 
@@ -53,7 +54,7 @@ def check(tree: Any, variables: tuple[str, ...]) -> None:
                     f"expression: {node[0]} takes {OPERATIONS[node[0]][0]} arguments, got {len(node) - 1}"
                 )
             waiting += [(argument, depth + 1) for argument in node[1:]]
-        elif isinstance(node, bool) or not isinstance(node, int | float) or not math.isfinite(node):
+        elif isinstance(node, bool) or not isinstance(node, int | float) or not abs(node) <= LARGEST:
             raise ConfigError(f"expression: {str(node)[:40]!r} is no finite number, variable or known operation")
 
 

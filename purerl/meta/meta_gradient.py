@@ -6,7 +6,7 @@ through those iterations into the meta-parameters. Agents go on where they were,
 lifetime.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +23,10 @@ from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 NAME = "meta_gradient"
 EPSILON_ROOT = 1e-10
 """Added under Adam's root: its slope at 0 is infinite, and would make the gradient through it nan."""
+
+
+UNREST = 0.01
+"""Deviation of what the first meta-parameters are moved by."""
 
 
 class State(NamedTuple):
@@ -51,50 +55,37 @@ def of(
     """The search by meta-gradients as an `Evolution`: a generation is one step of Adam on the meta-parameters.
 
     In a generation each of ``num_agents`` agents learns for ``num_iterations`` iterations, then acts for one more
-    rollout; the step goes up the mean over agents of ``advantage * log pi`` there, by the agent's own critic. An
-    agent's life has the iterations of ``config``. ``algo`` is a policy gradient, and there is one environment. Metrics
-    are those of evolution, with the ``fitness`` of the iterations of this generation. Raises `ConfigError`.
+    rollout; the step goes up the mean over agents of ``advantage * log pi`` there, by the agent's own critic. An agent
+    whose slope is not finite is left out. An agent's life has the iterations of ``config``. ``algo`` is a policy
+    gradient, and there is one environment. What a rule makes of predictions, and what a value loss makes of a critic,
+    is felt through later advantages, which needs ``num_iterations`` of 2 or more, and an algorithm that estimates
+    advantages before it steps (PPO and its like). Metrics are those of evolution, with the ``fitness`` of the
+    iterations of this generation. Raises `ConfigError`.
     """
     if not isinstance(config, policy_gradients.Config) or socket.name == "optimiser" or len(envs) != 1:
         raise ConfigError(f"strategy = {NAME!r}: needs a policy gradient, a socket in its loss, and one environment")
     [env] = envs
     optimiser = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate))
-    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    smooth = optax.chain(
-        update.clip_by_norm(config.max_grad_norm), optax.adam(schedule, eps=1e-5, eps_root=EPSILON_ROOT)
-    )
-
-    def make_trainer(meta_params: PyTree) -> Trainer:
-        return algo.make_trainer(config, env, optimiser=smooth, **socket.parts(meta_params, config))
+    make_trainer = _smooth(socket, algo, config, env)
+    live = lookahead(socket, algo, config, env, num_iterations, gae_lambda)
 
     def init(key: Key) -> State:
-        key, key_meta, key_agents = jax.random.split(key, 3)
-        meta_params = socket.init(key_meta)
+        key, key_meta, key_unrest, key_agents = jax.random.split(key, 4)
+        meta_params = _unrest(key_unrest, socket.init(key_meta))
         agents = jax.vmap(make_trainer(meta_params).init)(jax.random.split(key_agents, num_agents))
         return State(meta_params, optimiser.init(meta_params), agents, jnp.zeros((), jnp.int32), key)
-
-    def live(meta_params: PyTree, agent: TrainState, key: Key) -> tuple[Array, tuple[TrainState, Metrics]]:
-        """What the policy loses after a few iterations of one agent, and the agent after them."""
-        trainer = make_trainer(meta_params)
-        agent, metrics = jax.lax.scan(lambda state, _: trainer.step(state), agent, None, num_iterations)
-        num_predictions = socket.parts(meta_params, config).get("num_predictions", 1)
-        return _loss(config, env, trainer, num_predictions, agent, gae_lambda, key), (agent, metrics)
 
     def step(state: State) -> tuple[State, Metrics]:
         key, key_live, key_fresh = jax.random.split(state.key, 3)
         keys = jax.random.split(key_live, num_agents)
 
-        def loss(meta_params: PyTree) -> tuple[Array, tuple[TrainState, Metrics]]:
-            each, out = jax.vmap(live, in_axes=(None, 0, 0))(meta_params, state.agents, keys)
-            return jnp.mean(jnp.where(out[0].alive, each, 0.0)), out
-
-        grads, (agents, metrics) = jax.grad(loss, has_aux=True)(state.meta_params)
-        sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(grads)]))
+        slope = jax.vmap(jax.grad(live, has_aux=True), in_axes=(None, 0, 0))
+        each, (agents, metrics) = slope(state.meta_params, state.agents, keys)
+        sound = agents.alive & jnp.all(jnp.stack([_finite(x) for x in jax.tree.leaves(each)]), axis=0)
+        count = jnp.maximum(jnp.sum(sound), 1)
+        grads = jax.tree.map(lambda x: jnp.sum(jax.vmap(jnp.where)(sound, x, jnp.zeros_like(x)), axis=0) / count, each)
         changes, opt_state = optimiser.update(grads, state.opt_state, state.meta_params)
-        moved = optax.apply_updates(state.meta_params, changes), opt_state
-        meta_params, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(sound, new, old), moved, (state.meta_params, state.opt_state)
-        )
+        meta_params = optax.apply_updates(state.meta_params, changes)
         fresh = jax.vmap(make_trainer(meta_params).init)(jax.random.split(key_fresh, num_agents))
         over = (agents.iteration >= config.num_iterations) | ~agents.alive
         agents = jax.tree.map(lambda new, old: jax.vmap(jnp.where)(over, new, old), fresh, agents)
@@ -102,6 +93,43 @@ def of(
 
     frames = num_agents * (num_iterations + 1) * config.batch_size
     return Evolution(init, step, lambda state: state.meta_params, frames)
+
+
+def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTree], Trainer]:
+    """A trainer with a learned function, and with an Adam that can be differentiated through."""
+    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    adam = optax.adam(schedule, eps=1e-5, eps_root=EPSILON_ROOT)
+    optimiser = optax.chain(update.clip_by_norm(config.max_grad_norm), adam)
+    return lambda meta_params: algo.make_trainer(config, env, optimiser=optimiser, **socket.parts(meta_params, config))
+
+
+def lookahead(
+    socket: Socket, algo: Any, config: Any, env: Env, num_iterations: int, gae_lambda: float = 0.95
+) -> Callable[[PyTree, TrainState, Key], tuple[Array, tuple[TrainState, Metrics]]]:
+    """``live(meta_params, agent, key)``: what an agent's policy loses after a few iterations, to be differentiated;
+    and the agent after them, with their metrics."""
+    make_trainer = _smooth(socket, algo, config, env)
+
+    def live(meta_params: PyTree, agent: TrainState, key: Key) -> tuple[Array, tuple[TrainState, Metrics]]:
+        trainer = make_trainer(meta_params)
+        agent, metrics = jax.lax.scan(lambda state, _: trainer.step(state), agent, None, num_iterations)
+        num_predictions = socket.parts(meta_params, config).get("num_predictions", 1)
+        return _loss(config, env, trainer, num_predictions, agent, gae_lambda, key), (agent, metrics)
+
+    return live
+
+
+def _unrest(key: Key, meta_params: PyTree) -> PyTree:
+    """Meta-parameters moved a little, out of the places where a learned function is flat at first. Consumes ``key``."""
+    leaves, structure = jax.tree.flatten(meta_params)
+    keys = jax.random.split(key, len(leaves))
+    moved = [x + UNREST * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+def _finite(x: Array) -> Array:
+    """Whether all of each agent's elements are finite. ``[N, ...] -> [N]``."""
+    return jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
 
 
 def _loss(
@@ -130,7 +158,7 @@ def _loss(
     log_prob = parts.distribution.log_prob(policy, seen.action)
     estimate = policy_gradients.by_gae(gae_lambda)
     advantage, _ = policy_gradients.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
-    return -jnp.mean(advantage * log_prob)
+    return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob)
 
 
 def _summary(fitness: Fitness, metrics: Metrics) -> Metrics:

@@ -6,8 +6,10 @@ can do.
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl import envs, files, losses, statistics
-from purerl.algos import ALGORITHMS, read_config
+from purerl.algos import ALGORITHMS
+from purerl.config import ConfigError
 from purerl.meta import artefacts, evolution
 from purerl.types import Env, Trainer
 
@@ -28,31 +31,38 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 class Baseline(NamedTuple):
-    """Something that a learned function replaces: ``parts`` for ``make_trainer``, and the float that is tuned."""
+    """Something that a learned function replaces: ``parts(value)`` for ``make_trainer``, and the float that is tuned: a
+    field of the config, or a constant of its own that begins at ``start``."""
 
     name: str
-    parts: dict[str, Any]
+    parts: Callable[[Any], dict[str, Any]]
     tuned: str
+    start: float | None = None
 
 
-def _dpo(log_ratio: Any, advantage: Any, config: Any) -> Any:
-    constants = dataclasses.make_dataclass("Constants", ["drift_a", "drift_b"])(2.0, 0.6)
-    return losses.discovered_policy(log_ratio, advantage, constants)
+def _dpo(scale: Any) -> dict[str, Any]:
+    """DPO with both constants in their published proportion, ``scale`` being a."""
+    constants = SimpleNamespace(drift_a=scale, drift_b=0.3 * scale)
+    return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
+
+
+def _nothing(value: Any) -> dict[str, Any]:
+    return {}
 
 
 BASELINES = {
     "value-loss": (
-        Baseline("L2", {"value_loss": losses.squared_value_loss}, "value_coef"),
-        Baseline("clipped L2", {"value_loss": losses.clipped_value_loss}, "value_coef"),
+        Baseline("L2", lambda value: {"value_loss": losses.squared_value_loss}, "value_coef"),
+        Baseline("clipped L2", _nothing, "value_coef"),
     ),
     "policy-drift": (
-        Baseline("PPO's clip", {}, "clip_epsilon"),
-        Baseline("DPO", {"objective": _dpo}, "clip_epsilon"),
+        Baseline("PPO's clip", _nothing, "clip_epsilon"),
+        Baseline("DPO", _dpo, "drift_a", start=2.0),
     ),
-    "td-loss": (Baseline("Huber", {}, "huber_delta"),),
-    "vtrace-weight": (Baseline("V-trace", {}, "rho_bar"),),
-    "rule": (Baseline("A2C", {}, "value_coef"),),
-    "optimiser": (Baseline("Adam", {}, "learning_rate"),),
+    "td-loss": (Baseline("Huber", _nothing, "huber_delta"),),
+    "vtrace-weight": (Baseline("V-trace", _nothing, "rho_bar"),),
+    "rule": (Baseline("A2C", _nothing, "value_coef"),),
+    "optimiser": (Baseline("Adam", _nothing, "learning_rate"),),
 }
 
 
@@ -65,29 +75,32 @@ def report(
     paired differences (artefact less baseline, the same keys) with its bootstrapped 95 % interval, and what the
     baseline was tuned to. Writes ``report.json``. Raises `ConfigError`.
     """
+    if not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise ConfigError(f"run = {str(directory)!r}: must be a run directory that can be written")
     artefact = artefacts.load(directory)
-    card = artefact.card
-    algo, config = ALGORITHMS[card["algo"]], read_config(card["algo"], card["config"])
-    rows = []
-    for name in dict.fromkeys((*card["envs"], *held_out)):
-        env = envs.make(name, **(card["env_params"] if name in card["envs"] else {}))
-        lives = functools.partial(_lives, algo, config, env, lanes)
-        ours = lives(artefact.parts, seeds, HELD_OUT)[0]
-        for baseline in BASELINES[artefact.socket]:
-            parts, field = lambda _, b=baseline: b.parts, baseline.tuned
-            values = getattr(config, field) * np.array(FACTORS)
-            scores = lives(parts, tuning_seeds, TUNING, **{field: values})
-            best = values[np.argmax(np.where(np.isfinite(scores), scores, -1e30).mean(axis=1))]
-            theirs = lives(parts, seeds, HELD_OUT, **{field: np.array([best])})[0]
-            rows.append(_row(name, name in card["envs"], baseline, float(best), ours, theirs))
-    found = {
-        "socket": artefact.socket,
-        "algo": card["algo"],
-        "seeds": seeds,
-        "tuning_seeds": tuning_seeds,
-        "rows": rows,
+    name, config = artefacts.training(artefact)
+    algo, card = ALGORITHMS[name], artefact.card
+    places = {place: card["env_params"] for place in card["envs"]} | {
+        place: {} for place in held_out if place not in card["envs"]
     }
-    files.write_json(directory / "report.json", found)
+    made = {place: envs.make(place, **params) for place, params in places.items()}
+    if problems := [line for env in made.values() for line in algo.problems(config, env)]:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
+    found = {"socket": artefact.socket, "algo": name, "seeds": seeds, "tuning_seeds": tuning_seeds, "rows": []}
+    for place, env in made.items():
+        lives = functools.partial(_lives, algo, config, env, lanes)
+        ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
+        for baseline in BASELINES[artefact.socket]:
+            parts = lambda changed, value, b=baseline: b.parts(value)  # noqa: E731
+            start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
+            values = (start or 1.0) * np.array(FACTORS)
+            scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
+            best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
+            theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
+            row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
+            found["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
+        files.write_json(directory / "report.json", found)
+    artefacts.save(directory / artefacts.NAME, artefact._replace(card={**card, "evidence": found}))
     return found
 
 
@@ -96,16 +109,20 @@ def _lives(
     config: Any,
     env: Env,
     lanes: int | None,
-    parts: Callable[[Any], dict[str, Any]],
+    parts: Callable[[Any, Any], dict[str, Any]],
     seeds: int,
     salt: int,
     **values: np.ndarray,
 ) -> np.ndarray:
-    """The fitness of trainings with fields set to each of ``values`` ``[V]``: ``[V, seeds]``, or ``[1, seeds]``."""
+    """The fitness of trainings with one field set to each of ``values`` ``[V]``: ``[V, seeds]``, or ``[1, seeds]``.
+
+    ``parts(config, value)`` are those of ``make_trainer``; a field that the config lacks is for them alone.
+    """
 
     def make_trainer(meta_params: dict[str, Any], task: Any) -> Trainer:
-        changed = dataclasses.replace(config, **meta_params)
-        return algo.make_trainer(changed, env, **parts(changed))
+        fields = {name: value for name, value in meta_params.items() if hasattr(config, name)}
+        changed = dataclasses.replace(config, **fields)
+        return algo.make_trainer(changed, env, **parts(changed, next(iter(meta_params.values()), None)))
 
     keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), salt))(jnp.arange(seeds))
     size = len(next(iter(values.values()), [0]))
@@ -113,25 +130,33 @@ def _lives(
     return np.asarray(jax.jit(live)(jax.tree.map(jnp.float32, values), keys))[:, 0]
 
 
+def _floored(*scores: np.ndarray) -> list[np.ndarray]:
+    """Scores in which the worst of all stands for what has none: a training that died did no better."""
+    everything = np.concatenate([x.reshape(-1) for x in scores])
+    finite = everything[np.isfinite(everything)]
+    return [np.where(np.isfinite(x), x, finite.min() if finite.size else np.nan) for x in scores]
+
+
 def _row(
     env: str, seen: bool, baseline: Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
 ) -> dict[str, Any]:
-    both = np.isfinite(ours) & np.isfinite(theirs)
-    difference = ours[both] - theirs[both]
+    with_floor, their_floor = _floored(ours, theirs)
     mean = lambda x: x.mean(axis=(-2, -1))  # noqa: E731
-    estimate = statistics.estimate(difference[:, None], statistic=mean)
+    difference = (with_floor - their_floor)[:, None]
+    nothing = statistics.Estimate(np.nan, np.nan, np.nan)
+    estimate = nothing if np.any(np.isnan(difference)) else statistics.estimate(difference, statistic=mean)
     return {
         "env": env,
         "trained_on": seen,
         "baseline": baseline.name,
         "tuned": {baseline.tuned: tuned},
-        "fitness": float(ours[both].mean()),
-        "fitness_error": _error(ours[both]),
-        "baseline_fitness": float(theirs[both].mean()),
-        "baseline_error": _error(theirs[both]),
+        "fitness": float(with_floor.mean()),
+        "fitness_error": _error(with_floor),
+        "baseline_fitness": float(their_floor.mean()),
+        "baseline_error": _error(their_floor),
         "difference": estimate._asdict(),
-        "died": int((~np.isfinite(ours)).sum()),
-        "baseline_died": int((~np.isfinite(theirs)).sum()),
+        "without": int((~np.isfinite(ours)).sum()),
+        "baseline_without": int((~np.isfinite(theirs)).sum()),
     }
 
 
@@ -146,19 +171,27 @@ def print_report(found: dict[str, Any]) -> None:
     )
     for row in found["rows"]:
         [(field, value)] = row["tuned"].items()
-        difference = row["difference"]
-        verdict = "better" if difference["low"] > 0 else "worse" if difference["high"] < 0 else "no difference seen"
+        gap = row["difference"]
+        verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
         table.add_row(
             row["env"] + ("" if row["trained_on"] else " (held out)"),
             row["baseline"],
-            f"{field} {value:.3g}",
-            f"{row['fitness']:.1f} +- {row['fitness_error']:.1f}",
-            f"{row['baseline_fitness']:.1f} +- {row['baseline_error']:.1f}",
-            f"{difference['value']:+.2f}",
-            f"[{difference['low']:.2f}, {difference['high']:.2f}]",
-            verdict,
+            f"{field} {value:.3g}" + (" (edge)" if row["at_edge"] else ""),
+            _with_error(row["fitness"], row["fitness_error"], row["without"]),
+            _with_error(row["baseline_fitness"], row["baseline_error"], row["baseline_without"]),
+            f"{gap['value']:+.2f}",
+            f"[{gap['low']:.2f}, {gap['high']:.2f}]",
+            verdict if np.isfinite(gap["value"]) else "no episode ended",
         )
     console = Console()
     console = console if console.is_terminal else Console(width=140)
     console.print(table)
-    console.print(f"fitness over {found['seeds']} held-out seeds, paired; +- is one standard error", highlight=False)
+    console.print(
+        f"fitness over {found['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
+        "(it died, or no episode ended) counts as the worst of all",
+        highlight=False,
+    )
+
+
+def _with_error(mean: float, error: float, without: int) -> str:
+    return f"{mean:.1f} +- {error:.1f}" + (f" ({without} without)" if without else "")

@@ -22,6 +22,7 @@ from rich.console import Console
 from purerl import checkpoint, envs, experiment, files, logging, loops, planning, population, run
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
+from purerl.envs.tasks import union
 from purerl.meta import artefacts, evolution, meta_gradient, sockets, strategies
 from purerl.types import PyTree
 
@@ -31,7 +32,19 @@ CHUNK_SECONDS = 1.0
 """What a chunk should take: how long the progress bar, Ctrl-C and a fixed time wait, if a generation takes less."""
 CHECKPOINTS = "checkpoints"
 LOG = "generations.jsonl"
-FILES = ("config.json", LOG, "summary.json", artefacts.NAME, "curve.png", "learned.png", "report.json", CHECKPOINTS)
+FILES = (
+    "config.json",
+    LOG,
+    "summary.json",
+    artefacts.NAME,
+    "curve.png",
+    "learned.png",
+    "report.json",
+    "closed.json",
+    CHECKPOINTS,
+)
+PATIENCE = 10
+"""Generations in a row in which no training has a fitness, after which a search ends."""
 SOFT = ("generations",)
 """What a resumed search may change."""
 
@@ -74,8 +87,13 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
             environments.append(envs.make(name, **env_params))
         except cfg.ConfigError as error:
             found.append(str(error))
-    for env in environments:
+    if len(environments) > 1:
+        with _collecting(found):
+            environments.append(union(environments)(0))
+    for env in environments or [None]:
         found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
+    if socket == "vtrace-weight" and not config.lag:
+        found.append("lag = 0: vtrace-weight has nothing to correct; give --lag and --max-lag")
     strategy = {
         "name": options.strategy,
         "sigma": options.sigma,
@@ -146,23 +164,40 @@ def search(description: dict[str, Any], options: Any) -> int:
     if options.resume:
         _check_resumable(directory, description)
     else:
-        experiment.claim(directory, options.overwrite, FILES)
+        experiment.prepare(directory, options.overwrite, FILES)
     with checkpoint.lock(directory):
+        if not options.resume:
+            experiment.claim(directory, options.overwrite, FILES)
         checkpoint.clear(directory / CHECKPOINTS)
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         files.write_json(directory / "config.json", {**description, "command": command})
-        return _search(description, options, directory, console)
+        try:
+            return _search(description, options, directory, console)
+        except MemoryError:
+            if not options.resume:
+                (directory / "config.json").unlink()
+            raise
 
 
 def _check_resumable(directory: Path, description: dict[str, Any]) -> None:
     """Raises `ConfigError` that names every field in which a saved search differs from ``description``."""
-    saved, found = files.read_json(directory / "config.json"), []
-    given = json.loads(json.dumps(files.finite(description)))
-    for field in given:
-        if field not in SOFT and saved.get(field) != given[field]:
-            found.append(f"{field} = {given[field]!r}: the search in {str(directory)!r} has {saved.get(field)!r}")
-    if found:
-        raise cfg.ConfigError("\n".join(found))
+    saved, given = files.read_json(directory / "config.json"), json.loads(json.dumps(files.finite(description)))
+    if not isinstance(saved, dict):
+        raise cfg.ConfigError(f"{directory / 'config.json'}: not the description of a search")
+    before, now = (_flat({k: v for k, v in fields.items() if k not in (*SOFT, "command")}) for fields in (saved, given))
+    found = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    lines = [f"{name} = {now.get(name)!r}: the search in {str(directory)!r} has {before.get(name)!r}" for name in found]
+    if lines:
+        raise cfg.ConfigError("\n".join(lines))
+
+
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of fields by their names alone; those of a strategy with its name before them."""
+    nested = {name: value for name, value in fields.items() if isinstance(value, dict)}
+    inner = {
+        ("" if name == "config" else f"{name}.") + k: v for name, value in nested.items() for k, v in value.items()
+    }
+    return {name: value for name, value in fields.items() if name not in nested} | inner
 
 
 def _search(description: dict[str, Any], options: Any, directory: Path, console: Console) -> int:
@@ -172,8 +207,8 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
     program = compile(setup)
     experiment.say(console, f"compiled in {program.seconds:.1f} s")
     state, first, spent = _begin(setup, program, description, options.resume, directory)
+    done, length, barren = first, 1, _barren(directory)
     start = saved = time.perf_counter()
-    done, length, rows = first, 1, None
     elapsed = lambda: spent + time.perf_counter() - start  # noqa: E731
     over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds  # noqa: E731
 
@@ -182,59 +217,79 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
         if done not in checkpoint.steps(directory / CHECKPOINTS):
             checkpoint.save(directory / CHECKPOINTS, done, state, files.finite(about))
 
+    save()
     with (
         run.interrupts() as interrupted,
         open(directory / LOG, "a") as log,
         logging.progress(console, setup.frames * max(1, generations - first)) as report,
     ):
-        while done < generations and not interrupted and not over():
+        while done < generations and not interrupted and not over() and barren < PATIENCE:
             length, before = max(1, min(length, CAPACITY, generations - done)), time.perf_counter()
             state, metrics = jax.block_until_ready(program.chunk(state, jnp.int32(length)))
             rows = {name: np.asarray(values)[:length] for name, values in metrics.items()}
             for i in range(length):
                 row = {"generation": done + i + 1, "frames": (done + i + 1) * setup.frames}
                 log.write(json.dumps(files.finite(row | {k: float(v[i]) for k, v in rows.items()})) + "\n")
+                barren = 0 if rows["alive"][i] else barren + 1
             done += length
             report((done - first) * setup.frames, float(rows["fitness"][-1]))
             now = time.perf_counter()
             length = int(length * min(4.0, CHUNK_SECONDS / (now - before))) or 1
-            if not rows["alive"].any():
-                break
             if now - saved >= options.checkpoint_seconds:
                 _flush(log)
                 save()
                 saved = now
         _flush(log)
         save()
-    failed = rows is not None and not rows["alive"].any()
-    status = "interrupted" if interrupted else "diverged" if failed else "completed"
+    failed = barren >= min(PATIENCE, max(1, done))
+    status = (
+        "interrupted" if interrupted else "diverged" if failed else "completed" if done == generations else "stopped"
+    )
+    last = _rows(directory)[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "seconds": elapsed(), "status": status}
+    evidence["fitness"] = last[0]["fitness"] if last else None
     card = {**description, **evidence, **experiment.machine_facts()}
     artefact = artefacts.of_socket(description["socket"], setup.evolution.mean(state), card)
     artefacts.save(directory / artefacts.NAME, artefact)
     files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
     _draw(directory, artefact, setup.config)
-    last = f"; fitness {rows['fitness'][-1]:.1f}" if rows is not None else ""
-    experiment.say(console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{last}; {directory}")
+    fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
+    experiment.say(console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
     if interrupted:
         experiment.say(console, f"go on with the same command and --resume --out {directory}")
         return 128 + interrupted[0]
     if failed:
-        experiment.say(console, "every training of the last generations died; the mean was kept as it was")
+        experiment.say(console, "no training of the last generations had a fitness: all died, or no episode ended")
     return experiment.EXIT_DIVERGED if failed else 0
+
+
+def _rows(directory: Path) -> list[dict[str, Any]]:
+    """The log, generation by generation."""
+    return [json.loads(line) for line in (directory / LOG).read_text().splitlines()]
+
+
+def _barren(directory: Path) -> int:
+    """How many of the last generations in a row had no training with a fitness."""
+    alive = [bool(row["alive"]) for row in _rows(directory)]
+    return len(alive) if not any(alive) else alive[::-1].index(True)
 
 
 def _begin(
     setup: Setup, program: Program, description: dict[str, Any], resume: bool, directory: Path
 ) -> tuple[PyTree, int, float]:
-    """The state to go on from, its generation, and the seconds that were spent before."""
-    fresh = program.init(jax.random.key(description["seed"]))
-    if not resume or not checkpoint.steps(directory / CHECKPOINTS):
-        (directory / LOG).unlink(missing_ok=True)
-        return fresh, 0, 0.0
+    """The state to go on from, its generation, and the seconds that were spent before; the log ends there."""
+    if not resume:
+        (directory / LOG).touch()
+        return program.init(jax.random.key(description["seed"])), 0, 0.0
     restored = checkpoint.restore(directory / CHECKPOINTS, program.like)
-    lines = (directory / LOG).read_text().splitlines(keepends=True)[: restored.step]
-    (directory / LOG).write_text("".join(lines))
+    checkpoint.put_aside(directory / CHECKPOINTS, restored.damaged)
+    log = directory / LOG
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    if len(lines) < restored.step:
+        raise cfg.ConfigError(f"{log}: has {len(lines)} generations, the checkpoint {restored.step}")
+    temporary = log.with_name(log.name + ".tmp")
+    temporary.write_text("".join(lines[: restored.step]))
+    os.replace(temporary, log)
     state = jax.tree.map(lambda x, like: jax.device_put(x, like.sharding), restored.state, program.like)
     return state, restored.step, restored.about["seconds"]
 
@@ -250,8 +305,7 @@ def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
     from purerl import plot
     from purerl.meta import pictures
 
-    rows = [json.loads(line) for line in (directory / LOG).read_text().splitlines()]
-    if rows:
+    if rows := _rows(directory):
         names = "fitness_worst", "fitness", "fitness_best"
         lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
         x = [row["generation"] for row in rows]
@@ -262,10 +316,9 @@ def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
 def plan(description: dict[str, Any]) -> dict[str, Any]:
     """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little."""
     setup = Setup.of(description)
-    iterations = setup.config.num_iterations
-    short = dict(
-        description["config"], total_steps=description["config"]["total_steps"] // iterations * min(8, iterations)
-    )
+    algo, env = ALGORITHMS[description["algo"]], envs.make(description["envs"][0], **description["env_params"])
+    trainer = algo.make_trainer(setup.config, env)
+    short = dict(description["config"], total_steps=trainer.frames(min(8, setup.config.num_iterations)))
     small = Setup.of({**description, "config": short})
     program = compile(small, capacity=1)
     state, seconds = program.init(jax.random.key(0)), []

@@ -26,7 +26,8 @@ MOST_DIMENSIONS = {"CMA_ES": 2000}
 class Strategy(NamedTuple):
     """A search for the largest fitness. ``P`` candidates, each a tree like the ``mean``.
 
-    ``tell`` takes any fitness: nan, and the infinities, rank last. If no fitness is finite the state stays as it was.
+    ``tell`` takes any fitness: nan, and the infinities, rank last. If no fitness is finite, or the new mean would not
+    be, the state stays as it was.
     """
 
     size: int
@@ -76,6 +77,8 @@ def make(
     from evosax import algorithms  # computes as it is imported, and so fixes the devices
     from evosax.core.fitness_shaping import identity_fitness_shaping_fn
 
+    if sigma_limit > sigma:
+        raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
     options = {}
     if name == "Open_ES":
         options["optimizer"] = optax.adam(learning_rate, b1=momentum)
@@ -96,7 +99,8 @@ def of_evosax(found: Any, params: Any) -> Strategy:
 
     def fair(candidates: Array, fitness: Array, state: Any, params: Any) -> Array:
         equal = (fitness[None] == fitness[:, None]).astype(jnp.float32)
-        return equal @ shape(candidates, fitness, state, params) / jnp.sum(equal, axis=1)
+        distinct = jnp.argsort(jnp.argsort(fitness)) / (fitness.shape[0] - 1) - 0.5
+        return equal @ shape(candidates, distinct, state, params) / jnp.sum(equal, axis=1)
 
     found.fitness_shaping_fn = fair
 
@@ -110,7 +114,8 @@ def of_evosax(found: Any, params: Any) -> Strategy:
     def tell(key: Key, candidates: PyTree, fitness: Array, state: PyTree) -> PyTree:
         told, _ = _lenient(found.tell, key, candidates, -ranks(fitness), state, params)
         told = _strong(told)
-        some = jnp.any(jnp.isfinite(fitness))
+        floats = [x for x in jax.tree.leaves(found.get_mean(told)) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        some = jnp.any(jnp.isfinite(fitness)) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
         return jax.tree.map(lambda new, old: jnp.where(some, new, old), told, state)
 
     return Strategy(found.population_size, init, ask, tell, found.get_mean)
