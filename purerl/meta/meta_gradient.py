@@ -23,8 +23,6 @@ from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 NAME = "meta_gradient"
 EPSILON_ROOT = 1e-10
 """Added under Adam's root: its slope at 0 is infinite, and would make the gradient through it nan."""
-
-
 UNREST = 0.01
 """Deviation of what the first meta-parameters are moved by."""
 
@@ -138,9 +136,7 @@ def _loss(
     """``-mean(advantage * log pi)`` over a rollout of the agent's policy; gradients flow into its parameters alone."""
     parts = policy_gradients.make_parts(config, env, num_predictions=num_predictions)
     learned = agent.learner
-    _, trajectory, _ = rollout(
-        key, env, trainer.learner, jax.lax.stop_gradient(learned), agent.actors, config.num_steps
-    )
+    _, trajectory, _ = rollout(key, env, trainer.learner, learned, agent.actors, config.num_steps)
     scaled = parts.normalizer.apply(learned.obs_moments, trajectory.obs)
     following = parts.normalizer.apply(learned.obs_moments, trajectory.next_obs)
     seen = policy_gradients.Experience(

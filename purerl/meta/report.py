@@ -73,13 +73,16 @@ def report(
 
     ``rows`` has one for each environment and baseline: mean fitness with its standard error of both, the mean of the
     paired differences (artefact less baseline, the same keys) with its bootstrapped 95 % interval, and what the
-    baseline was tuned to. Writes ``report.json``. Raises `ConfigError`.
+    baseline was tuned to. Writes ``report.json``, and the same as evidence on the artefact's card. Raises
+    `ConfigError`.
     """
     if not directory.is_dir() or not os.access(directory, os.W_OK):
         raise ConfigError(f"run = {str(directory)!r}: must be a run directory that can be written")
     artefact = artefacts.load(directory)
     name, config = artefacts.training(artefact)
     algo, card = ALGORITHMS[name], artefact.card
+    if not isinstance(card.get("envs"), list) or not isinstance(card.get("env_params"), dict):
+        raise ConfigError("artefact: its card names no environments")
     places = {place: card["env_params"] for place in card["envs"]} | {
         place: {} for place in held_out if place not in card["envs"]
     }

@@ -242,9 +242,9 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
         _flush(log)
         save()
     failed = barren >= min(PATIENCE, max(1, done))
-    status = (
-        "interrupted" if interrupted else "diverged" if failed else "completed" if done == generations else "stopped"
-    )
+    status = "completed" if done == generations else "stopped"
+    if interrupted or failed:
+        status = "interrupted" if interrupted else "diverged"
     last = _rows(directory)[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "seconds": elapsed(), "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None

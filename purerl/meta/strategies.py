@@ -64,7 +64,8 @@ def make(
     ``sigma`` is the deviation of the first candidates. `Open_ES` (Salimans et al. 2017, arXiv 1703.03864) has
     antithetic pairs, multiplies it by ``sigma_decay`` every generation down to ``sigma_limit``, and moves its mean by
     Adam with ``learning_rate`` and ``momentum``; the others adapt both themselves. Raises `ConfigError` for an unknown
-    name, an odd ``size`` where candidates come in pairs, and more meta-parameters than the strategy can hold.
+    name, an odd ``size`` where candidates come in pairs, a ``sigma_limit`` above ``sigma``, and more meta-parameters
+    than the strategy can hold.
     """
     if name not in NAMES:
         raise ConfigError(f"strategy = {name!r}: unknown; must be one of {', '.join(NAMES)}")
@@ -74,11 +75,11 @@ def make(
     if dimensions > MOST_DIMENSIONS.get(name, dimensions):
         most = MOST_DIMENSIONS[name]
         raise ConfigError(f"strategy = {name!r}: {dimensions} meta-parameters, at most {most}; take Sep_CMA_ES")
+    if sigma_limit > sigma:
+        raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
     from evosax import algorithms  # computes as it is imported, and so fixes the devices
     from evosax.core.fitness_shaping import identity_fitness_shaping_fn
 
-    if sigma_limit > sigma:
-        raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
     options = {}
     if name == "Open_ES":
         options["optimizer"] = optax.adam(learning_rate, b1=momentum)
