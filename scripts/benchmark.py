@@ -18,9 +18,15 @@ import platform
 import sys
 from pathlib import Path
 
-from workloads import dqn, ppo, replay, turns
+from workloads import dqn, meta, ppo, replay, turns
 
-WORKLOADS = {"ppo-cartpole": ppo, "dqn-cartpole": dqn, "dqn-minatar": dqn, "replay": replay}
+WORKLOADS = {
+    "ppo-cartpole": ppo,
+    "dqn-cartpole": dqn,
+    "dqn-minatar": dqn,
+    "replay": replay,
+    "value-loss-evolution": meta,
+}
 
 
 def arguments() -> argparse.Namespace:

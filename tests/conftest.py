@@ -3,8 +3,9 @@
 import os
 import tempfile
 
-CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
-os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process that starts them
+    CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -13,6 +14,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Keeps tests that share compiled programs in one process: those of a file, or of a row of the conformance."""
     for item in items:

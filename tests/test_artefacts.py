@@ -49,7 +49,7 @@ def test_closed_form_round_trip(tmp_path):
     np.testing.assert_allclose(artefacts.learned_drift(read, log_ratio, advantage, CONFIG), expected, atol=1e-6)
     assert read.option == "objective" and read.meta_params is None
     distance = artefacts.of_expression("value-loss", ["square", "error"], {}).parts(CONFIG)["value_loss"]
-    assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 2 + 4
+    assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 4
     with pytest.raises(ConfigError, match="^socket = 'td-loss': takes no closed form; value-loss and policy-drift do$"):
         artefacts.of_expression("td-loss", tree, {})
 

@@ -119,7 +119,7 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--algo", "dqn"), "algo = 'dqn': has no socket value-loss; must be one of ppo, dpo, appo"),
         ((*EVOLVE, "--strategy", "OpenES"), "strategy = 'OpenES': unknown; must be one of Open_ES"),
         ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
-        ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4353 meta-parameters, at most 2000"),
+        ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
         ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),

@@ -145,7 +145,6 @@ def test_value_loss_is_anchored():
     slope = jax.vmap(jax.grad(lambda value: loss(value, 0.0, 0.0, CONFIG)))
     away = jnp.array([-1e4, -1e3, 1e3, 1e4])
     assert np.all(np.sign(slope(away)) == np.sign(away))
-    assert sum(x.size for x in jax.tree.leaves(socket.init(jax.random.key(0)))) == 4353
 
 
 def test_learned_weights_stay_bounded():

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import files, losses
+from purerl import files
 from purerl.algos import ALGORITHMS, read_config
 from purerl.config import ConfigError
 from purerl.meta import expressions, sockets
@@ -27,7 +27,7 @@ NAME = "artefact.json"
 MOST_BYTES = 2**26
 """The largest file that is read."""
 CLOSED = {"value-loss": ("error",), "policy-drift": ("log_ratio", "advantage")}
-"""Sockets that take a closed form, and its variables. It is a whole drift, or what is added to PPO's value loss."""
+"""Sockets that take a closed form, and its variables. It is the whole drift, or the whole value loss."""
 
 
 class Artefact(NamedTuple):
@@ -172,8 +172,7 @@ def _closed_parts(socket: str, expression: Any) -> dict[str, Any]:
         return jnp.exp(log_ratio) * advantage - drift
 
     def value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-        base = losses.clipped_value_loss(value, old_value, target, config)
-        return base + expressions.evaluate(expression, {"error": value - target})
+        return expressions.evaluate(expression, {"error": value - target})
 
     return {"objective": objective} if socket == "policy-drift" else {"value_loss": value_loss}
 

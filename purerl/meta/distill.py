@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import losses
 from purerl.config import ConfigError
 from purerl.meta import artefacts, expressions
 
@@ -61,11 +60,11 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
     elif learned.socket == "value-loss":
         loss = learned.parts(config)["value_loss"]
 
-        def added(error: np.ndarray) -> np.ndarray:
+        def of_fresh_values(error: np.ndarray) -> np.ndarray:
             triple = [jnp.asarray(x, jnp.float32) for x in (error, error, 0 * error)]
-            return np.asarray(loss(*triple, config) - losses.clipped_value_loss(*triple, config))
+            return np.asarray(loss(*triple, config))
 
-        form = distance(added)
+        form = distance(of_fresh_values)
     else:
         raise ConfigError(f"socket = {learned.socket!r}: takes no closed form; value-loss and policy-drift do")
     card = {**learned.card, "explained": form.explained, "terms": form.terms}
@@ -100,8 +99,7 @@ def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray], most_terms: i
 
 
 def distance(learned: Callable[[np.ndarray], np.ndarray], reach: float = 30.0, most_terms: int = 4) -> Form:
-    """The closed form of what is added to a value loss, ``learned(error)``, for errors up to ``reach``, but for a
-    constant."""
+    """The closed form of a value loss, ``learned(error)``, for errors up to ``reach``, but for a constant."""
     error = np.linspace(-reach, reach, 1201)
     target = np.asarray(learned(error), np.float64)
     target = target - target[600]

@@ -43,14 +43,22 @@ def purerl_program(agents: int, total_steps: int, lanes: int):
     return lambda keys: train_all(population.fill(keys, layout.size), ())[1]
 
 
-def purejaxrl_train(checkout: str, total_steps: int):
-    """PureJaxRL's PPO from a checkout of it, with what keeps it from running mended at run time.
-
-    Its module of wrappers imports packages that CartPole does not use; and its initialisers' batched QR would
-    deadlock under vmap, so the initialisers run one after another.
-    """
+def initialise_one_after_another() -> None:
+    """Keeps flax's orthogonal initialisers, whose batched QR deadlocks on CPU, from being batched by vmap."""
+    import flax.linen.initializers as initializers
     import jax
 
+    orthogonal = initializers.orthogonal
+
+    def one_after_another(scale):
+        init = orthogonal(scale)
+        return lambda key, shape, *dtype: jax.custom_batching.sequential_vmap(lambda key: init(key, shape, *dtype))(key)
+
+    initializers.orthogonal = one_after_another
+
+
+def stand_in_for_unused_packages() -> None:
+    """PureJaxRL's module of wrappers imports packages that CartPole does not use."""
     for name, attributes in {
         "brax": ("envs",),
         "brax.envs": (),
@@ -61,38 +69,36 @@ def purejaxrl_train(checkout: str, total_steps: int):
         module = sys.modules[name] = types.ModuleType(name)
         for attribute in attributes:
             setattr(module, attribute, None)
-    import flax.linen.initializers as initializers
 
-    orthogonal = initializers.orthogonal
 
-    def one_after_another(scale):
-        init = orthogonal(scale)
-        return lambda key, shape, *dtype: jax.custom_batching.sequential_vmap(lambda key: init(key, shape, *dtype))(key)
+PUREJAXRL = {
+    "LR": 2.5e-4,
+    "NUM_ENVS": NUM_ENVS,
+    "NUM_STEPS": NUM_STEPS,
+    "UPDATE_EPOCHS": 4,
+    "NUM_MINIBATCHES": 4,
+    "GAMMA": 0.99,
+    "GAE_LAMBDA": 0.95,
+    "CLIP_EPS": 0.2,
+    "ENT_COEF": 0.01,
+    "VF_COEF": 0.5,
+    "MAX_GRAD_NORM": 0.5,
+    "ACTIVATION": "tanh",
+    "ENV_NAME": "CartPole-v1",
+    "ANNEAL_LR": True,
+    "DEBUG": False,
+}
+"""`ppo.Config`'s own settings in PureJaxRL's words."""
 
-    initializers.orthogonal = one_after_another
+
+def purejaxrl_train(checkout: str, total_steps: int):
+    """PureJaxRL's PPO from a checkout of it, with what keeps it from running mended at run time."""
+    stand_in_for_unused_packages()
+    initialise_one_after_another()
     sys.path.insert(0, str(Path(checkout) / "purejaxrl"))
     import ppo
 
-    return ppo.make_train(
-        {
-            "LR": 2.5e-4,
-            "NUM_ENVS": NUM_ENVS,
-            "NUM_STEPS": NUM_STEPS,
-            "TOTAL_TIMESTEPS": total_steps,
-            "UPDATE_EPOCHS": 4,
-            "NUM_MINIBATCHES": 4,
-            "GAMMA": 0.99,
-            "GAE_LAMBDA": 0.95,
-            "CLIP_EPS": 0.2,
-            "ENT_COEF": 0.01,
-            "VF_COEF": 0.5,
-            "MAX_GRAD_NORM": 0.5,
-            "ACTIVATION": "tanh",
-            "ENV_NAME": "CartPole-v1",
-            "ANNEAL_LR": True,
-            "DEBUG": False,
-        }
-    )
+    return ppo.make_train({**PUREJAXRL, "TOTAL_TIMESTEPS": total_steps})
 
 
 def job(asked: dict[str, Any]) -> turns.Job:
