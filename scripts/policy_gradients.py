@@ -26,6 +26,8 @@ CATCH = {
     "max_grad_norm": 0.5,
     "max_lag": max(LAGS),
 }
+OTHERS = {"learning_rate": 1e-3, "max_lag": max(LAGS)}
+"""IMPALA's own settings but for a smaller step size: what old parameters do grows with it."""
 UPDATES = 1000
 
 
@@ -79,7 +81,7 @@ def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: in
 def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
     """IMPALA with V-trace and without, at several lags; with its own settings where it is not Catch. ``png`` writes the
     curves."""
-    sizes = CATCH if env == "Catch-bsuite" else {"max_lag": max(LAGS)}
+    sizes = CATCH if env == "Catch-bsuite" else OTHERS
     config = impala.Config(total_steps=32 * 20 * UPDATES, **sizes)
     found = {}
     for name, corrected in (("V-trace", True), ("no correction", False)):

@@ -1,5 +1,8 @@
 """Generations: every candidate lives whole lives under the same luck; what fails, fails alone."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -139,6 +142,25 @@ def test_a_search_in_one_call():
     start = SOCKET.init(jax.random.key(0))
     assert jax.tree.map(jnp.shape, found.meta_params) == jax.tree.map(jnp.shape, start)
     assert evolution.lifetime(make_trainer, 2)({"meta_params": found.meta_params, "task": 0}, jax.random.key(1)) > 5
+
+
+DECOMPOSES = """
+import jax
+jax.config.update("jax_num_cpu_devices", 8)
+from purerl import envs, ppo
+from purerl.meta import evolve, sockets
+config = ppo.Config(total_steps=256, num_envs=4, num_steps=32)
+options = {"strategy": "CMA_ES", "population": 16, "generations": 3}
+search = evolve(sockets.value_loss(hidden_sizes=(16, 16)), ppo, config, [envs.make("CartPole-v1")], **options)
+print(jax.block_until_ready(jax.jit(search)(jax.random.key(0))).metrics["alive"].min())
+"""
+
+
+def test_a_strategy_that_decomposes_does_not_hang():
+    """CMA-ES' eigenvectors and orthogonal kernels in one program on eight devices, killed if it outlasts ten times what
+    it should take."""
+    done = subprocess.run([sys.executable, "-c", DECOMPOSES], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["1.0"]
 
 
 def test_chunks_are_one_scan():

@@ -122,6 +122,7 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
         ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
+        ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient has one training"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
         ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
         ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),

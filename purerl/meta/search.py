@@ -94,6 +94,10 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
         found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
     if socket == "vtrace-weight" and not config.lag:
         found.append("lag = 0: vtrace-weight has nothing to correct; give --lag and --max-lag")
+    if options.strategy == meta_gradient.NAME:
+        idle = {"num_seeds": options.num_seeds > 1, "lanes": options.lanes > 0}
+        why = "meta_gradient has one training for each agent, side by side; leave it out"
+        found += [f"{name} = {getattr(options, name)}: {why}" for name, given in idle.items() if given]
     strategy = {
         "name": options.strategy,
         "sigma": options.sigma,
