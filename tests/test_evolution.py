@@ -29,9 +29,10 @@ def make_trainer(meta_params, task):
 
 
 def test_lifetime_return():
-    metrics = {"episodes": jnp.array([2, 0, 1]), "episode_return": jnp.array([10.0, jnp.nan, 40.0])}
-    assert evolution.lifetime_return(metrics) == 25
-    assert jnp.isnan(evolution.lifetime_return({**metrics, "episodes": jnp.zeros(3, jnp.int32)}))
+    """Iterations without an end count as the one before them; those before the first end do not count."""
+    metrics = {"episodes": jnp.array([0, 2, 0, 1, 0]), "episode_return": jnp.array([jnp.nan, 10, jnp.nan, 40, jnp.nan])}
+    assert evolution.lifetime_return(metrics) == (10 + 10 + 40 + 40) / 4
+    assert jnp.isnan(evolution.lifetime_return({**metrics, "episodes": jnp.zeros(5, jnp.int32)}))
 
 
 def candidates(count):

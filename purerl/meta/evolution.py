@@ -45,12 +45,16 @@ class Evolution(NamedTuple):
 
 
 def lifetime_return(metrics: Metrics) -> Array:
-    """Mean return over the whole training: that of the episodes that ended in an iteration, averaged over iterations.
+    """Mean return over the whole training: over iterations, of the newest in which episodes ended.
 
-    Iterations in which none ended do not count; nan if none ever did.
+    An iteration in which none ended has the return of the one before, so that long episodes do not count for less.
+    Those before the first do not count; nan if none ever ended.
     """
     ended = metrics["episodes"] > 0
-    return jnp.sum(jnp.where(ended, metrics["episode_return"], 0.0)) / jnp.sum(ended)
+    index = jnp.arange(ended.shape[0])
+    newest = jax.lax.cummax(jnp.where(ended, index, -1))
+    returns = metrics["episode_return"][jnp.maximum(newest, 0)]
+    return jnp.sum(jnp.where(newest >= 0, returns, 0.0)) / jnp.sum(newest >= 0)
 
 
 def lifetime(

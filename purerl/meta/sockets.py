@@ -37,16 +37,16 @@ class Socket(NamedTuple):
 def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
     """A distance of values from their targets: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b``.
 
-    ``x = value - target``, and ``a`` and ``b`` are a network's of ``symlog(x) = sign(x) * log(1 + |x|)``: errors of
-    every size look alike to it, and what it adds grows as they do. The factor of ``base`` never vanishes, so far away a
-    base that grows faster has the last word and no value runs off to infinity.
+    ``x = value - target``, and ``a`` and ``b`` are a network's of ``arcsinh(x)``, a logarithm with both signs: errors
+    of every size look alike to it, and what it adds grows as they do. The factor of ``base`` never vanishes, so far
+    away a base that grows faster has the last word and no value runs off to infinity.
     """
     network = mlp(1, hidden_sizes, 2)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
         def loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
             error = value - target
-            factor, more = network.apply(meta_params, jnp.sign(error) * jnp.log1p(jnp.abs(error)))
+            factor, more = network.apply(meta_params, jnp.arcsinh(error))
             factor = jnp.exp(4.0 * jnp.tanh(factor))
             return base(value, old_value, target, config) * factor + jnp.sqrt(1.0 + jnp.square(error)) * more
 
