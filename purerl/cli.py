@@ -144,13 +144,15 @@ class EvolveOptions:
 @dataclasses.dataclass(frozen=True)
 class ReportOptions:
     run: Annotated[str, tyro.conf.Positional]
-    """Run directory of a search."""
+    """Run directory of a search, or an artefact, such as a closed form."""
     env: tuple[str, ...] = ()
     """Environments that it was not evolved in, to be tried as well."""
     seeds: cfg.Count = 256
     """Trainings with it, and as many with each baseline, on seeds that it has never seen."""
     tuning_seeds: cfg.Count = 64
     """Trainings for each value that a baseline is tuned over."""
+    seed: cfg.Seed = 0
+    """Another one gives other held-out seeds."""
     lanes: cfg.NonNegativeCount = 0
     """Trainings that a device computes side by side. 0: one on a CPU core, and all on other devices."""
     compilation_cache: str = "~/.cache/purerl"
@@ -405,7 +407,8 @@ def report(args: list[str]) -> int:
         from purerl.meta import report
 
         lanes = options.lanes or None
-        found = report.report(Path(options.run), options.env, options.seeds, options.tuning_seeds, lanes)
+        seeds = options.seeds, options.tuning_seeds, options.seed
+        found = report.report(Path(options.run), options.env, *seeds, lanes)
     if options.json:
         print(json.dumps(finite(found), indent=2))
     else:
@@ -474,7 +477,7 @@ def _prepared(options: TrainOptions | Eval) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise MemoryError(
-            f"{str(error).splitlines()[0]}; give fewer --agents-at-once or --lanes, or cut num_envs"
+            f"{str(error).splitlines()[0]}; give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
         ) from None
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import numbers
+import sys
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, dataclass_transform
@@ -118,7 +119,8 @@ def _type_problem(value: Any, kind: Any) -> str | None:
         scalar = hasattr(value, "dtype") and jnp.ndim(value) == 0
         if isinstance(value, bool) or not (scalar or isinstance(value, numbers.Real)):
             return "must be a number"
-        return None if math.isfinite(value) else "must be finite"
+        too_large = isinstance(value, int) and abs(value) > sys.float_info.max
+        return "must be finite" if too_large or not math.isfinite(value) else None
     if kind is int:
         return None if isinstance(value, int) and not isinstance(value, bool) else "must be a whole number"
     return None if isinstance(value, kind) else f"must be {kind.__name__}"

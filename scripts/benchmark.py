@@ -3,6 +3,7 @@
     python scripts/benchmark.py ppo-cartpole --agents 1 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py dqn-cartpole --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py dqn-minatar --agents 1 16 --peer rejax --peer-python PYTHON
+    python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax

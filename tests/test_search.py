@@ -122,11 +122,13 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
         ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
-        ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient has one training"),
+        ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
+        ((*EVOLVE, "--strategy", "SNES", "--momentum", "0.5"), "momentum = 0.5: SNES does not use it"),
+        ((*EVOLVE, "--resume", "--overwrite"), "overwrite: a search that goes on replaces nothing"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
         ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
         ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
-        (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "lag = 0: vtrace-weight has nothing to correct"),
+        (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "vtrace-weight: there is nothing to correct"),
         ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
         (("evolve", "distill", "/nowhere"), "/nowhere"),
         (("evolve", "report", "/nowhere"), "/nowhere"),
@@ -161,6 +163,12 @@ def test_overwrite_and_resume(tmp_path, capsys):
     shutil.rmtree(directory / search.CHECKPOINTS)
     assert run(*EVOLVE, "--generations", 2, "--out", directory, "--resume") == 2
     assert "holds no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
+
+
+def test_hours_are_those_of_iterations():
+    """A life's beginning is not counted with every iteration."""
+    assert search._extrapolate([2, 16], (1.2, 1.9), 100) == pytest.approx(1.9 + 0.05 * 84)
+    assert search._extrapolate([2], (1.2,), 2) == 1.2 and search._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
 
 
 def test_dry_run_with_a_warm_up(tmp_path, capsys):

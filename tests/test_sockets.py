@@ -138,13 +138,23 @@ def test_drift_features_by_hand():
     )
 
 
-def test_value_loss_is_anchored():
+@pytest.mark.parametrize("base", [losses.clipped_value_loss, losses.squared_value_loss])
+def test_value_loss_is_anchored(base):
     """Far from the target it falls towards it, whatever was learned."""
-    socket = sockets.value_loss(losses.squared_value_loss)
+    socket = sockets.value_loss(base)
     loss = socket.parts(changed(socket.init(jax.random.key(0)), 1.0), CONFIG)["value_loss"]
-    slope = jax.vmap(jax.grad(lambda value: loss(value, 0.0, 0.0, CONFIG)))
+    slope = jax.vmap(jax.grad(lambda value: loss(value, value, 0.0, CONFIG)))
     away = jnp.array([-1e4, -1e3, 1e3, 1e4])
     assert np.all(np.sign(slope(away)) == np.sign(away))
+
+
+def test_value_loss_has_its_slope_at_no_error():
+    """That of its neighbours: a value that equals its target is learned from, too."""
+    socket = sockets.value_loss()
+    loss = socket.parts(changed(socket.init(jax.random.key(0)), 1.0), CONFIG)["value_loss"]
+    slope = jax.vmap(jax.grad(lambda value: loss(value, value, 0.0, CONFIG)))(jnp.array([-1e-5, 0.0, 1e-5]))
+    assert abs(slope[1]) > 0.01
+    np.testing.assert_allclose(slope, slope[1], rtol=1e-2)
 
 
 def test_learned_weights_stay_bounded():

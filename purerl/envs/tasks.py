@@ -15,7 +15,7 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
 
     Observations are flattened, float32, and filled up with zeros to the longest. Of discrete actions there are as many
     as any environment has, and one that has fewer takes the remainder; continuous ones lie in [-1, 1], are stretched to
-    an environment's bounds, and those beyond its own do nothing. Only the chosen environment is computed, unless
+    an environment's bounds, and those beyond its own do nothing. Only the chosen environment is stepped, unless
     ``task`` differs between lanes of one `jax.vmap`. Raises `ConfigError` if action spaces are of both kinds, if
     observations are no `Box`, and if actions have no bounds.
     """

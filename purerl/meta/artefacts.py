@@ -69,8 +69,10 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
 def training(artefact: Artefact) -> tuple[str, Any]:
     """The algorithm and the config that a function was found with, by its card. Raises `ConfigError`."""
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
-    if algo not in ALGORITHMS or not isinstance(fields, dict):
+    if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
         raise ConfigError("artefact: its card names no algorithm and config")
+    if ALGORITHMS[algo] not in sockets.SOCKETS[artefact.socket][1]:
+        raise ConfigError(f"artefact: its card names {algo}, which has no socket {artefact.socket}")
     try:
         config = read_config(algo, fields)
     except TypeError as error:
@@ -89,7 +91,9 @@ def load(path: str | Path) -> Artefact:
     """Reads an artefact from its file, or from the run directory that it lies in. Raises `ConfigError`."""
     path = Path(path)
     path = path / NAME if path.is_dir() else path
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no regular file")
+    if path.exists() and path.stat().st_size > MOST_BYTES:
         raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")
     try:
         return of_json(files.read_json(path))

@@ -52,7 +52,8 @@ LOSS_TERMS = (
 def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
     """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card.
 
-    Raises `ConfigError` for others.
+    A value loss is taken where values are as they were when they were acted by, so that a clip of their change is lost.
+        Raises `ConfigError` for others.
     """
     _, config = artefacts.training(learned)
     if learned.socket == "policy-drift":
@@ -67,12 +68,13 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
         form = distance(of_fresh_values)
     else:
         raise ConfigError(f"socket = {learned.socket!r}: takes no closed form; value-loss and policy-drift do")
-    card = {**learned.card, "explained": form.explained, "terms": form.terms}
+    card = {name: value for name, value in learned.card.items() if name not in ("evidence", "fitness")}
+    card |= {"explained": form.explained, "terms": form.terms}
     return artefacts.of_expression(learned.socket, form.tree, card)
 
 
 class Form(NamedTuple):
-    """A fitted expression, the part of the data's variance that it explains, and its terms ``(name, weight, a)``."""
+    """A fitted expression, the part of the data's sum of squares that it explains, and its terms ``(name, weight, a)``."""
 
     tree: Any
     explained: float

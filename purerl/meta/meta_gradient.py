@@ -55,13 +55,17 @@ def of(
     In a generation each of ``num_agents`` agents learns for ``num_iterations`` iterations, then acts for one more
     rollout; the step goes up the mean over agents of ``advantage * log pi`` there, by the agent's own critic. An agent
     whose slope is not finite is left out. An agent's life has the iterations of ``config``. ``algo`` is a policy
-    gradient, and there is one environment. What a rule makes of predictions, and what a value loss makes of a critic,
-    is felt through later advantages, which needs ``num_iterations`` of 2 or more, and an algorithm that estimates
-    advantages before it steps (PPO and its like). Metrics are those of evolution, with the ``fitness`` of the
-    iterations of this generation. Raises `ConfigError`.
+    gradient, and there is one environment. What a value loss makes of a critic is felt through later advantages, which
+    needs ``num_iterations`` of 2 or more. A2C stops gradients of the values that it estimates from, so that most of a
+    rule has no slope: it is refused. Metrics are those of evolution, with the ``fitness`` of the iterations of this
+    generation. Raises `ConfigError`.
     """
-    if not isinstance(config, policy_gradients.Config) or socket.name == "optimiser" or len(envs) != 1:
-        raise ConfigError(f"strategy = {NAME!r}: needs a policy gradient, a socket in its loss, and one environment")
+    unfit = not isinstance(config, policy_gradients.Config) or socket.name in ("optimiser", "rule")
+    if unfit or len(envs) != 1:
+        raise ConfigError(
+            f"strategy = {NAME!r}: needs a policy gradient, a socket in its loss that has a slope "
+            "(value-loss, policy-drift or vtrace-weight), and one environment"
+        )
     [env] = envs
     optimiser = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate))
     make_trainer = _smooth(socket, algo, config, env)
@@ -111,8 +115,7 @@ def lookahead(
     def live(meta_params: PyTree, agent: TrainState, key: Key) -> tuple[Array, tuple[TrainState, Metrics]]:
         trainer = make_trainer(meta_params)
         agent, metrics = jax.lax.scan(lambda state, _: trainer.step(state), agent, None, num_iterations)
-        num_predictions = socket.parts(meta_params, config).get("num_predictions", 1)
-        return _loss(config, env, trainer, num_predictions, agent, gae_lambda, key), (agent, metrics)
+        return _loss(config, env, trainer, agent, gae_lambda, key), (agent, metrics)
 
     return live
 
@@ -130,27 +133,26 @@ def _finite(x: Array) -> Array:
     return jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
 
 
-def _loss(
-    config: Any, env: Env, trainer: Trainer, num_predictions: int, agent: TrainState, gae_lambda: float, key: Key
-) -> Array:
-    """``-mean(advantage * log pi)`` over a rollout of the agent's policy; gradients flow into its parameters alone."""
-    parts = policy_gradients.make_parts(config, env, num_predictions=num_predictions)
-    learned = agent.learner
+def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda: float, key: Key) -> Array:
+    """``-mean(advantage * log pi)`` over a rollout of the agent's newest policy; gradients flow into its parameters
+    alone."""
+    parts = policy_gradients.make_parts(config, env)
+    learned = agent.learner._replace(stale=agent.learner.params if agent.learner.past else ())
     _, trajectory, _ = rollout(key, env, trainer.learner, learned, agent.actors, config.num_steps)
     scaled = parts.normalizer.apply(learned.obs_moments, trajectory.obs)
     following = parts.normalizer.apply(learned.obs_moments, trajectory.next_obs)
+    _, reward = parts.scaler.scale(learned.reward_scale, trajectory.reward, trajectory.last, config.gamma)
     seen = policy_gradients.Experience(
         obs=scaled,
         action=trajectory.action,
         log_prob=parts.distribution.log_prob(trajectory.extras.policy, trajectory.action),
         carry=trajectory.extras.carry,
-        reward=trajectory.reward,
+        reward=reward,
         discount=config.gamma * (1 - trajectory.terminated),
         last=trajectory.last,
         next_obs=following,
     )
-    policy, *values = policy_gradients.evaluate(parts.network, learned.params, seen)
-    value, next_value = (x[..., 0] if x.ndim > 2 else x for x in values)
+    policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, seen)
     log_prob = parts.distribution.log_prob(policy, seen.action)
     estimate = policy_gradients.by_gae(gae_lambda)
     advantage, _ = policy_gradients.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)

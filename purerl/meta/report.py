@@ -22,10 +22,10 @@ from purerl import envs, files, losses, statistics
 from purerl.algos import ALGORITHMS
 from purerl.config import ConfigError
 from purerl.meta import artefacts, evolution
-from purerl.types import Env, Trainer
+from purerl.types import Env, Key, Trainer
 
 TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
-"""Folded into the keys of seeds, so that no training of a search is met again."""
+"""Folded into the key of a report, so that no training of a search is met again."""
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """What the tuned field of a baseline is multiplied by."""
 
@@ -67,31 +67,44 @@ BASELINES = {
 
 
 def report(
-    directory: Path, held_out: tuple[str, ...] = (), seeds: int = 256, tuning_seeds: int = 64, lanes: int | None = None
+    run: Path,
+    held_out: tuple[str, ...] = (),
+    seeds: int = 256,
+    tuning_seeds: int = 64,
+    seed: int = 0,
+    lanes: int | None = None,
 ) -> dict[str, Any]:
-    """Compares a search's artefact with its baselines, in its own environments and in ``held_out`` ones.
+    """Compares an artefact, that of a run directory or a file, with its baselines, in its own environments and in
+    ``held_out`` ones.
 
     ``rows`` has one for each environment and baseline: mean fitness with its standard error of both, the mean of the
     paired differences (artefact less baseline, the same keys) with its bootstrapped 95 % interval, and what the
-    baseline was tuned to. Writes ``report.json``, and the same as evidence on the artefact's card. Raises
-    `ConfigError`.
+    baseline was tuned to. Held-out seeds follow from ``seed`` alone: whoever chooses between searches by their
+    reports has to judge the chosen one by another. Writes ``report.json``, or ``NAME-report.json`` beside a file
+    ``NAME.json``, and the same as evidence on the artefact's card. Raises `ConfigError`.
     """
-    if not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise ConfigError(f"run = {str(directory)!r}: must be a run directory that can be written")
-    artefact = artefacts.load(directory)
+    path = run / artefacts.NAME if run.is_dir() else run
+    if not path.is_file() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"run = {str(run)!r}: must be a run directory, or an artefact, beside which can be written")
+    written = path.with_name("report.json" if path.name == artefacts.NAME else f"{path.stem}-report.json")
+    artefact = artefacts.load(path)
     name, config = artefacts.training(artefact)
     algo, card = ALGORITHMS[name], artefact.card
-    if not isinstance(card.get("envs"), list) or not isinstance(card.get("env_params"), dict):
+    named = card.get("envs")
+    if not isinstance(named, list) or not all(isinstance(place, str) for place in named):
         raise ConfigError("artefact: its card names no environments")
+    if not isinstance(card.get("env_params"), dict):
+        raise ConfigError("artefact: its card has no parameters of environments")
     places = {place: card["env_params"] for place in card["envs"]} | {
         place: {} for place in held_out if place not in card["envs"]
     }
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
-    found = {"socket": artefact.socket, "algo": name, "seeds": seeds, "tuning_seeds": tuning_seeds, "rows": []}
+    found = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
+    found |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": []}
     for place, env in made.items():
-        lives = functools.partial(_lives, algo, config, env, lanes)
+        lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
         for baseline in BASELINES[artefact.socket]:
             parts = lambda changed, value, b=baseline: b.parts(value)  # noqa: E731
@@ -102,8 +115,8 @@ def report(
             theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
             row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
             found["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
-        files.write_json(directory / "report.json", found)
-    artefacts.save(directory / artefacts.NAME, artefact._replace(card={**card, "evidence": found}))
+        files.write_json(written, found)
+    artefacts.save(path, artefact._replace(card={**card, "evidence": found}))
     return found
 
 
@@ -112,6 +125,7 @@ def _lives(
     config: Any,
     env: Env,
     lanes: int | None,
+    key: Key,
     parts: Callable[[Any, Any], dict[str, Any]],
     seeds: int,
     salt: int,
@@ -127,7 +141,7 @@ def _lives(
         changed = dataclasses.replace(config, **fields)
         return algo.make_trainer(changed, env, **parts(changed, next(iter(meta_params.values()), None)))
 
-    keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), salt))(jnp.arange(seeds))
+    keys = jax.random.split(jax.random.fold_in(key, salt), seeds)
     size = len(next(iter(values.values()), [0]))
     live = evolution.lifetimes(make_trainer, config.num_iterations, size, 1, seeds, lanes=lanes)
     return np.asarray(jax.jit(live)(jax.tree.map(jnp.float32, values), keys))[:, 0]

@@ -5,6 +5,7 @@ saved, killed and resumed makes no difference to any bit on CPU.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -32,6 +33,8 @@ CHUNK_SECONDS = 1.0
 """What a chunk should take: how long the progress bar, Ctrl-C and a fixed time wait, if a generation takes less."""
 CHECKPOINTS = "checkpoints"
 LOG = "generations.jsonl"
+OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json"
+"""What tells of the artefact that lies there, and of no later one."""
 FILES = (
     "config.json",
     LOG,
@@ -39,10 +42,11 @@ FILES = (
     artefacts.NAME,
     "curve.png",
     "learned.png",
-    "report.json",
-    "closed.json",
+    *OF_AN_ARTEFACT,
     CHECKPOINTS,
 )
+SHORT_LIVES = 2, 16
+"""Iterations of the lives whose times tell what a search would cost."""
 PATIENCE = 10
 """Generations in a row in which no training has a fitness, after which a search ends."""
 SOFT = ("generations",)
@@ -92,12 +96,9 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
             environments.append(union(environments)(0))
     for env in environments or [None]:
         found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
-    if socket == "vtrace-weight" and not config.lag:
-        found.append("lag = 0: vtrace-weight has nothing to correct; give --lag and --max-lag")
-    if options.strategy == meta_gradient.NAME:
-        idle = {"num_seeds": options.num_seeds > 1, "lanes": options.lanes > 0}
-        why = "meta_gradient has one training for each agent, side by side; leave it out"
-        found += [f"{name} = {getattr(options, name)}: {why}" for name, given in idle.items() if given]
+    if socket == "vtrace-weight" and not (config.lag and config.corrected):
+        found.append("vtrace-weight: there is nothing to correct; give --lag and --max-lag, and leave --corrected on")
+    found += _unused(options)
     strategy = {
         "name": options.strategy,
         "sigma": options.sigma,
@@ -125,6 +126,24 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
     if found:
         raise cfg.ConfigError("\n".join(found))
     return description
+
+
+ONLY_OPEN_ES = "sigma_decay", "sigma_limit", "momentum"
+NOT_META_GRADIENT = "sigma", "num_seeds", "lanes"
+
+
+def _unused(options: Any) -> list[str]:
+    """A line for each option that differs from its default and that the strategy does not use."""
+    unused: tuple[str, ...] = ()
+    if options.strategy != "Open_ES":
+        unused += ONLY_OPEN_ES
+    if options.strategy == meta_gradient.NAME:
+        unused += NOT_META_GRADIENT
+    elif options.strategy != "Open_ES":
+        unused += ("meta_learning_rate",)
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    changed = [field.name for field in dataclasses.fields(options) if given[field.name] != field.default]
+    return [f"{name} = {given[name]}: {options.strategy} does not use it" for name in unused if name in changed]
 
 
 @contextlib.contextmanager
@@ -165,6 +184,8 @@ def search(description: dict[str, Any], options: Any) -> int:
     console = Console(stderr=True)
     name = f"{description['socket']}-{description['algo']}"
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
+    if options.resume and options.overwrite:
+        raise cfg.ConfigError("overwrite: a search that goes on replaces nothing; give it or resume")
     if options.resume:
         _check_resumable(directory, description)
     else:
@@ -254,7 +275,10 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
     evidence["fitness"] = last[0]["fitness"] if last else None
     card = {**description, **evidence, **experiment.machine_facts()}
     artefact = artefacts.of_socket(description["socket"], setup.evolution.mean(state), card)
-    artefacts.save(directory / artefacts.NAME, artefact)
+    if done > first or not (directory / artefacts.NAME).exists():
+        for name in OF_AN_ARTEFACT:
+            (directory / name).unlink(missing_ok=True)
+        artefacts.save(directory / artefacts.NAME, artefact)
     files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
     _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
@@ -321,21 +345,34 @@ def plan(description: dict[str, Any]) -> dict[str, Any]:
     """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little."""
     setup = Setup.of(description)
     algo, env = ALGORITHMS[description["algo"]], envs.make(description["envs"][0], **description["env_params"])
-    trainer = algo.make_trainer(setup.config, env)
-    short = dict(description["config"], total_steps=trainer.frames(min(8, setup.config.num_iterations)))
-    small = Setup.of({**description, "config": short})
-    program = compile(small, capacity=1)
-    state, seconds = program.init(jax.random.key(0)), []
-    for _ in range(2):
-        start = time.perf_counter()
-        state, _ = jax.block_until_ready(program.chunk(state, jnp.int32(1)))
-        seconds.append(time.perf_counter() - start)
-    speed = small.frames / min(seconds)
+    trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
+    lengths = sorted({min(length, whole) for length in SHORT_LIVES})
+    lives = [dict(description["config"], total_steps=trainer.frames(length)) for length in lengths]
+    peaks, seconds = zip(*(_timed(Setup.of({**description, "config": config})) for config in lives), strict=True)
+    generation = _extrapolate(lengths, seconds, whole)
     frames = setup.frames * description["generations"]
     return {
         "frames": frames,
         "frames_per_generation": setup.frames,
-        "peak_bytes": program.peak_bytes,
-        "steps_per_second": speed,
-        "hours": frames / speed / 3600,
+        "peak_bytes": max(peaks),
+        "steps_per_second": setup.frames / generation,
+        "hours": generation * description["generations"] / 3600,
     }
+
+
+def _timed(setup: Setup) -> tuple[int, float]:
+    """The memory of a search's program, and the seconds of a generation, the faster of two."""
+    program, seconds = compile(setup, capacity=1), []
+    state = program.init(jax.random.key(0))
+    for _ in range(2):
+        start = time.perf_counter()
+        state, _ = jax.block_until_ready(program.chunk(state, jnp.int32(1)))
+        seconds.append(time.perf_counter() - start)
+    return program.peak_bytes, min(seconds)
+
+
+def _extrapolate(lengths: list[int], seconds: tuple[float, ...], whole: int) -> float:
+    """The seconds of a life of ``whole`` iterations, by those of shorter ones: a life's beginning, a warm-up above all,
+    costs other than its iterations do."""
+    slope = (seconds[-1] - seconds[0]) / max(1, lengths[-1] - lengths[0])
+    return seconds[-1] + max(0.0, slope) * (whole - lengths[-1])

@@ -75,7 +75,7 @@ def make(
     if dimensions > MOST_DIMENSIONS.get(name, dimensions):
         most = MOST_DIMENSIONS[name]
         raise ConfigError(f"strategy = {name!r}: {dimensions} meta-parameters, at most {most}; take Sep_CMA_ES")
-    if sigma_limit > sigma:
+    if name == "Open_ES" and sigma_limit > sigma:
         raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
     from evosax import algorithms  # computes as it is imported, and so fixes the devices
     from evosax.core.fitness_shaping import identity_fitness_shaping_fn

@@ -15,7 +15,7 @@ from workloads import ppo, turns
 NUM_ENVS, NUM_STEPS = 4, 64
 SIDES = {
     "search": "ask, trainings, fitness and tell",
-    "lives": "the same trainings alone",
+    "lives": "ask, and the trainings",
     "population": "as many trainings of PPO, without a learned function",
 }
 
@@ -66,8 +66,8 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
     live = evolution.lifetimes(make_trainer, config.num_iterations, candidates, 1, 1, lanes=lanes or None)
 
     def lives(key):
-        key_init, key_ask, key_live = jax.random.split(key, 3)
-        found, _ = strategy.ask(key_ask, strategy.init(key_ask, socket.init(key_init)))
+        key_mean, key_init, key_ask, key_live = jax.random.split(key, 4)
+        found, _ = strategy.ask(key_ask, strategy.init(key_init, socket.init(key_mean)))
         return live(found, jax.random.split(key_live, 1))
 
     return lives
