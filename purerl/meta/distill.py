@@ -74,7 +74,7 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
 
 
 class Form(NamedTuple):
-    """A fitted expression, the part of the data's sum of squares that it explains, and its terms ``(name, weight, a)``."""
+    """A fitted expression, the part of the data's squares that it explains, and its terms ``(name, weight, a)``."""
 
     tree: Any
     explained: float
