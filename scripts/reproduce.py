@@ -13,7 +13,7 @@ from pathlib import Path
 from purerl import cli
 
 CARTPOLE = ["--env", "CartPole-v1", "--num-envs", "4", "--num-steps", "64"]
-SHORT = ["--total-steps", "32768", "--learning-rate", "2.5e-3"]
+SHORT = ["--total-steps", "32768", "--learning-rate", "2.5e-3", "--meta-learning-rate", "0.03", "--momentum", "0.9"]
 EXPERIMENTS = {
     "value-loss": {
         "full": [*CARTPOLE, "--total-steps", "190976", "--population", "512", "--generations", "1024"],
