@@ -101,11 +101,14 @@ def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray], most_terms: i
 
 
 def distance(learned: Callable[[np.ndarray], np.ndarray], reach: float = 30.0, most_terms: int = 4) -> Form:
-    """The closed form of a value loss, ``learned(error)``, for errors up to ``reach``, but for a constant."""
-    error = np.linspace(-reach, reach, 1201)
+    """The closed form of a value loss, ``learned(error)``, for errors up to ``reach``, but for a constant.
+
+    Small errors are as many as large ones, and what is missed counts by their size: slopes near 0 matter most.
+    """
+    error = np.sinh(np.linspace(-1.0, 1.0, 1201) * np.arcsinh(reach))
     target = np.asarray(learned(error), np.float64)
     target = target - target[600]
-    return fit(target, {"error": error}, ["error"], LOSS_TERMS, most_terms)
+    return fit(target, {"error": error}, ["error"], LOSS_TERMS, most_terms, weight=1 / np.sqrt(1 + np.square(error)))
 
 
 def fit(
@@ -115,23 +118,27 @@ def fit(
     terms: Sequence[Term],
     most_terms: int,
     above: float | None = None,
+    weight: np.ndarray | None = None,
 ) -> Form:
     """A sum of terms for ``target`` ``[N]``, the next best one added while it leaves `GAIN` of the error or less.
 
-    With ``above`` only data larger than that is fitted: the rest is held there by what is put around the form.
+    With ``above`` only data larger than that is fitted: the rest is held there by what is put around the form. Errors
+    are multiplied by ``weight`` ``[N]``.
     """
     data = np.ones(len(target), bool) if above is None else target > above + 1e-5 * np.ptp(target)
-    goal = target[data]
+    weight = np.ones(len(target)) if weight is None else weight
+    goal = (target * weight)[data]
     if not np.any(data):
         return Form(0.0, 1.0, [])
     seen = {name: values[data] for name, values in variables.items()}
+    column = lambda term, x, a: _value(term.tree(x, a), seen) * weight[data]  # noqa: E731
     total = float(np.sum(np.square(goal))) + 1e-30
     chosen: list[tuple[Term, Any, float]] = []
     left, weights = total, np.zeros(0)
     while len(chosen) < most_terms and left > NEGLIGIBLE * total:
-        columns = [_value(term.tree(x, a), seen) for term, x, a in chosen]
+        columns = [column(*pick) for pick in chosen]
         best = min(
-            (_best_scale(goal, columns, term, x, seen) for term in terms for x in inputs), key=lambda found: found[0]
+            (_best_scale(goal, columns, term, x, column) for term in terms for x in inputs), key=lambda found: found[0]
         )
         if best[0] > GAIN * left:
             break
@@ -145,11 +152,13 @@ def fit(
     return Form(tree, 1 - left / total, found)
 
 
-def _best_scale(goal: np.ndarray, columns: list[np.ndarray], term: Term, x: Any, seen: Mapping[str, np.ndarray]):
+def _best_scale(
+    goal: np.ndarray, columns: list[np.ndarray], term: Term, x: Any, column: Callable[[Term, Any, float], np.ndarray]
+):
     """``(error, weights, (term, x, a))`` of the best ``a``: a coarse grid, and then finer ones around the best."""
 
     def error(a: float) -> tuple[float, np.ndarray]:
-        matrix = np.stack([*columns, _value(term.tree(x, a), seen)], axis=1)
+        matrix = np.stack([*columns, column(term, x, a)], axis=1)
         weights = np.linalg.lstsq(matrix, goal, rcond=None)[0]
         return float(np.sum(np.square(matrix @ weights - goal))), weights
 

@@ -26,7 +26,7 @@ from purerl.types import Env, Key, Trainer
 
 TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
 """Folded into the key of a report, so that no training of a search is met again."""
-FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+FACTORS = tuple(2.0**power for power in range(-6, 4))
 """What the tuned field of a baseline is multiplied by."""
 
 
