@@ -53,7 +53,7 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
     """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card.
 
     A value loss is taken where values are as they were when they were acted by, so that a clip of their change is lost.
-        Raises `ConfigError` for others.
+    Raises `ConfigError` for other sockets.
     """
     _, config = artefacts.training(learned)
     if learned.socket == "policy-drift":

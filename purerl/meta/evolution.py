@@ -48,7 +48,8 @@ def lifetime_return(metrics: Metrics) -> Array:
     """Mean return over the whole training: over iterations, of the newest in which episodes ended.
 
     An iteration in which none ended has the return of the one before, so that long episodes do not count for less.
-    Those before the first do not count; nan if none ever ended.
+    Those before the first do not count; nan if none ever ended. Of the metrics ``[iterations]`` of one training; it is
+    PureJaxRL's mean of ``returned_episode_returns``, an iteration at a time.
     """
     ended = metrics["episodes"] > 0
     index = jnp.arange(ended.shape[0])

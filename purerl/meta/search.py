@@ -141,9 +141,13 @@ def _unused(options: Any) -> list[str]:
         unused += NOT_META_GRADIENT
     elif options.strategy != "Open_ES":
         unused += ("meta_learning_rate",)
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    changed = [field.name for field in dataclasses.fields(options) if given[field.name] != field.default]
-    return [f"{name} = {given[name]}: {options.strategy} does not use it" for name in unused if name in changed]
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    given = {name: getattr(options, name) for name in unused}
+    return [
+        f"{name} = {value}: {options.strategy} does not use it"
+        for name, value in given.items()
+        if value != defaults[name]
+    ]
 
 
 @contextlib.contextmanager

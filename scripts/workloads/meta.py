@@ -1,7 +1,7 @@
 """A generation of a value loss' evolution on CartPole-v1: what it costs beyond its trainings, and beside PureJaxRL.
 
 PureJaxRL's side is its walkthrough's training with a learned value loss, read from the notebook and vmapped over
-candidates, inside one program with evosax's ask and tell.
+candidates, inside one program with evosax's ask and tell: its interpreter needs evosax 0.3 besides.
 """
 
 import argparse
