@@ -4,44 +4,45 @@ env, config = envs.make("CartPole-v1"), ppo.Config()
 result = jax.jit(ppo.make_train(config, env))(jax.random.key(0))
 """
 
-from purerl import envs
-from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
-from purerl.config import ConfigError, check, sweep
-from purerl.devices import compiler_options, use_cpu_cores
-from purerl.evaluate import evaluate
-from purerl.planning import DoesNotFit
-from purerl.population import plan, train_population
-from purerl.results import load
-from purerl.selection import population_based_training, successive_halving
+import importlib
+from typing import Any
+
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
 from purerl.version import __version__
 
-__all__ = [
-    "ConfigError",
-    "DoesNotFit",
-    "__version__",
-    "a2c",
-    "apex",
-    "appo",
-    "c51",
-    "check",
-    "compiler_options",
-    "dpo",
-    "dqn",
-    "envs",
-    "evaluate",
-    "impala",
-    "iqn",
-    "load",
-    "plan",
-    "population_based_training",
-    "ppo",
-    "pqn",
-    "qr_dqn",
-    "r2d2",
-    "rainbow",
-    "reinforce",
-    "successive_halving",
-    "sweep",
-    "train_population",
-    "use_cpu_cores",
-]
+_WHERE = {
+    "check": "purerl.config",
+    "sweep": "purerl.config",
+    "compiler_options": "purerl.population.devices",
+    "use_cpu_cores": "purerl.population.devices",
+    "evaluate": "purerl.loops.evaluation",
+    "DoesNotFit": "purerl.population.planning",
+    "plan": "purerl.population",
+    "train_population": "purerl.population",
+    "load": "purerl.runs.evaluation",
+    "population_based_training": "purerl.population.selection",
+    "successive_halving": "purerl.population.selection",
+}
+"""Where each public name is defined. A name is imported, and JAX with it, when it is first used."""
+_ALGORITHMS = {stem: name for name, stem in ALGORITHMS.modules.items()}
+
+__all__ = ["ConfigError", "__version__", *_WHERE, *_ALGORITHMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        found = getattr(importlib.import_module(_WHERE[name]), name)
+    elif name in _ALGORITHMS:
+        found = ALGORITHMS[_ALGORITHMS[name]]
+    else:
+        try:
+            return importlib.import_module(f"purerl.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module 'purerl' has no attribute {name!r}") from None
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,13 +11,9 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Env
+from purerl.errors import ConfigError
 
 C = TypeVar("C")
-
-
-class ConfigError(ValueError):
-    """Input that cannot be run. The text names the field, its value and what is allowed, one problem a line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +38,7 @@ class Range:
 Positive = Annotated[float, Range(0, open_low=True)]
 NonNegative = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1, open_high=False)]
+OpenFraction = Annotated[float, Range(0, 1, open_low=True, open_high=False)]
 Count = Annotated[int, Range(1, 2**31)]
 NonNegativeCount = Annotated[int, Range(0, 2**31)]
 Frames = Annotated[int, Range(1)]
@@ -134,53 +131,6 @@ def check(config: Any, *more: str) -> None:
     found = problems(config) + list(more)
     if found:
         raise ConfigError("\n".join(found))
-
-
-def iteration_problems(config: Any) -> list[str]:
-    """What an on-policy config asks for that cannot be: less than one iteration, or one that cannot be counted."""
-    if not sound(config, "num_envs", "num_steps", "total_steps"):
-        return []
-    size, found = config.num_envs * config.num_steps, []
-    if size >= 2**31:
-        found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
-    if config.total_steps < size:
-        found.append(
-            f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"
-        )
-    return found
-
-
-def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
-    """One line if ``config.num_minibatches`` do not divide a batch of steps or, if longer than 1, of sequences."""
-    if not sound(config, "num_envs", "num_steps", "num_minibatches"):
-        return []
-    size, what = config.num_envs * config.num_steps // sequence_length, "num_envs * num_steps"
-    if size >= 2**31 or size % config.num_minibatches == 0:
-        return []
-    if sequence_length > 1:
-        what = f"the number of sequences, {what} / {sequence_length}"
-    small = [d for d in range(1, math.isqrt(size) + 1) if size % d == 0]
-    divisors = small + [size // d for d in small]
-    below = max(d for d in divisors if d < config.num_minibatches)
-    above = min((d for d in divisors if d > config.num_minibatches), default=below)
-    nearest = ", ".join(map(str, sorted({below, above})))
-    return [f"num_minibatches = {config.num_minibatches}: must divide {what} = {size}; nearest valid: {nearest}"]
-
-
-def order_problems(config: Any, low: str, high: str) -> list[str]:
-    """One line if the field ``low`` is not below the field ``high``; none unless both are `sound`."""
-    pair = getattr(config, low), getattr(config, high)
-    if not sound(config, low, high) or pair[0] < pair[1]:
-        return []
-    return [f"{low} = {pair[0]!r}: must lie below {high} = {pair[1]!r}"]
-
-
-def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
-    """What an algorithm that acts in spaces of ``kinds`` says of an environment (None: not known)."""
-    if env is None or isinstance(env.action_space, kinds):
-        return []
-    names = " or ".join(kind.__name__ for kind in kinds)
-    return [f"env = {env.name!r}: has {type(env.action_space).__name__} actions; the algorithm needs {names}"]
 
 
 def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any], list[str]] = problems) -> list[str]:

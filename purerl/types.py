@@ -11,30 +11,14 @@ from typing import Any, NamedTuple
 
 import jax
 
+from purerl.spaces import Space
+
 Array = jax.Array
 Key = jax.Array
 """A typed random key, as made by `jax.random.key`."""
 PyTree = Any
 Metrics = dict[str, Array]
 """Scalars by name. The names are the same at every iteration; a value that does not exist is nan."""
-
-
-class Box(NamedTuple):
-    """Arrays of one shape whose elements lie in ``[low, high]`` (scalars or arrays that broadcast to ``shape``)."""
-
-    low: Any
-    high: Any
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-class Discrete(NamedTuple):
-    """The integers ``0 .. n - 1``."""
-
-    n: int
-
-
-Space = Box | Discrete
 
 
 class Step(NamedTuple):
@@ -193,8 +177,6 @@ class Learner(NamedTuple):
     exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     # (Policy, obs, carry, key) -> (action, carry)
     update: Callable[[PyTree, Transition | Sample, Key], tuple]
-    # on policy (State, Transition [T, B], key) -> (State, Metrics)
-    # off policy (State, Sample, key) -> (State, priority [N], Metrics)
 
 
 class Replay(NamedTuple):

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import envs, population, ppo, selection, use_cpu_cores
+from purerl import envs, population, ppo, use_cpu_cores
+from purerl.population import selection
 
 TOO_SMALL = ppo.Config().learning_rate / 1000
 

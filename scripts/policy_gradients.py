@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from claims import claim, main, population, show
 
-from purerl import a2c, appo, envs, evaluate, impala, plot, ppo, presets, train_population
+from purerl import a2c, appo, envs, evaluate, impala, ppo, train_population
+from purerl.display import plots
 from purerl.types import Env
 
 LAGS = 0, 8, 32, 64
@@ -95,7 +96,7 @@ def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
     if png:
         frames = config.total_steps / 8 * np.arange(1, 9)
         curves = {f"{name}, lag {lag}": x for name, rows in found.items() for lag, x in zip(LAGS, rows, strict=True)}
-        plot.curves(Path(png), frames, curves, title=env)
+        plots.curves(Path(png), frames, curves, title=env)
     corrected, plain = (x[LAGS.index(32), :, -1] for x in found.values())
     if env == "Catch-bsuite":
         claim("at lag 32 V-trace has at least 0.95 on every seed", corrected.min() >= 0.95)
@@ -117,7 +118,7 @@ def reuse(seeds: int) -> None:
     """OpenAI Five's recipe on Catch: how often experience is used, and how old the parameters are that act."""
     env, lags = envs.make("Catch-bsuite"), (0, 1, 8, 32)
     smaller = {"num_envs": 32, "num_steps": 32, "num_minibatches": 4, "memory_size": 32, "hidden_sizes": (32, 32)}
-    config = dataclasses.replace(presets.config("openai-five", "ppo"), total_steps=32 * 32 * 500, max_lag=32, **smaller)
+    config = dataclasses.replace(ppo.preset("openai-five"), total_steps=32 * 32 * 500, max_lag=32, **smaller)
     for epochs in (1, 2, 4):
         found = lag_sweep(ppo, env, dataclasses.replace(config, num_epochs=epochs), lags, seeds)
         for lag, rows in zip(lags, found, strict=True):

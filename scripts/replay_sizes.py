@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import replay
+from purerl import replay, trees
 from purerl.types import Transition
 
 H200 = 139 * 2**30
@@ -37,7 +37,7 @@ def ring(item: Transition, num_rows: int, num_frames: int = 1, stride: int = 1) 
     buffer = replay.prioritised(
         num_rows=num_rows, num_envs=1, batch_size=1, view=view, alpha=0.6, num_frames=num_frames
     )
-    return replay.nbytes(jax.eval_shape(lambda: buffer.init(item)))
+    return trees.nbytes(jax.eval_shape(lambda: buffer.init(item)))
 
 
 ATARI = step(array((84, 84, 4), jnp.uint8))
@@ -113,7 +113,7 @@ ROWS = [
 
 def from_shapes(row: Row) -> int:
     """Bytes of all items as the system stored them."""
-    return row.capacity * replay.nbytes(row.item)
+    return row.capacity * trees.nbytes(row.item)
 
 
 def main() -> None:

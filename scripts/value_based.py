@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from claims import claim, main, population, show
 
-from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, losses, qr_dqn, r2d2, replay
-from purerl.types import Array, Box, Discrete, Env, Key, PyTree, Step, Transition
+from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, qr_dqn, r2d2, replay
+from purerl.formulas import td_errors
+from purerl.spaces import Box, Discrete
+from purerl.types import Array, Env, Key, PyTree, Step, Transition
 
 
 def watched(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +134,7 @@ def updates_needed(n: int, prioritise: bool, seeds: int, limit: int = 10**6) -> 
             sample = buffer.sample(memory, jax.random.fold_in(key_sample, updates))
             items = sample.items
             now, following = q[items.obs], q[items.next_obs]
-            error = jax.vmap(losses.q_learning)(
+            error = jax.vmap(td_errors.q_learning)(
                 now, now, items.action, items.reward, items.discount, following, following
             )
             q = q.at[items.obs, items.action].add(0.25 * sample.weight * error)

@@ -11,6 +11,7 @@ import pytest
 from purerl import ConfigError, c51, check, ppo, sweep
 from purerl import config as cfg
 from purerl.config import sweep_problems
+from purerl.learners import checks
 
 FLOATS = cfg.traced_fields(ppo.Config)
 COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches"]
@@ -70,16 +71,16 @@ def test_all_problems_at_once():
 
 
 def test_minibatch_problems_name_the_nearest():
-    [problem] = cfg.minibatch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
+    [problem] = checks.minibatch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
     assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
-    [problem] = cfg.iteration_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
+    [problem] = checks.iteration_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
     assert problem == f"num_envs * num_steps = {2**37}: must lie below {2**31}"
-    [problem] = cfg.minibatch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
+    [problem] = checks.minibatch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
     assert "nearest valid: 2, 4" in problem
-    [problem] = cfg.minibatch_problems(ppo.Config(num_minibatches=1000))
+    [problem] = checks.minibatch_problems(ppo.Config(num_minibatches=1000))
     assert problem.endswith("nearest valid: 512")
     assert len(ppo.problems(ppo.Config(num_envs="4"), None)) == 1
-    [problem] = cfg.iteration_problems(ppo.Config(total_steps=511))
+    [problem] = checks.iteration_problems(ppo.Config(total_steps=511))
     assert "at least one iteration" in problem and "512" in problem
 
 

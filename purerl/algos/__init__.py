@@ -1,25 +1,54 @@
-"""One module an algorithm. Each has ``Config``, ``problems``, ``make_learner``, ``make_trainer`` and ``make_train``."""
+"""One file an algorithm, which ends in its `Algorithm`. A file is read, and JAX with it, when its name is looked up."""
 
-from typing import Any
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
+from purerl import names
+from purerl.errors import ConfigError
 
-ALGORITHMS = {
-    "ppo": ppo,
-    "dpo": dpo,
-    "a2c": a2c,
-    "reinforce": reinforce,
-    "impala": impala,
-    "appo": appo,
-    "dqn": dqn,
-    "c51": c51,
-    "qr-dqn": qr_dqn,
-    "iqn": iqn,
-    "rainbow": rainbow,
-    "apex": apex,
-    "r2d2": r2d2,
-    "pqn": pqn,
-}
+if TYPE_CHECKING:
+    from purerl.algos.algorithm import Algorithm
+
+NOT_ALGORITHMS = ("__init__", "algorithm")
+
+
+class Table(Mapping):
+    """Algorithms by name: the files of this folder. ``MODULE:ATTRIBUTE`` names anybody's own, wherever it lies."""
+
+    def __init__(self) -> None:
+        files = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_ALGORITHMS)
+        self.modules = {stem.replace("_", "-"): stem for stem in files}
+
+    def __getitem__(self, name: str) -> "Algorithm":
+        if ":" in name:
+            return _own(name)
+        stem = self.modules[name]
+        return getattr(importlib.import_module(f"purerl.algos.{stem}"), stem)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.modules or (isinstance(name, str) and ":" in name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.modules)
+
+    def __len__(self) -> int:
+        return len(self.modules)
+
+
+ALGORITHMS = Table()
+
+
+def _own(name: str) -> "Algorithm":
+    from purerl.algos.algorithm import Algorithm
+
+    found = names.imported("algorithm", name)
+    if not isinstance(found, Algorithm):
+        raise ConfigError(
+            f"algorithm = {name!r}: is {type(found).__name__}, must be a purerl.algos.algorithm.Algorithm"
+        )
+    return found
 
 
 def read_config(algo: str, fields: dict[str, Any]) -> Any:

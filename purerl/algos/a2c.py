@@ -6,11 +6,11 @@ With a lag it has the staleness of the paper's asynchronous A3C.
 from typing import Any
 
 from purerl import config as cfg
-from purerl import loops, policy_gradients
-from purerl.policy_gradients import Estimate, Experience, State, problems
-from purerl.types import Env, Key, Learner, Metrics, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import estimates, policy_gradients
+from purerl.learners.estimates import Estimate, Experience
+from purerl.learners.policy_gradients import State, problems
+from purerl.types import Env, Key, Learner, Metrics
 
 
 @cfg.config
@@ -35,7 +35,7 @@ class Config(policy_gradients.Config):
 def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, **parts: Any) -> Learner:
     """A2C as a `Learner`. ``estimate`` defaults to GAE; ``parts`` are those of `policy_gradients.make_parts`."""
     made = policy_gradients.make_parts(config, env, **parts)
-    estimate = estimate or policy_gradients.by_gae(config.gae_lambda)
+    estimate = estimate or estimates.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         return policy_gradients.descend(config, made, estimate, state, seen, at=policy_gradients.acting(state))
@@ -43,11 +43,11 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, 
     return policy_gradients.make_learner(config, made, learn)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of A2C as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+a2c = Algorithm(
+    "a2c",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("rule", "optimiser"),
+)

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from purerl import action_values, loops
 from purerl import config as cfg
 from purerl.algos import dqn
+from purerl.algos.algorithm import Algorithm
 from purerl.algos.dqn import problems
+from purerl.learners import action_values
 from purerl.types import Array, Env, Learner, Outcome, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
 
 
 @cfg.config
@@ -59,11 +58,16 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     return dqn.make_learner(config, env, record=seen, **parts)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of Ape-X as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts), initial=initial_priority)
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`; what is collected gets its first priorities by `initial_priority`."""
+    return action_values.make_trainer(config, env, learner, initial=initial_priority)
 
 
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+apex = Algorithm(
+    "apex",
+    Config,
+    problems,
+    make_learner,
+    make_trainer,
+    sockets=("td-loss", "optimiser"),
+)

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import loops, losses, policy_gradients, surrogates, update
-from purerl.policy_gradients import Experience, Parts
-from purerl.surrogates import problems
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import losses
+from purerl.learners import estimates, older, policy_gradients, surrogates
+from purerl.learners.estimates import Experience
+from purerl.learners.policy_gradients import Parts
+from purerl.learners.surrogates import problems
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
 
 @cfg.config
@@ -40,7 +41,7 @@ class State(NamedTuple):
     obs_moments: PyTree
     reward_scale: PyTree
     stale: PyTree
-    past: update.Past | tuple[()]
+    past: older.Past | tuple[()]
     target_params: PyTree
     target_age: Array
 
@@ -66,29 +67,27 @@ def make_learner(
     ``pi_target`` and ``pi_acted / ratio_bound``.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    estimate = policy_gradients.by_weights(policy_gradients.vtrace_weights, config)
+    estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, seen)
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
         log_prob = made.distribution.log_prob(policy, seen.action)
-        advantage, target = policy_gradients.estimates(
-            estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value
-        )
+        advantage, target = estimates.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
         reference = jnp.maximum(log_prob, seen.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
         state, metrics = surrogates.descend(config, made, objective, state, seen, key, **batch)
-        refreshed = update.refresh(state.params, state.target_params, state.target_age, config.target_period)
+        refreshed = older.refresh(state.params, state.target_params, state.target_age, config.target_period)
         return state._replace(target_params=refreshed[0], target_age=refreshed[1]), metrics
 
     return policy_gradients.make_learner(config, made, learn, init_state)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of APPO as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+appo = Algorithm(
+    "appo",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("value-loss", "policy-drift", "optimiser"),
+)

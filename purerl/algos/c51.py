@@ -1,13 +1,16 @@
 """C51: categorical distributions of the return (Bellemare et al. 2017, arXiv 1707.06887, Algorithm 1)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.types import Env, Learner, Trainer
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import td_errors
+from purerl.learners import action_values, checks
+from purerl.networks import value_networks
+from purerl.types import Env, Learner
 
 
 @cfg.config
@@ -26,7 +29,7 @@ class Config(action_values.Config):
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
-    return action_values.problems(config, env) + cfg.order_problems(config, "v_min", "v_max")
+    return action_values.problems(config, env) + checks.order_problems(config, "v_min", "v_max")
 
 
 def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
@@ -37,6 +40,8 @@ def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_netw
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,
+        layer_norm=config.layer_norm,
+        kind=config.torso,
         num_atoms=config.num_atoms,
         noisy=noisy,
     )
@@ -47,7 +52,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     support = config.v_min + (config.v_max - config.v_min) * jnp.linspace(0.0, 1.0, config.num_atoms)
 
     def loss(logits, target_logits, action, reward, discount, chooser, next_logits):
-        return losses.categorical_q_learning(logits, action, reward, discount, chooser, next_logits, support)
+        return td_errors.categorical_q_learning(logits, action, reward, discount, chooser, next_logits, support)
 
     def mean(logits):
         return jnp.sum(jax.nn.softmax(logits) * jnp.broadcast_to(support, logits.shape), axis=-1)
@@ -56,11 +61,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of C51 as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+c51 = Algorithm(
+    "c51",
+    Config,
+    problems,
+    make_learner,
+    action_values.make_trainer,
+)

@@ -3,12 +3,12 @@
 from typing import Any
 
 from purerl import config as cfg
-from purerl import loops, losses, policy_gradients
 from purerl.algos import ppo
-from purerl.surrogates import problems
-from purerl.types import Env, Learner, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import losses
+from purerl.learners import policy_gradients
+from purerl.learners.surrogates import problems
+from purerl.types import Env, Learner
 
 
 @cfg.config
@@ -26,11 +26,12 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     return ppo.make_learner(config, env, objective=losses.discovered_policy, **parts)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of DPO as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+dpo = Algorithm(
+    "dpo",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("value-loss", "optimiser"),
+    presets={name: ppo.ppo.presets[name] for name in ("minatar", "brax")},
+)

@@ -2,11 +2,14 @@
 
 from typing import Any, Literal
 
-from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.types import Array, Env, Learner, Trainer
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import td_errors
+from purerl.learners import action_values
+from purerl.networks import value_networks
+from purerl.types import Array, Env, Learner
 
-TD_ERRORS = {"q_learning": losses.q_learning, "munchausen": losses.munchausen}
+TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchausen}
 
 
 @cfg.config
@@ -31,13 +34,19 @@ def problems(config: Config, env: Env | None) -> list[str]:
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso and a value for each action."""
     return value_networks.q_network(
-        env.observation_space, env.action_space.n, config.hidden_sizes, config.activation, dueling=config.dueling
+        env.observation_space,
+        env.action_space.n,
+        config.hidden_sizes,
+        config.activation,
+        dueling=config.dueling,
+        layer_norm=config.layer_norm,
+        kind=config.torso,
     )
 
 
 def huber_loss(error: Array, config: Config) -> Array:
     """What is minimised, elementwise: `losses.huber` beyond ``config.huber_delta``."""
-    return losses.huber(error, config.huber_delta)
+    return td_errors.huber(error, config.huber_delta)
 
 
 def make_learner(
@@ -59,11 +68,11 @@ def make_learner(
     return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser, **more)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of DQN as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+dqn = Algorithm(
+    "dqn",
+    Config,
+    problems,
+    make_learner,
+    action_values.make_trainer,
+    sockets=("td-loss", "optimiser"),
+)

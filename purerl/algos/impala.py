@@ -5,11 +5,23 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import loops, policy_gradients
-from purerl.policy_gradients import Columns, Experience, State, problems
-from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import estimates, policy_gradients
+from purerl.learners.estimates import Columns, Experience
+from purerl.learners.policy_gradients import State, problems
+from purerl.types import Array, Env, Key, Learner, Metrics
 
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+MINATAR = {
+    "total_steps": 10_000_000,
+    "num_envs": 16,
+    "num_steps": 16,
+    "learning_rate": 2e-3,
+    "entropy_coef": 0.05,
+    "trace_lambda": 0.95,
+    "activation": "relu",
+    "hidden_sizes": (128,),
+}
+"""Tuned on Breakout, where a smaller entropy bonus lets it settle on few bricks."""
 
 
 @cfg.config
@@ -34,13 +46,13 @@ class Config(policy_gradients.Config):
     """Largest weight with which a step passes later errors on."""
 
 
-def make_learner(config: Config, env: Env, *, weights=policy_gradients.vtrace_weights, **parts: Any) -> Learner:
+def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
     """IMPALA as a `Learner`.
 
     ``weights(log_ratio, config) -> (rho, c)`` acts elementwise; ``parts`` are those of `policy_gradients.make_parts`.
     """
     made = policy_gradients.make_parts(config, env, **parts)
-    weighted = policy_gradients.by_weights(weights, config)
+    weighted = estimates.by_weights(weights, config)
 
     def estimate(seen: Columns) -> tuple[Array, Array]:
         return weighted(seen if config.corrected else seen._replace(log_ratio=jnp.zeros_like(seen.log_ratio)))
@@ -51,11 +63,12 @@ def make_learner(config: Config, env: Env, *, weights=policy_gradients.vtrace_we
     return policy_gradients.make_learner(config, made, learn)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of IMPALA as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+impala = Algorithm(
+    "impala",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("vtrace-weight", "optimiser"),
+    presets={"minatar": MINATAR},
+)

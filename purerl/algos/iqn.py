@@ -1,15 +1,16 @@
 """IQN: quantiles of the return at any fraction (Dabney et al. 2018, arXiv 1806.06923, Algorithm 1)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax.numpy as jnp
 
-from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.action_values import problems
-from purerl.types import Env, Learner, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import td_errors
+from purerl.learners import action_values
+from purerl.learners.action_values import problems
+from purerl.networks import value_networks
+from purerl.types import Env, Learner
 
 
 @cfg.config
@@ -36,6 +37,8 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,
+        layer_norm=config.layer_norm,
+        kind=config.torso,
         num_quantiles=config.num_quantiles,
         num_cosines=config.num_cosines,
         level=config.risk_level,
@@ -47,7 +50,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
     def loss(out, target_out, action, reward, discount, chooser, next_out):
         (quantiles, fractions), (next_quantiles, _) = out, next_out
-        return losses.quantile_q_learning(
+        return td_errors.quantile_q_learning(
             quantiles, fractions, action, reward, discount, chooser, next_quantiles, config.kappa
         )
 
@@ -55,11 +58,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of IQN as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+iqn = Algorithm(
+    "iqn",
+    Config,
+    problems,
+    make_learner,
+    action_values.make_trainer,
+)

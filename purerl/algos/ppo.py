@@ -5,12 +5,54 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import loops, losses, policy_gradients, surrogates
-from purerl.policy_gradients import Experience, State
-from purerl.surrogates import problems
-from purerl.types import Env, Key, Learner, Metrics, Trainer
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import losses
+from purerl.learners import estimates, policy_gradients, surrogates
+from purerl.learners.estimates import Experience
+from purerl.learners.policy_gradients import State
+from purerl.learners.surrogates import problems
+from purerl.types import Env, Key, Learner, Metrics
 
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+MINATAR = {
+    "total_steps": 10_000_000,
+    "learning_rate": 5e-3,
+    "num_envs": 64,
+    "num_steps": 128,
+    "num_minibatches": 8,
+    "activation": "relu",
+    "hidden_sizes": (128,),
+}
+BRAX = {
+    "total_steps": 50_000_000,
+    "num_envs": 2048,
+    "num_steps": 10,
+    "num_minibatches": 32,
+    "learning_rate": 3e-4,
+    "learning_rate_decay": 0.0,
+    "entropy_coef": 0.0,
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "hidden_sizes": (256, 256),
+}
+"""``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar."""
+OPENAI_FIVE = {
+    "num_envs": 256,
+    "num_steps": 64,
+    "num_epochs": 1,
+    "num_minibatches": 16,
+    "sequence_length": 16,
+    "memory": "lstm",
+    "memory_size": 128,
+    "hidden_sizes": (128, 128),
+    "lag": 1.0,
+    "max_lag": 1,
+    "gamma": 0.998,
+    "value_coef": 1.0,
+    "learning_rate": 2e-3,
+    "total_steps": 5_000_000,
+}
+"""The recipe of Berner et al. 2019 (arXiv 1912.06680) at a size for small machines: recurrent PPO, large batches in
+sequences of 16 steps, each used once, by parameters one version old. Its team spirit is `normalize.team_spirit`."""
 
 
 @cfg.config
@@ -36,24 +78,27 @@ def make_learner(
     `networks.ActorCritic`, ``optimiser``, any optax transformation, and ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    estimate = policy_gradients.by_gae(config.gae_lambda)
+    estimate = estimates.by_gae(config.gae_lambda)
 
     def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
-        advantage, target = policy_gradients.estimates(
-            estimate, seen.log_prob, jnp.zeros_like(value), seen, value, next_value
-        )
+        advantage, target = estimates.estimates(estimate, seen.log_prob, jnp.zeros_like(value), seen, value, next_value)
         batch = {"log_prob": seen.log_prob, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, seen, key, **batch)
 
     return policy_gradients.make_learner(config, made, learn)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of PPO as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+ppo = Algorithm(
+    "ppo",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("value-loss", "policy-drift", "optimiser"),
+    presets={
+        "minatar": MINATAR,
+        "brax": BRAX,
+        "openai-five": OPENAI_FIVE,
+    },
+)

@@ -1,6 +1,6 @@
 """Parallelised Q-network (Gallici et al. 2024, arXiv 2407.04811): Q(lambda) without replay or target network."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,54 +8,40 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import distributions, draw, loops, networks, returns, update
-from purerl.types import Array, Discrete, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+from purerl import draw, loops, networks
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import exploration, returns, schedules
+from purerl.learners import checks, gradients, settings
+from purerl.spaces import Discrete
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
 
 @cfg.config
-class Config:
+class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    total_steps: cfg.Frames = 500_000
-    """Environment steps in all, of one agent. Rounded down to whole iterations."""
     num_envs: cfg.Count = 32
-    """Environments that step side by side."""
+    """Number of environments that step in parallel."""
     num_steps: cfg.Count = 64
-    """Steps in each environment between two updates."""
+    """Steps of each environment in one iteration."""
     num_epochs: cfg.Count = 4
     """Passes over each batch."""
     num_minibatches: cfg.Count = 16
-    """Parts that a batch is cut into; must divide num_envs * num_steps."""
+    """Number of minibatches that a batch is split into; must divide num_envs * num_steps."""
     learning_rate: cfg.Positive = 5e-4
     """RAdam's step size at the start."""
-    learning_rate_decay: cfg.Fraction = 1.0
-    """Part of the learning rate that linear annealing takes away by the end; 0 keeps it constant."""
-    gamma: cfg.Fraction = 0.99
-    """Discount of the return, a step."""
     trace_lambda: cfg.Fraction = 0.65
-    """Trace parameter of the return."""
-    epsilon_start: cfg.Fraction = 1.0
-    """Chance of a random action at the start."""
-    epsilon_end: cfg.Fraction = 0.05
-    """Chance of a random action after exploration."""
-    exploration_fraction: Annotated[float, cfg.Range(0, 1, open_low=True, open_high=False)] = 0.2
-    """Part of all iterations over which the chance falls in a straight line."""
+    """Trace parameter (lambda) of the return."""
+    exploration_fraction: cfg.OpenFraction = 0.2
+    """Fraction of the training over which the probability falls linearly."""
     max_grad_norm: cfg.Positive = 10.0
     """Global norm that gradients are clipped to."""
     hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
     """Widths of the dense layers."""
     activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
-    """Activation of the dense layers."""
-
-    @property
-    def batch_size(self) -> int:
-        """Environment steps of one iteration."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def num_iterations(self) -> int:
-        """Iterations of the whole training."""
-        return self.total_steps // self.batch_size
+    """Activation of the dense and convolutional layers."""
+    layer_norm: bool = True
+    """Normalise the outputs of each layer of a plain torso, which stands in for the target network."""
 
     @property
     def total_updates(self) -> int:
@@ -81,20 +67,24 @@ class Batch(NamedTuple):
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
-    found = cfg.problems(config) + cfg.iteration_problems(config) + cfg.minibatch_problems(config)
-    return found + cfg.space_problems(env, (Discrete,))
+    found = (
+        cfg.problems(config)
+        + checks.iteration_problems(config)
+        + checks.minibatch_problems(config)
+        + settings.torso_problems(config, env)
+    )
+    return found + checks.space_problems(env, (Discrete,))
 
 
 def make_network(config: Config, env: Env) -> nn.Module:
     """A torso with layer normalisation, which stands in for the target network, and a value for each action."""
-    torso = networks.torso(env.observation_space, config.hidden_sizes, config.activation, layer_norm=True)
-    return networks.Head(torso, env.action_space.n, scale=0.01)
+    return networks.Head(settings.make_torso(config, env), env.action_space.n, scale=0.01)
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
     """RAdam behind clipping, its step size falling linearly."""
-    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return optax.chain(update.clip_by_norm(config.max_grad_norm), optax.radam(schedule))
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), optax.radam(schedule))
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
@@ -107,14 +97,14 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     annealing = config.exploration_fraction * float(config.num_iterations)
 
     def epsilon(state: State) -> Array:
-        return update.anneal(config.epsilon_start, config.epsilon_end, state.iterations / annealing)
+        return schedules.anneal(config.epsilon_start, config.epsilon_end, state.iterations / annealing)
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        return State(params, update.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
+        return State(params, gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
 
     def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
-        return distributions.epsilon_greedy(network.apply(state.params, obs), epsilon(state), noise), carry, ()
+        return exploration.epsilon_greedy(network.apply(state.params, obs), epsilon(state), noise), carry, ()
 
     def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
         return jnp.argmax(network.apply(policy, obs), axis=-1).astype(jnp.int32), carry
@@ -138,8 +128,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return 0.5 * jnp.mean(jnp.square(error)), metrics
 
     def learn(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
-        indices = update.minibatch_indices(key, config.batch_size, config.num_epochs, config.num_minibatches)
-        params, opt_state, metrics = update.epochs(
+        indices = gradients.minibatch_indices(key, config.batch_size, config.num_epochs, config.num_minibatches)
+        params, opt_state, metrics = gradients.epochs(
             loss, optimiser, state.params, state.opt_state, estimate(state, trajectory), indices
         )
         metrics["epsilon"] = epsilon(state)
@@ -156,13 +146,15 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     )
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of PQN as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return loops.on_policy(
-        env, make_learner(config, env, **parts), num_envs=config.num_envs, num_steps=config.num_steps
-    )
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`."""
+    return loops.on_policy(env, learner, num_envs=config.num_envs, num_steps=config.num_steps)
 
 
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+pqn = Algorithm(
+    "pqn",
+    Config,
+    problems,
+    make_learner,
+    make_trainer,
+)

@@ -1,15 +1,14 @@
 """QR-DQN: quantiles of the return (Dabney et al. 2018, arXiv 1710.10044, Algorithm 1)."""
 
-from typing import Any
-
 import jax.numpy as jnp
 
-from purerl import action_values, loops, losses, value_networks
 from purerl import config as cfg
-from purerl.action_values import problems
-from purerl.types import Env, Learner, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import td_errors
+from purerl.learners import action_values
+from purerl.learners.action_values import problems
+from purerl.networks import value_networks
+from purerl.types import Env, Learner
 
 
 @cfg.config
@@ -32,6 +31,8 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,
+        layer_norm=config.layer_norm,
+        kind=config.torso,
         num_atoms=config.num_quantiles,
     )
 
@@ -41,7 +42,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     midpoints = (jnp.arange(config.num_quantiles) + 0.5) / config.num_quantiles
 
     def loss(quantiles, target_quantiles, action, reward, discount, chooser, next_quantiles):
-        return losses.quantile_q_learning(
+        return td_errors.quantile_q_learning(
             quantiles, midpoints, action, reward, discount, chooser, next_quantiles, config.kappa
         )
 
@@ -49,11 +50,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of QR-DQN as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+qr_dqn = Algorithm(
+    "qr-dqn",
+    Config,
+    problems,
+    make_learner,
+    action_values.make_trainer,
+)

@@ -4,20 +4,24 @@ reinforcement learning", ICLR), with its many actors in one program.
 Sequences are replayed with the carry that the network had at their first step; the first steps only warm the carry up.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from purerl import action_values, distributions, draw, loops, losses, memory, networks, recurrent, replay, returns
 from purerl import config as cfg
-from purerl.action_values import State
+from purerl import draw, networks, replay
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import exploration, returns, td_errors
+from purerl.learners import action_values, settings
+from purerl.learners.action_values import State
+from purerl.networks import recurrent
+from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Item, Key, Learner, Metrics, PyTree, Sample, Trainer
-from purerl.value_networks import Streams
 
 
 @cfg.config
-class Config(action_values.Config):
+class Config(settings.Recall, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 16
@@ -56,10 +60,8 @@ class Config(action_values.Config):
     """The first actor's chance of a random action after exploration."""
     epsilon_ladder: cfg.NonNegative = 7.0
     """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
-    memory: Literal["gru", "lstm", "lru"] = "lstm"
-    """Layer that remembers."""
-    memory_size: cfg.Count = 64
-    """Its width."""
+    memory: Literal["gru", "lstm", "lru", "gtrxl"] = "lstm"
+    """Recurrent layer between the torso and the streams."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
 
@@ -90,16 +92,16 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env) -> recurrent.Recurrent:
     """A torso, a recurrent cell, and streams to the action values."""
-    torso = networks.torso(env.observation_space, config.hidden_sizes[:-1], config.activation)
+    torso = settings.make_torso(config, env, config.hidden_sizes[:-1])
     activation = networks.ACTIVATIONS[config.activation]
     head = Streams(env.action_space.n, config.hidden_sizes[-1], activation, config.dueling)
-    return recurrent.recurrent(torso, memory.make(config.memory, config.memory_size), head)
+    return recurrent.recurrent(torso, settings.make_memory(config), head)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
     """R2D2 as a `Learner`. ``network`` is a `recurrent.Recurrent` whose output is ``[B, A]``."""
     network = network or make_network(config, env)
-    optimiser = optimiser or action_values.make_optimiser(config)
+    optimiser = optimiser or settings.make_optimiser(config)
     early, late = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
 
     def init(key: Key, obs: PyTree) -> State:
@@ -108,7 +110,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
         q, following = network.step(state.params, obs, carry)
         epsilon = action_values.epsilons(config, state.updates, q.shape[0])
-        return distributions.epsilon_greedy(q, epsilon, noise), following, carry
+        return exploration.epsilon_greedy(q, epsilon, noise), following, carry
 
     def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
         q, carry = network.step(policy, obs, carry)
@@ -138,10 +140,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             estimate, stop, learned = returns.stored_n_step, truncated, ~truncated.at[-1].set(True)  # [L, N]
         chooser = jax.lax.stop_gradient(next_q) if config.double else target_q
         best = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
-        target = losses.rescale(
+        target = td_errors.rescale(
             jax.vmap(estimate, in_axes=(1, 1, 1, 1, None), out_axes=1)(
                 reward,
-                losses.unrescale(best, config.rescale_epsilon),
+                td_errors.unrescale(best, config.rescale_epsilon),
                 config.gamma * (1 - terminated),
                 stop,
                 config.n_step,
@@ -153,7 +155,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
         mean = jnp.sum(size, axis=0) / steps
         priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
-        value = losses.unrescale(jnp.max(q, axis=-1), config.rescale_epsilon)
+        value = td_errors.unrescale(jnp.max(q, axis=-1), config.rescale_epsilon)
         metrics = {"value": jnp.mean(value), "td_error": jnp.mean(weight * mean)}
         return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
 
@@ -172,12 +174,16 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     )
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of R2D2 as a `Trainer`; ``parts`` are those of `make_learner`."""
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, learning from sequences."""
     view = replay.sequences(config.sample_rows, config.period)
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts), view=view)
+    return action_values.make_trainer(config, env, learner, view=view)
 
 
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+r2d2 = Algorithm(
+    "r2d2",
+    Config,
+    problems,
+    make_learner,
+    make_trainer,
+)

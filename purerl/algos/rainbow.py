@@ -1,12 +1,11 @@
 """Rainbow (Hessel et al. 2018, arXiv 1710.02298): C51 with double Q-learning, dueling streams, prioritised replay,
 returns over several steps, and noisy layers in place of epsilon."""
 
-from typing import Any
-
-from purerl import action_values, loops
 from purerl import config as cfg
 from purerl.algos import c51
-from purerl.types import Env, Learner, Trainer
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import action_values
+from purerl.types import Env, Learner
 
 
 @cfg.config
@@ -44,11 +43,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     return c51.make_learner(config, env, network=network, optimiser=optimiser)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of Rainbow as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return action_values.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+rainbow = Algorithm(
+    "rainbow",
+    Config,
+    problems,
+    make_learner,
+    action_values.make_trainer,
+)

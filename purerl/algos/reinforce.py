@@ -3,11 +3,12 @@
 from typing import Any
 
 from purerl import config as cfg
-from purerl import loops, policy_gradients, returns
-from purerl.policy_gradients import Columns, Experience, State, problems
-from purerl.types import Array, Env, Key, Learner, Metrics, Trainer
-
-__all__ = ["Config", "make_learner", "make_train", "make_trainer", "problems"]
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import returns
+from purerl.learners import policy_gradients
+from purerl.learners.estimates import Columns, Experience
+from purerl.learners.policy_gradients import State, problems
+from purerl.types import Array, Env, Key, Learner, Metrics
 
 
 @cfg.config
@@ -40,11 +41,11 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     return policy_gradients.make_learner(config, made, learn)
 
 
-def make_trainer(config: Config, env: Env, **parts: Any) -> Trainer:
-    """One iteration of REINFORCE as a `Trainer`; ``parts`` are those of `make_learner`."""
-    return policy_gradients.make_trainer(config, env, make_learner(config, env, **parts))
-
-
-def make_train(config: Config, env: Env, **parts: Any):
-    """The whole training, ``train(key) -> Result``; ``parts`` are those of `make_learner`."""
-    return loops.train(make_trainer(config, env, **parts), config.num_iterations)
+reinforce = Algorithm(
+    "reinforce",
+    Config,
+    problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=("optimiser",),
+)

@@ -3,19 +3,20 @@
 import inspect
 from typing import Any
 
-from purerl.config import ConfigError
 from purerl.envs import wrappers
-from purerl.envs.acrobot import acrobot
-from purerl.envs.brax_adapter import from_brax, make_brax
-from purerl.envs.cartpole import cartpole
+from purerl.envs.adapters.brax import from_brax, make_brax
+from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
 from purerl.envs.check_env import check_env
 from purerl.envs.episodic import EpisodeState, box, episodic
-from purerl.envs.gymnax_adapter import from_gymnax, make_gymnax
-from purerl.envs.mountain_car import mountain_car, mountain_car_continuous
-from purerl.envs.names import BACKENDS, BRAX, GYMNAX, check_parameters, nearest
-from purerl.envs.pendulum import pendulum
+from purerl.envs.names import BACKENDS, BRAX, GYMNAX, check_parameters
+from purerl.envs.native.acrobot import acrobot
+from purerl.envs.native.cartpole import cartpole
+from purerl.envs.native.mountain_car import mountain_car, mountain_car_continuous
+from purerl.envs.native.pendulum import pendulum
 from purerl.envs.probes import PROBES
-from purerl.envs.tasks import union
+from purerl.envs.union import union
+from purerl.errors import ConfigError
+from purerl.names import nearest
 from purerl.types import Env
 
 __all__ = [

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.config import ConfigError
-from purerl.types import Array, Discrete, Env, Key, PyTree, Space, Step
+from purerl.errors import ConfigError
+from purerl.spaces import Discrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
 
 _NUM_RESETS = 512
 _ROUNDING = 1e-6

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.types import Array, Box, Env, Key, PyTree, Space, Step
+from purerl.spaces import Box, Space
+from purerl.types import Array, Env, Key, PyTree, Step
 
 
 class EpisodeState(NamedTuple):

@@ -1,9 +1,9 @@
 """Names that gymnax and brax register, and the messages for names that nobody has."""
 
-import difflib
 from collections.abc import Iterable
 
-from purerl.config import ConfigError
+from purerl.errors import ConfigError
+from purerl.names import nearest
 
 GYMNAX = (
     "CartPole-v1",
@@ -48,12 +48,6 @@ BRAX = (
     "walker2d",
 )
 """Tasks of brax, which each of its `BACKENDS` steps."""
-
-
-def nearest(word: str, options: Iterable[str]) -> str:
-    """The three options most like ``word`` whatever its case, the best first, separated by commas."""
-    by_lower = {option.lower(): option for option in options}
-    return ", ".join(by_lower[match] for match in difflib.get_close_matches(word.lower(), by_lower, cutoff=0.0))
 
 
 def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> None:

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from purerl.envs.episodic import box, episodic
-from purerl.types import Box, Discrete, Env
+from purerl.spaces import Box, Discrete
+from purerl.types import Env
 
 
 def constant_reward(*, reward: float = 1.0, max_steps: int = 10) -> Env:

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.config import ConfigError
-from purerl.types import Array, Box, Discrete, Env, Key, PyTree, Space, Step
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
 
 
 class StackState(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.config import ConfigError
-from purerl.meta import artefacts, expressions
+from purerl.errors import ConfigError
+from purerl.learned import artefacts, expressions
 
 SCALES = np.geomspace(0.05, 20.0, 61)
 """Where a term's free number is looked for first."""

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import loops, population
-from purerl.envs.tasks import union
-from purerl.meta.sockets import Socket
+from purerl import loops, population, trees
+from purerl.envs.union import union
+from purerl.learned.sockets import Socket
 from purerl.meta.strategies import Strategy, ranks
 from purerl.meta.strategies import make as make_strategy
-from purerl.planning import zeros
+from purerl.trees import zeros
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
 Fitness = Callable[[Metrics], Array]
@@ -95,8 +95,8 @@ def lifetimes(
     candidate, task, seed = (axis.reshape(-1) for axis in jnp.indices(shape, dtype=jnp.int32))
 
     def run(candidates: PyTree, keys: Key) -> Array:
-        given = {"meta_params": population.take(candidates, candidate), "task": task}
-        members = population.fill(population.Members(given, keys[seed]), layout.size)
+        given = {"meta_params": trees.take(candidates, candidate), "task": task}
+        members = trees.fill(population.Members(given, keys[seed]), layout.size)
         return live_all(members, ())[1][: candidate.size].reshape(shape)
 
     return run

@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import policy_gradients, update
-from purerl.config import ConfigError
+from purerl.errors import ConfigError
+from purerl.formulas import schedules
+from purerl.learned.sockets import Socket
+from purerl.learners import estimates, gradients, policy_gradients
+from purerl.loops.rollout import rollout
 from purerl.meta.evolution import Evolution, Fitness, lifetime_return
-from purerl.meta.sockets import Socket
-from purerl.rollout import rollout
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 
 NAME = "meta_gradient"
@@ -99,9 +100,9 @@ def of(
 
 def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTree], Trainer]:
     """A trainer with a learned function, and with an Adam that can be differentiated through."""
-    schedule = update.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     adam = optax.adam(schedule, eps=1e-5, eps_root=EPSILON_ROOT)
-    optimiser = optax.chain(update.clip_by_norm(config.max_grad_norm), adam)
+    optimiser = optax.chain(gradients.clip_by_norm(config.max_grad_norm), adam)
     return lambda meta_params: algo.make_trainer(config, env, optimiser=optimiser, **socket.parts(meta_params, config))
 
 
@@ -154,8 +155,8 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
     )
     policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, seen)
     log_prob = parts.distribution.log_prob(policy, seen.action)
-    estimate = policy_gradients.by_gae(gae_lambda)
-    advantage, _ = policy_gradients.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
+    estimate = estimates.by_gae(gae_lambda)
+    advantage, _ = estimates.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
     return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob)
 
 

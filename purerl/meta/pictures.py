@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from purerl import losses, plot
-from purerl.meta import artefacts, sockets
+from purerl.display import plots
+from purerl.formulas import td_errors
+from purerl.learned import artefacts, sockets
 
 REACH = 30.0
 """Errors up to which a value loss is drawn."""
@@ -18,7 +19,7 @@ def draw(path: Path, artefact: artefacts.Artefact, config: Any) -> None:
     """Writes the picture of a learned function, whole or not at all; nothing for those that have none."""
     figures = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss}
     if artefact.socket in figures:
-        plot.save(path, figures[artefact.socket](artefact, config))
+        plots.save(path, figures[artefact.socket](artefact, config))
 
 
 def value_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
@@ -34,7 +35,7 @@ def td_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
     """The loss over the error beside Huber's, and the slopes of both."""
     error = jnp.linspace(-REACH, REACH, 601)
     loss = artefact.parts(config)["td_loss"](error, config)
-    return _beside(error, loss, losses.huber(error, config.huber_delta), "Huber", "temporal-difference error")
+    return _beside(error, loss, td_errors.huber(error, config.huber_delta), "Huber", "temporal-difference error")
 
 
 def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figure:

@@ -9,61 +9,25 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from purerl import envs, files, losses, statistics
+from purerl import envs
 from purerl.algos import ALGORITHMS
-from purerl.config import ConfigError
-from purerl.meta import artefacts, evolution
+from purerl.errors import ConfigError
+from purerl.formulas import aggregates
+from purerl.learned import artefacts, sockets
+from purerl.meta import evolution
+from purerl.store import json_files
 from purerl.types import Env, Key, Trainer
 
 TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
 """Folded into the key of a report, so that no training of a search is met again."""
 FACTORS = tuple(2.0**power for power in range(-6, 4))
 """What the tuned field of a baseline is multiplied by."""
-
-
-class Baseline(NamedTuple):
-    """Something that a learned function replaces: ``parts(value)`` for ``make_trainer``, and the float that is tuned: a
-    field of the config, or a constant of its own that begins at ``start``."""
-
-    name: str
-    parts: Callable[[Any], dict[str, Any]]
-    tuned: str
-    start: float | None = None
-
-
-def _dpo(scale: Any) -> dict[str, Any]:
-    """DPO with both constants in their published proportion, ``scale`` being a."""
-    constants = SimpleNamespace(drift_a=scale, drift_b=0.3 * scale)
-    return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
-
-
-def _nothing(value: Any) -> dict[str, Any]:
-    return {}
-
-
-BASELINES = {
-    "value-loss": (
-        Baseline("L2", lambda value: {"value_loss": losses.squared_value_loss}, "value_coef"),
-        Baseline("clipped L2", _nothing, "value_coef"),
-    ),
-    "policy-drift": (
-        Baseline("PPO's clip", _nothing, "clip_epsilon"),
-        Baseline("DPO", _dpo, "drift_a", start=2.0),
-    ),
-    "td-loss": (Baseline("Huber", _nothing, "huber_delta"),),
-    "vtrace-weight": (Baseline("V-trace", _nothing, "rho_bar"),),
-    "rule": (Baseline("A2C", _nothing, "value_coef"),),
-    "optimiser": (Baseline("Adam", _nothing, "learning_rate"),),
-}
 
 
 def report(
@@ -106,7 +70,7 @@ def report(
     for place, env in made.items():
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
-        for baseline in BASELINES[artefact.socket]:
+        for baseline in sockets.make(artefact.socket).baselines:
             parts = lambda changed, value, b=baseline: b.parts(value)  # noqa: E731
             start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
             values = (start or 1.0) * np.array(FACTORS)
@@ -115,7 +79,7 @@ def report(
             theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
             row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
             found["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
-        files.write_json(written, found)
+        json_files.write_json(written, found)
     artefacts.save(path, artefact._replace(card={**card, "evidence": found}))
     return found
 
@@ -155,13 +119,13 @@ def _floored(*scores: np.ndarray) -> list[np.ndarray]:
 
 
 def _row(
-    env: str, seen: bool, baseline: Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
+    env: str, seen: bool, baseline: sockets.Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
 ) -> dict[str, Any]:
     with_floor, their_floor = _floored(ours, theirs)
     mean = lambda x: x.mean(axis=(-2, -1))  # noqa: E731
     difference = (with_floor - their_floor)[:, None]
-    nothing = statistics.Estimate(np.nan, np.nan, np.nan)
-    estimate = nothing if np.any(np.isnan(difference)) else statistics.estimate(difference, statistic=mean)
+    nothing = aggregates.Estimate(np.nan, np.nan, np.nan)
+    estimate = nothing if np.any(np.isnan(difference)) else aggregates.estimate(difference, statistic=mean)
     return {
         "env": env,
         "trained_on": seen,
@@ -179,36 +143,3 @@ def _row(
 
 def _error(x: np.ndarray) -> float:
     return float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else float("nan")
-
-
-def print_report(found: dict[str, Any]) -> None:
-    """A table with a row for each environment and baseline."""
-    table = Table(
-        "environment", "baseline", "tuned to", "evolved", "baseline", "difference", "95 % interval", "verdict"
-    )
-    for row in found["rows"]:
-        [(field, value)] = row["tuned"].items()
-        gap = row["difference"]
-        verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
-        table.add_row(
-            row["env"] + ("" if row["trained_on"] else " (held out)"),
-            row["baseline"],
-            f"{field} {value:.3g}" + (" (edge)" if row["at_edge"] else ""),
-            _with_error(row["fitness"], row["fitness_error"], row["without"]),
-            _with_error(row["baseline_fitness"], row["baseline_error"], row["baseline_without"]),
-            f"{gap['value']:+.2f}",
-            f"[{gap['low']:.2f}, {gap['high']:.2f}]",
-            verdict if np.isfinite(gap["value"]) else "no episode ended",
-        )
-    console = Console()
-    console = console if console.is_terminal else Console(width=140)
-    console.print(table)
-    console.print(
-        f"fitness over {found['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
-        "(it died, or no episode ended) counts as the worst of all",
-        highlight=False,
-    )
-
-
-def _with_error(mean: float, error: float, without: int) -> str:
-    return f"{mean:.1f} +- {error:.1f}" + (f" ({without} without)" if without else "")

@@ -20,11 +20,20 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from rich.console import Console
 
-from purerl import checkpoint, envs, experiment, files, logging, loops, planning, population, run
 from purerl import config as cfg
+from purerl import envs, loops, population, trees
 from purerl.algos import ALGORITHMS, read_config
-from purerl.envs.tasks import union
-from purerl.meta import artefacts, evolution, meta_gradient, sockets, strategies
+from purerl.display import progress
+from purerl.envs.union import union
+from purerl.errors import ConfigError
+from purerl.learned import artefacts, sockets
+from purerl.meta import evolution, meta_gradient, strategies
+from purerl.population import planning
+from purerl.runs.directory import claim, prepare
+from purerl.runs.facts import machine_facts
+from purerl.runs.program import interrupts
+from purerl.runs.train import EXIT_DIVERGED
+from purerl.store import checkpoint, json_files
 from purerl.types import PyTree
 
 CAPACITY = 64
@@ -69,7 +78,7 @@ class Setup(NamedTuple):
         if options["name"] == meta_gradient.NAME:
             rates = {"learning_rate": options["learning_rate"]}
             return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
-        like = planning.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
+        like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
         strategy = strategies.make(size=size, like=like, **options)
         options = {"num_seeds": description["num_seeds"], "lanes": description["lanes"] or None}
         return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
@@ -89,15 +98,14 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
     for name in options.env:
         try:
             environments.append(envs.make(name, **env_params))
-        except cfg.ConfigError as error:
+        except ConfigError as error:
             found.append(str(error))
     if len(environments) > 1:
         with _collecting(found):
             environments.append(union(environments)(0))
     for env in environments or [None]:
         found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
-    if socket == "vtrace-weight" and not (config.lag and config.corrected):
-        found.append("vtrace-weight: there is nothing to correct; give --lag and --max-lag, and leave --corrected on")
+    found += sockets.make(socket).problems(config)
     found += _unused(options)
     strategy = {
         "name": options.strategy,
@@ -124,7 +132,7 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
         with _collecting(found):
             Setup.of(description)
     if found:
-        raise cfg.ConfigError("\n".join(found))
+        raise ConfigError("\n".join(found))
     return description
 
 
@@ -154,7 +162,7 @@ def _unused(options: Any) -> list[str]:
 def _collecting(found: list[str]):
     try:
         yield
-    except cfg.ConfigError as error:
+    except ConfigError as error:
         found.append(str(error))
 
 
@@ -168,12 +176,12 @@ class Program(NamedTuple):
     seconds: float
 
 
-def compile(setup: Setup, capacity: int = CAPACITY) -> Program:
+def compile_program(setup: Setup, capacity: int = CAPACITY) -> Program:
     """Compiles the generations of a search, one program for any number of them. Raises `planning.DoesNotFit`."""
     start, devices = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(devices), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere)
-    like = planning.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
+    like = trees.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
     chunk = program.lower(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)).compile()
     planning.check_program(chunk, devices, "give fewer --lanes, or cut num_envs or what else makes an agent large")
@@ -189,17 +197,17 @@ def search(description: dict[str, Any], options: Any) -> int:
     name = f"{description['socket']}-{description['algo']}"
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
     if options.resume and options.overwrite:
-        raise cfg.ConfigError("overwrite: a search that goes on replaces nothing; give it or resume")
+        raise ConfigError("overwrite: a search that goes on replaces nothing; give it or resume")
     if options.resume:
         _check_resumable(directory, description)
     else:
-        experiment.prepare(directory, options.overwrite, FILES)
+        prepare(directory, options.overwrite, FILES)
     with checkpoint.lock(directory):
         if not options.resume:
-            experiment.claim(directory, options.overwrite, FILES)
+            claim(directory, options.overwrite, FILES)
         checkpoint.clear(directory / CHECKPOINTS)
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        files.write_json(directory / "config.json", {**description, "command": command})
+        json_files.write_json(directory / "config.json", {**description, "command": command})
         try:
             return _search(description, options, directory, console)
         except MemoryError:
@@ -210,14 +218,17 @@ def search(description: dict[str, Any], options: Any) -> int:
 
 def _check_resumable(directory: Path, description: dict[str, Any]) -> None:
     """Raises `ConfigError` that names every field in which a saved search differs from ``description``."""
-    saved, given = files.read_json(directory / "config.json"), json.loads(json.dumps(files.finite(description)))
+    saved, given = (
+        json_files.read_json(directory / "config.json"),
+        json.loads(json.dumps(json_files.finite(description))),
+    )
     if not isinstance(saved, dict):
-        raise cfg.ConfigError(f"{directory / 'config.json'}: not the description of a search")
+        raise ConfigError(f"{directory / 'config.json'}: not the description of a search")
     before, now = (_flat({k: v for k, v in fields.items() if k not in (*SOFT, "command")}) for fields in (saved, given))
     found = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     lines = [f"{name} = {now.get(name)!r}: the search in {str(directory)!r} has {before.get(name)!r}" for name in found]
     if lines:
-        raise cfg.ConfigError("\n".join(lines))
+        raise ConfigError("\n".join(lines))
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
@@ -232,9 +243,9 @@ def _flat(fields: dict[str, Any]) -> dict[str, Any]:
 def _search(description: dict[str, Any], options: Any, directory: Path, console: Console) -> int:
     setup, generations = Setup.of(description), description["generations"]
     total = setup.frames * generations
-    experiment.say(console, f"{total:,} frames in all, {setup.frames:,} a generation: compiling ...")
-    program = compile(setup)
-    experiment.say(console, f"compiled in {program.seconds:.1f} s")
+    progress.say(console, f"{total:,} frames in all, {setup.frames:,} a generation: compiling ...")
+    program = compile_program(setup)
+    progress.say(console, f"compiled in {program.seconds:.1f} s")
     state, first, spent = _begin(setup, program, description, options.resume, directory)
     done, length, barren = first, 1, _barren(directory)
     start = saved = time.perf_counter()
@@ -244,13 +255,13 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
     def save() -> None:
         about = {"generation": done, "frames": done * setup.frames, "seconds": elapsed(), "description": description}
         if done not in checkpoint.steps(directory / CHECKPOINTS):
-            checkpoint.save(directory / CHECKPOINTS, done, state, files.finite(about))
+            checkpoint.save(directory / CHECKPOINTS, done, state, json_files.finite(about))
 
     save()
     with (
-        run.interrupts() as interrupted,
+        interrupts() as interrupted,
         open(directory / LOG, "a") as log,
-        logging.progress(console, setup.frames * max(1, generations - first)) as report,
+        progress.show(console, setup.frames * max(1, generations - first)) as report,
     ):
         while done < generations and not interrupted and not over() and barren < PATIENCE:
             length, before = max(1, min(length, CAPACITY, generations - done)), time.perf_counter()
@@ -258,7 +269,7 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
             rows = {name: np.asarray(values)[:length] for name, values in metrics.items()}
             for i in range(length):
                 row = {"generation": done + i + 1, "frames": (done + i + 1) * setup.frames}
-                log.write(json.dumps(files.finite(row | {k: float(v[i]) for k, v in rows.items()})) + "\n")
+                log.write(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in rows.items()})) + "\n")
                 barren = 0 if rows["alive"][i] else barren + 1
             done += length
             report((done - first) * setup.frames, float(rows["fitness"][-1]))
@@ -277,22 +288,22 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
     last = _rows(directory)[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "seconds": elapsed(), "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
-    card = {**description, **evidence, **experiment.machine_facts()}
+    card = {**description, **evidence, **machine_facts()}
     artefact = artefacts.of_socket(description["socket"], setup.evolution.mean(state), card)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
         artefacts.save(directory / artefacts.NAME, artefact)
-    files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
+    json_files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
     _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
-    experiment.say(console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
+    progress.say(console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
     if interrupted:
-        experiment.say(console, f"go on with the same command and --resume --out {directory}")
+        progress.say(console, f"go on with the same command and --resume --out {directory}")
         return 128 + interrupted[0]
     if failed:
-        experiment.say(console, "no training of the last generations had a fitness: all died, or no episode ended")
-    return experiment.EXIT_DIVERGED if failed else 0
+        progress.say(console, "no training of the last generations had a fitness: all died, or no episode ended")
+    return EXIT_DIVERGED if failed else 0
 
 
 def _rows(directory: Path) -> list[dict[str, Any]]:
@@ -318,7 +329,7 @@ def _begin(
     log = directory / LOG
     lines = log.read_text().splitlines(keepends=True) if log.exists() else []
     if len(lines) < restored.step:
-        raise cfg.ConfigError(f"{log}: has {len(lines)} generations, the checkpoint {restored.step}")
+        raise ConfigError(f"{log}: has {len(lines)} generations, the checkpoint {restored.step}")
     temporary = log.with_name(log.name + ".tmp")
     temporary.write_text("".join(lines[: restored.step]))
     os.replace(temporary, log)
@@ -334,14 +345,14 @@ def _flush(log: Any) -> None:
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
     """The fitness over generations, and the learned function where it can be drawn."""
-    from purerl import plot
+    from purerl.display import plots
     from purerl.meta import pictures
 
     if rows := _rows(directory):
         names = "fitness_worst", "fitness", "fitness_best"
         lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
         x = [row["generation"] for row in rows]
-        plot.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "lifetime return"))
+        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "lifetime return"))
     pictures.draw(directory / "learned.png", artefact, config)
 
 
@@ -366,7 +377,7 @@ def plan(description: dict[str, Any]) -> dict[str, Any]:
 
 def _timed(setup: Setup) -> tuple[int, float]:
     """The memory of a search's program, and the seconds of a generation, the faster of two."""
-    program, seconds = compile(setup, capacity=1), []
+    program, seconds = compile_program(setup, capacity=1), []
     state = program.init(jax.random.key(0))
     for _ in range(2):
         start = time.perf_counter()

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.config import ConfigError
+from purerl.errors import ConfigError
 from purerl.types import Array, Key, PyTree
 
 NAMES = {

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from purerl import draw
+from purerl.formulas.schedules import anneal
 from purerl.replay import storage, sums
 from purerl.replay.views import View
 from purerl.types import Array, Item, Key, PyTree, Replay, Sample, Transition
-from purerl.update import anneal
 
 MIN_PRIORITY = 1e-6
 """Added to every priority, so that nothing usable is out of reach (Schaul et al. 2016, section 3.3)."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -95,12 +94,3 @@ def read(stored: PyTree, row: Array, env: Array) -> PyTree:
     """The elements of ``row`` and ``env`` ``[...]`` of arrays ``[rows, B, ...]``, unpacked."""
     found = jax.tree.map(lambda x: x[row, env], stored)
     return jax.tree.map(unpack, found, is_leaf=lambda x: isinstance(x, Packed))
-
-
-def nbytes(tree: Any) -> int:
-    """Bytes of all arrays in a tree, or of their shapes and types alone; a typed key counts its words.
-
-    ``nbytes(jax.eval_shape(replay.init, item))`` is what a buffer will hold; nothing is allocated.
-    """
-    size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)  # noqa: E731
-    return sum(map(size, jax.tree.leaves(tree)))

@@ -122,7 +122,7 @@ def purerl_config(setting: Setting, total: Counts, num_steps: int):
 
 def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import check, dqn, envs, loops, population, use_cpu_cores
+    from purerl import check, dqn, envs, loops, population, trees, use_cpu_cores
 
     if asked["agents"] > 1:
         use_cpu_cores()
@@ -137,7 +137,7 @@ def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
 
     layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
     train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
-    return lambda keys: train_all(population.fill(keys, layout.size), ())[1]
+    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
 
 
 def convolutional():
@@ -257,12 +257,14 @@ def update_flops(setting: Setting, total: Counts, num_steps: int) -> float:
     from jax.extend.core import jaxpr_as_fun
     from jax.interpreters.partial_eval import dce_jaxpr
 
-    from purerl import action_values, dqn, envs, planning, replay
+    from purerl import dqn, envs, replay
+    from purerl.learners import from_replay
+    from purerl.population import arithmetic
 
     config, env = purerl_config(setting, total, num_steps), envs.make(setting.environment)
     learner, stored = (
         dqn.make_learner(config, env),
-        action_values.make_replay(config, env, replay.transitions(config.n_step, config.gamma)),
+        from_replay.make_replay(config, env, replay.transitions(config.n_step, config.gamma)),
     )
     key = jax.random.key(0)
     state = jax.eval_shape(dqn.make_trainer(config, env).init, key)
@@ -270,7 +272,7 @@ def update_flops(setting: Setting, total: Counts, num_steps: int) -> float:
     arguments = state.learner, sample, key
     whole = jax.make_jaxpr(learner.update)(*arguments)
     needed, _ = dce_jaxpr(whole.jaxpr, [True] * len(whole.jaxpr.outvars), instantiate=True)
-    return planning.flops(jaxpr_as_fun(whole.replace(jaxpr=needed)), *jax.tree.leaves(arguments))
+    return arithmetic.flops(jaxpr_as_fun(whole.replace(jaxpr=needed)), *jax.tree.leaves(arguments))
 
 
 def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:

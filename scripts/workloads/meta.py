@@ -42,10 +42,11 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
     """A program of a key on every device."""
     import jax
 
-    from purerl import envs, population, use_cpu_cores
+    from purerl import envs, population, trees, use_cpu_cores
     from purerl import ppo as algo
-    from purerl.meta import evolution, sockets, strategies
-    from purerl.planning import zeros
+    from purerl.learned import sockets
+    from purerl.meta import evolution, strategies
+    from purerl.trees import zeros
 
     use_cpu_cores()
     config = algo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
@@ -54,7 +55,7 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
         train = algo.make_train(config, env)
         layout = population.layout(candidates, lanes=lanes or None)
         train_all = population.spread(lambda key, _: ((), train(key).metrics), layout)
-        return lambda key: train_all(population.fill(jax.random.split(key, candidates), layout.size), ())[1]
+        return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
     strategy = strategies.make("Open_ES", candidates, zeros(jax.eval_shape(socket.init, jax.random.key(0))))
     search = evolution.of(socket, algo, config, [env], strategy, lanes=lanes or None)
     if side == "search":

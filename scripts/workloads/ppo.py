@@ -32,7 +32,7 @@ def frames(total_steps: int) -> int:
 
 def purerl_program(agents: int, total_steps: int, lanes: int):
     """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device."""
-    from purerl import envs, population, ppo, use_cpu_cores
+    from purerl import envs, population, ppo, trees, use_cpu_cores
 
     if agents > 1:
         use_cpu_cores()
@@ -40,7 +40,7 @@ def purerl_program(agents: int, total_steps: int, lanes: int):
     train = ppo.make_train(config, envs.make("CartPole-v1"))
     layout = population.layout(agents, lanes=lanes or None)
     train_all = population.spread(lambda key, _: ((), train(key)), layout)
-    return lambda keys: train_all(population.fill(keys, layout.size), ())[1]
+    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
 
 
 def initialise_one_after_another() -> None:

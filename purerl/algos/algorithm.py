@@ -1,0 +1,48 @@
+"""What an algorithm is: a value that names its parts. Each file of this folder ends in one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from purerl import loops
+from purerl.errors import ConfigError
+from purerl.types import Env, Key, Learner, Result, Trainer
+
+NO_PRESETS: Mapping[str, dict[str, Any]] = {}
+
+
+class Algorithm(NamedTuple):
+    """An algorithm as a value. A variant is ``ppo._replace(...)``.
+
+    ``Config`` is a frozen dataclass made by `purerl.config.config`; ``problems(config, env)`` lists why a config cannot
+    train on an environment (None: not known), a line each. ``loop(config, env, learner)`` makes a `Trainer`, and
+    ``parts`` are whatever else ``make_learner`` takes: a network, a loss, an optimiser. ``sockets`` names the places
+    for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together.
+    """
+
+    name: str
+    Config: type
+    problems: Callable[[Any, Env | None], list[str]]
+    make_learner: Callable[..., Learner]  # (config, env, **parts)
+    loop: Callable[[Any, Env, Learner], Trainer]
+    sockets: tuple[str, ...] = ()
+    presets: Mapping[str, dict[str, Any]] = NO_PRESETS
+
+    def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
+        """One iteration as a `Trainer`.
+
+        Raises `ConfigError`, a line for each problem, for what can be seen: traced fields are not looked at.
+        """
+        if found := self.problems(config, env):
+            raise ConfigError("\n".join(found))
+        return self.loop(config, env, self.make_learner(config, env, **parts))
+
+    def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
+        """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""
+        return loops.train(self.make_trainer(config, env, **parts), config.num_iterations)
+
+    def preset(self, name: str) -> Any:
+        """The config with the preset ``name``. Raises `ConfigError` if there is none."""
+        if name not in self.presets:
+            known = ", ".join(self.presets) or "none"
+            raise ConfigError(f"preset = {name!r}: {self.name} has no such preset; it has {known}")
+        return self.Config(**self.presets[name])

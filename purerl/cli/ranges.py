@@ -1,0 +1,91 @@
+"""Ranges of numbers as a person writes them, and the configurations that they span."""
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from purerl.errors import ConfigError
+
+FORMS = "LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log, or VALUE,VALUE,..."
+
+
+def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[list[str], dict[str, str]]:
+    """Takes the ranges out of command-line arguments: ``(the other arguments, ranges by name)``.
+
+    A range is the value of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a NAME=RANGE, whose name then
+    gains ``prefix``; it has a colon or a comma.
+    """
+    rest, found, waiting = [], {}, None
+    for arg in args:
+        option, equals, value = arg.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if waiting and re.search("[:,]", arg):
+            found[waiting] = arg
+            rest.pop()
+            waiting = None
+        elif option.startswith("--"):
+            waiting = name if name in fields else None
+            if waiting and re.search("[:,]", value):
+                found[waiting] = value
+            else:
+                rest.append(arg)
+        elif equals and re.fullmatch("[a-zA-Z_]+", option) and re.search("[:,]", value):
+            found[prefix + option] = value
+        else:
+            rest.append(arg)
+            waiting = None
+    return rest, found
+
+
+def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[str, list[float]]:
+    """All configurations that ``ranges`` span, as a column of values ``[configurations]`` for each name.
+
+    Those with a count, and lists, span a grid. Those without are drawn together ``num_samples`` times, uniformly on
+    their scale, and each draw is crossed with the grid. Raises `ConfigError`, with all problems at once.
+    """
+    problems, grid, random = [], {}, {}
+    for name, text in ranges.items():
+        try:
+            (random if len(text.split(":")) == 3 else grid)[name] = _read(text)
+        except ValueError:
+            problems.append(
+                f"{name.rpartition('.')[2]} = {text!r}: must be {FORMS}, with LOW < HIGH, and above 0 if log"
+            )
+    if problems:
+        raise ConfigError("\n".join(problems))
+    rng = np.random.default_rng(seed)
+    draws = np.stack([_at(span, rng.random(num_samples)) for span in random.values()], axis=1) if random else [()]
+    rows = [(*cell, *draw) for cell in itertools.product(*grid.values()) for draw in draws]
+    return {name: [float(row[i]) for row in rows] for i, name in enumerate([*grid, *random])}
+
+
+def _read(text: str) -> tuple:
+    """A list's or a grid's values, or (low, high, scale) of a range without a count. Raises `ValueError`."""
+    if ":" not in text:
+        return tuple(_number(value) for value in text.split(","))
+    low, high, scale, *count = text.split(":")
+    span = _number(low), _number(high), scale
+    if span[0] >= span[1] or scale not in ("lin", "log") or (scale == "log" and span[0] <= 0) or len(count) > 1:
+        raise ValueError
+    if not count:
+        return span
+    if int(count[0]) < 2:
+        raise ValueError
+    return tuple(_at(span, np.linspace(0, 1, int(count[0]))))
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _at(span: tuple[float, float, str], fraction: np.ndarray) -> np.ndarray:
+    """The numbers at fractions of a range, linear or logarithmic; its ends exactly."""
+    low, high, scale = span
+    between = low + fraction * (high - low) if scale == "lin" else low * (high / low) ** fraction
+    return np.clip(between, low, high)

@@ -1,0 +1,151 @@
+"""Pictures of sweeps and of learning, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
+
+import itertools
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from purerl.formulas import aggregates
+
+AXES = "frames", "return"
+DEAD = "lightgrey"
+ROOM = 0.1
+"""The part of an axis that must lie between two values for both to be named on it."""
+
+
+def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
+    """Writes `sweep_figure`, whole or not at all."""
+    save(path, sweep_figure(fields, scores, title))
+
+
+def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
+    """Where a sweep did well. ``fields`` gives every swept field's values ``[configs]``; ``scores`` ``[configs, S]``.
+
+    One field: a panel of its values and the seeds, counted from 0. Several: a panel for each pair of fields. The colour
+    at a pair of values is the interquartile mean of all scores that share it, so a lone score is shown as it is. A
+    panel whose values form a whole grid has cells, any other has dots. What is not finite is grey: a seed that died, or
+    a mean over too many of them (`statistics.iqm`). An axis is logarithmic if its values are positive and span more
+    than a decade. Raises `ValueError` if there is no field, or lengths differ.
+    """
+    scores = np.asarray(scores, np.float64)
+    values = {name: np.asarray(given, np.float64) for name, given in fields.items()}
+    shapes = {name: list(given.shape) for name, given in values.items()}
+    if not values or scores.ndim != 2 or any(shape != [len(scores)] for shape in shapes.values()):
+        raise ValueError(f"scores must be [configs, S] and each field [configs], got {list(scores.shape)} and {shapes}")
+    if len(values) == 1:
+        configs, seeds = np.indices(scores.shape).reshape(2, -1)
+        values = {name: given[configs] for name, given in values.items()} | {"seed": seeds.astype(np.float64)}
+        scores = scores.reshape(-1, 1)
+    panels = [(x, y, *_means(values[x], values[y], scores)) for x, y in itertools.combinations(values, 2)]
+
+    means = np.concatenate([mean.compressed() for *_, mean in panels])
+    norm = Normalize(means.min(), means.max()) if means.size else Normalize(0, 1)
+    colours = ScalarMappable(norm, colormaps["viridis"].with_extremes(bad=DEAD))
+    columns = math.ceil(math.sqrt(len(panels)))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(1.5 + 4 * columns, 3.5 * rows), layout="constrained")
+    for i, (x, y, points, mean) in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, i + 1, xlabel=x, ylabel=y)
+        _panel(axes, points, mean, colours)
+    label = "return" if len(fields) == 1 else "return, interquartile mean"
+    figure.colorbar(colours, ax=figure.axes, label=f"{label} (grey: died)")
+    figure.suptitle(title)
+    return figure
+
+
+def curves(
+    path: Path, x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
+) -> None:
+    """Writes `curves_figure`, whole or not at all."""
+    save(path, curves_figure(x, lines, title, axes))
+
+
+def curves_figure(
+    x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
+) -> Figure:
+    """Means over seeds of ``lines``, each ``[S, points]`` over ``x`` ``[points]``, in bands from the lowest seed to the
+    highest. ``axes`` are the names of both. What is not finite is left out. Raises `ValueError` if lengths differ.
+    """
+    x = np.asarray(x, np.float64)
+    given = {name: np.asarray(rows, np.float64) for name, rows in lines.items()}
+    wrong = {name: rows.shape for name, rows in given.items() if rows.ndim != 2 or rows.shape[1:] != x.shape}
+    if wrong:
+        raise ValueError(f"lines must be [S, {len(x)}], got {wrong}")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=title)
+    for name, rows in given.items():
+        rows = np.ma.masked_invalid(rows)
+        [line] = panel.plot(x, rows.mean(axis=0), label=name)
+        panel.fill_between(x, rows.min(axis=0), rows.max(axis=0), alpha=0.2, color=line.get_color(), linewidth=0)
+    panel.legend(fontsize="small")
+    return figure
+
+
+def _means(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
+    """The different pairs ``[n, 2]`` of ``x`` and ``y`` in rising order, and the mean score ``[n]`` of each."""
+    pairs = np.stack([x, y], axis=1)
+    points = np.unique(pairs, axis=0)
+    means = [aggregates.iqm(scores[np.all(pairs == point, axis=1)]) for point in points]
+    return points, np.ma.masked_invalid(means)
+
+
+def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: ScalarMappable) -> None:
+    x, y = (np.unique(column) for column in points.T)
+    log_x, log_y = _is_log(x), _is_log(y)
+    axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+    if len(points) == len(x) * len(y):
+        cells = mean.reshape(len(x), len(y)).T  # x is the slower axis of points
+        axes.pcolormesh(_edges(x, log_x), _edges(y, log_y), cells, norm=colours.norm, cmap=colours.cmap)
+        _name_values(axes.xaxis, x, log_x)
+        _name_values(axes.yaxis, y, log_y)
+        axes.tick_params(axis="x", labelrotation=45)
+    else:
+        axes.scatter(
+            *points.T,
+            c=mean,
+            norm=colours.norm,
+            cmap=colours.cmap,
+            plotnonfinite=True,
+            edgecolors="black",
+            linewidths=0.5,
+        )
+
+
+def _is_log(values: np.ndarray) -> bool:
+    return values[0] > 0 and values[-1] > 10 * values[0]
+
+
+def _edges(centres: np.ndarray, log: bool) -> np.ndarray:
+    """Borders ``[n + 1]`` of cells around rising ``centres`` ``[n]``, half-way between neighbours on the axis."""
+    if len(centres) == 1:
+        half = abs(centres[0]) / 2 or 0.5
+        return np.array([centres[0] - half, centres[0] + half])
+    at = np.log(centres) if log else centres
+    middle = (at[1:] + at[:-1]) / 2
+    edges = np.concatenate([[2 * at[0] - middle[0]], middle, [2 * at[-1] - middle[-1]]])
+    return np.exp(edges) if log else edges
+
+
+def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
+    """Puts a tick at every value and nowhere else, if they all have room."""
+    at = np.log(values) if log else values
+    if np.all(np.diff(at) >= ROOM * (at[-1] - at[0])):
+        axis.set_ticks([], minor=True)
+        axis.set_ticks(values, [f"{value:.4g}" for value in values])
+
+
+def save(path: Path, figure: Figure) -> None:
+    """Writes a PNG file, whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    figure.savefig(temporary, format="png", dpi=150)
+    os.replace(temporary, path)

@@ -1,0 +1,92 @@
+"""Tables and summaries, printed to a terminal."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from purerl.display import progress
+from purerl.display.progress import say
+
+
+def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
+    worst = min(summary["return_per_seed"], default=math.nan)
+    say(
+        console,
+        f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
+        f"{summary['wall_seconds']:.1f} s; return {summary['return_mean']:.1f} (worst agent {worst:.1f}); {directory}",
+    )
+
+
+def print_evaluation(result: dict[str, Any]) -> None:
+    """A table with a row for each agent."""
+    names = list(result["members"][0])
+    table = Table(*names, "return", "std", "length", "unfinished", title=f"{result['algo']} on {result['env']}")
+    columns = ("return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed")
+    for label, mean, std, length, unfinished in zip(
+        result["members"], *(result[name] for name in columns), strict=True
+    ):
+        table.add_row(*map(str, label.values()), f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"mean return {result['return_mean']:.2f} over {result['episodes']} episodes an agent", highlight=False
+    )
+
+
+def print_comparison(comparison: dict[str, Any]) -> None:
+    """A table with a row for each run."""
+    table = Table("run", "algo", "frames", "agents", "IQM", "95 % interval", "P(first > this)", "95 % interval")
+    for row in comparison["runs"]:
+        iqm, better = row["return_iqm"], row["improvement_of_first"]
+        table.add_row(
+            row["run"],
+            row["algo"],
+            f"{row['env_steps']:,}",
+            str(row["agents"]),
+            f"{iqm['value']:.1f}",
+            interval(iqm),
+            f"{better['value']:.2f}",
+            f"[{better['low']:.2f}, {better['high']:.2f}]",
+        )
+    Console().print(table)
+
+
+def interval(estimate: dict[str, float]) -> str:
+    return f"[{estimate['low']:.1f}, {estimate['high']:.1f}]"
+
+
+def print_report(found: dict[str, Any]) -> None:
+    """A table with a row for each environment and baseline."""
+    table = Table(
+        "environment", "baseline", "tuned to", "evolved", "baseline", "difference", "95 % interval", "verdict"
+    )
+    for row in found["rows"]:
+        [(field, value)] = row["tuned"].items()
+        gap = row["difference"]
+        verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
+        table.add_row(
+            row["env"] + ("" if row["trained_on"] else " (held out)"),
+            row["baseline"],
+            f"{field} {value:.3g}" + (" (edge)" if row["at_edge"] else ""),
+            with_error(row["fitness"], row["fitness_error"], row["without"]),
+            with_error(row["baseline_fitness"], row["baseline_error"], row["baseline_without"]),
+            f"{gap['value']:+.2f}",
+            f"[{gap['low']:.2f}, {gap['high']:.2f}]",
+            verdict if np.isfinite(gap["value"]) else "no episode ended",
+        )
+    console = Console()
+    console = console if console.is_terminal else Console(width=140)
+    console.print(table)
+    console.print(
+        f"fitness over {found['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
+        "(it died, or no episode ended) counts as the worst of all",
+        highlight=False,
+    )
+
+
+def with_error(mean: float, error: float, without: int) -> str:
+    return f"{mean:.1f} +- {error:.1f}" + (f" ({without} without)" if without else "")

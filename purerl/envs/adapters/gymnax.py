@@ -1,0 +1,122 @@
+"""gymnax environments as `Env`. gymnax itself is imported when the first one is made, for it takes seconds."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.envs.names import GYMNAX, check_parameters
+from purerl.errors import ConfigError
+from purerl.names import nearest
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
+
+_WRONG_BOUNDS = ("MemoryChain-bsuite", "MetaMaze-misc", "GaussianBandit-misc")
+"""Environments of gymnax 1.0 whose observations leave the space that they declare."""
+BINARY = (
+    "Asterix-MinAtar",
+    "Breakout-MinAtar",
+    "Freeway-MinAtar",
+    "Seaquest-MinAtar",
+    "SpaceInvaders-MinAtar",
+    "Catch-bsuite",
+    "DeepSea-bsuite",
+)
+"""Environments of gymnax 1.0 whose observations are float32 and hold nothing but 0 and 1."""
+
+
+def make_gymnax(name: str, **params: Any) -> Env:
+    """The environment that gymnax registered as ``name``.
+
+    ``params`` override fields of its ``EnvParams``, which may be traced, or go to its constructor, which may not.
+    Raises `ConfigError` for a name or parameter that gymnax does not have, and for MNISTBandit-bsuite.
+    """
+    if name == "MNISTBandit-bsuite":
+        raise ConfigError(f"env = {name!r}: not supported, since it needs a download")
+    with jax.ensure_compile_time_eval():  # The constants that gymnax keeps must not become tracers of a caller's jit.
+        import gymnax
+
+        if name not in gymnax.registered_envs:
+            raise ConfigError(f"env = {name!r}: gymnax has no such environment; nearest: {nearest(name, GYMNAX)}")
+        environment, env_params = gymnax.make(name)
+        signature = inspect.signature(type(environment).__init__).parameters.values()
+        arguments = {p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"}
+        fields = {field.name for field in dataclasses.fields(env_params)}
+        check_parameters(name, params, arguments | fields)
+        chosen = {key: value for key, value in params.items() if key not in fields}
+        if chosen:
+            environment, env_params = gymnax.make(name, **chosen)
+    env_params = env_params.replace(**{key: params[key] for key in fields & set(params)})
+    return from_gymnax(name, environment, env_params)
+
+
+def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
+    """Adapts a gymnax 1.0 environment: noise is one key a step; truncation yields to termination.
+
+    A `Discrete` observation becomes one-hot float32, and those that hold nothing but 0 and 1 (MinAtar's, Catch's and
+    DeepSea's) become bool. Any other `Box` keeps its dtype, unless observations come in a wider one, which then holds
+    for both. Raises `ConfigError` for spaces of other kinds.
+    """
+    with jax.ensure_compile_time_eval():
+        action_space = _space(name, "action", environment.action_space(env_params))
+        declared = _space(name, "observation", environment.observation_space(env_params))
+    with jax.numpy_rank_promotion("allow"):
+        emitted, state_like = jax.eval_shape(lambda key: environment.reset(key, env_params), jax.random.key(0))
+    observation_space = _observed(name, declared, emitted.dtype)
+
+    def observe(obs: Array) -> Array:
+        if isinstance(declared, Discrete):
+            return jax.nn.one_hot(obs, declared.n, dtype=jnp.float32)
+        return jnp.asarray(obs, observation_space.dtype)
+
+    def strong(env_state: PyTree) -> PyTree:
+        return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), env_state, state_like)
+
+    def reset(key: Key) -> tuple[PyTree, Array]:
+        with jax.numpy_rank_promotion("allow"):
+            obs, env_state = environment.reset(key, env_params)
+        return strong(env_state), observe(obs)
+
+    def step(key: Key, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        action = _into(action_space, action)
+        with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on it, whatever the caller has set.
+            transition = environment.step(key, env_state, action, env_params)
+        obs, env_state, reward, terminated, truncated, info = transition
+        terminated = jnp.asarray(terminated, bool)
+        truncated = jnp.asarray(truncated, bool) & ~terminated
+        reward = jnp.asarray(reward, jnp.float32)
+        return strong(env_state), Step(observe(obs), observe(info["final_observation"]), reward, terminated, truncated)
+
+    return Env(name, reset, jax.random.split, step, observation_space, action_space)
+
+
+def _space(name: str, role: str, space: Any) -> Space:
+    from gymnax.environments import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.Box):
+        return Box(_number(space.low), _number(space.high), tuple(space.shape), jnp.dtype(space.dtype))
+    raise ConfigError(f"env = {name!r}: {role} space {type(space).__name__} is not supported, only Box and Discrete")
+
+
+def _number(bound: Any) -> Any:
+    return bound if isinstance(bound, jax.core.Tracer) else np.asarray(bound)
+
+
+def _observed(name: str, declared: Space, emitted: Any) -> Box:
+    if isinstance(declared, Discrete):
+        return Box(0.0, 1.0, (declared.n,), jnp.float32)
+    if name in BINARY:
+        return Box(False, True, declared.shape, jnp.dtype(bool))
+    declared = declared._replace(dtype=jnp.promote_types(declared.dtype, emitted))
+    return declared._replace(low=-np.inf, high=np.inf) if name in _WRONG_BOUNDS else declared
+
+
+def _into(space: Space, action: Array) -> Array:
+    if isinstance(space, Discrete):
+        return jnp.clip(jnp.asarray(action, jnp.int32), 0, space.n - 1)
+    return jnp.asarray(jnp.clip(action, space.low, space.high), space.dtype)

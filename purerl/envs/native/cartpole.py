@@ -1,0 +1,61 @@
+"""Balancing a pole on a cart. Barto, Sutton and Anderson (1983), in the numbers of Gymnasium's CartPole-v1."""
+
+import math
+
+import jax.numpy as jnp
+
+from purerl import draw
+from purerl.envs.episodic import box, episodic
+from purerl.errors import ConfigError
+from purerl.spaces import Discrete
+from purerl.types import Env
+
+
+def cartpole(
+    *,
+    gravity: float = 9.8,
+    masscart: float = 1.0,
+    masspole: float = 0.1,
+    length: float = 0.5,
+    force_mag: float = 10.0,
+    tau: float = 0.02,
+    theta_threshold: float = math.radians(12),
+    x_threshold: float = 2.4,
+    max_steps: int = 500,
+    hide_velocity: int = 0,
+) -> Env:
+    """Reward 1 a step until the pole falls or the cart leaves the track, the failing step included.
+
+    ``length`` is half the pole's, ``tau`` the seconds between explicit Euler steps. Action 0 pushes left, 1 right.
+    The observation ``(x, x_dot, theta, theta_dot)`` is the physical state; with ``hide_velocity`` 1 it is
+    ``(x, theta)``, and a policy must remember to know how fast they change. Raises `ConfigError` if that is neither
+    0 nor 1.
+    """
+    if hide_velocity not in (0, 1):
+        raise ConfigError(f"env = 'CartPole-v1': hide_velocity = {hide_velocity!r}: must be 0 or 1")
+    shown = slice(None, None, 2) if hide_velocity else slice(None)
+    total_mass = masscart + masspole
+    moment = masspole * length
+
+    def dynamics(physical, action):
+        x, x_dot, theta, theta_dot = physical
+        force = jnp.where(action > 0, force_mag, -force_mag)
+        sin, cos = jnp.sin(theta), jnp.cos(theta)
+        push = (force + moment * theta_dot**2 * sin) / total_mass
+        theta_acc = (gravity * sin - cos * push) / (length * (4 / 3 - masspole * cos**2 / total_mass))
+        x_acc = push - moment * theta_acc * cos / total_mass
+        x, theta = x + tau * x_dot, theta + tau * theta_dot
+        physical = jnp.stack([x, x_dot + tau * x_acc, theta, theta_dot + tau * theta_acc])
+        return physical, 1.0, (jnp.abs(x) > x_threshold) | (jnp.abs(theta) > theta_threshold)
+
+    high = (2 * x_threshold, math.inf, 2 * theta_threshold, math.inf)[shown]
+    return episodic(
+        "CartPole-v1",
+        noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
+        initial=lambda noise: noise,
+        dynamics=dynamics,
+        observe=lambda physical: physical[shown],
+        time_limit=max_steps,
+        observation_space=box([-h for h in high], high),
+        action_space=Discrete(2),
+    )

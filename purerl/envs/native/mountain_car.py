@@ -1,0 +1,84 @@
+"""An underpowered car in a valley. Moore (1990), in the numbers of Gymnasium's two MountainCar environments."""
+
+import jax.numpy as jnp
+
+from purerl import draw
+from purerl.envs.episodic import box, episodic
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Env
+
+
+def mountain_car(
+    *,
+    force: float = 0.001,
+    gravity: float = 0.0025,
+    min_position: float = -1.2,
+    max_position: float = 0.6,
+    max_speed: float = 0.07,
+    goal_position: float = 0.5,
+    goal_velocity: float = 0.0,
+    max_steps: int = 200,
+) -> Env:
+    """Reward -1 a step until the goal. Actions 0, 1, 2 push left, not at all, right."""
+
+    def push(action):
+        return (jnp.clip(action, 0, 2) - 1) * force
+
+    def reward(action, terminated):
+        return -1.0
+
+    limits = min_position, max_position, max_speed, goal_position, goal_velocity
+    return _mountain_car("MountainCar-v0", push, reward, gravity, limits, max_steps, Discrete(3))
+
+
+def mountain_car_continuous(
+    *,
+    power: float = 0.0015,
+    gravity: float = 0.0025,
+    min_position: float = -1.2,
+    max_position: float = 0.6,
+    max_speed: float = 0.07,
+    goal_position: float = 0.45,
+    goal_velocity: float = 0.0,
+    max_steps: int = 999,
+) -> Env:
+    """Reward 100 at the goal, less a tenth of the squared action at each step.
+
+    The action ``[1]`` moves the car as if clipped to [-1, 1]; the price is that of the action as it was given, which is
+    what Gymnasium charges.
+    """
+
+    def push(action):
+        return jnp.clip(action[0], -1.0, 1.0) * power
+
+    def reward(action, terminated):
+        return jnp.where(terminated, 100.0, 0.0) - 0.1 * action[0] ** 2
+
+    limits = min_position, max_position, max_speed, goal_position, goal_velocity
+    action_space = Box(-1.0, 1.0, (1,), jnp.float32)
+    return _mountain_car("MountainCarContinuous-v0", push, reward, gravity, limits, max_steps, action_space)
+
+
+def _mountain_car(name, push, reward, gravity, limits, max_steps, action_space: Space) -> Env:
+    """The physics of both. The observation ``(position, velocity)`` is the physical state."""
+    min_position, max_position, max_speed, goal_position, goal_velocity = limits
+
+    def dynamics(physical: Array, action: Array) -> tuple[Array, Array, Array]:
+        position, velocity = physical
+        velocity = velocity + push(action) - gravity * jnp.cos(3 * position)
+        velocity = jnp.clip(velocity, -max_speed, max_speed)
+        position = jnp.clip(position + velocity, min_position, max_position)
+        velocity = jnp.where((position <= min_position) & (velocity < 0), 0.0, velocity)
+        terminated = (position >= goal_position) & (velocity >= goal_velocity)
+        return jnp.stack([position, velocity]), reward(action, terminated), terminated
+
+    return episodic(
+        name,
+        noise=lambda key, shape: draw.uniform(key, shape, -0.6, -0.4),
+        initial=lambda noise: jnp.stack([noise, jnp.zeros_like(noise)]),
+        dynamics=dynamics,
+        observe=lambda physical: physical,
+        time_limit=max_steps,
+        observation_space=box((min_position, -max_speed), (max_position, max_speed)),
+        action_space=action_space,
+    )

@@ -1,0 +1,78 @@
+"""Several environments as one, chosen by a number: one program that trains in any of them."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
+    """``choose(task)``: the environment number ``task`` (int32, may be traced), in spaces that hold all of them.
+
+    Observations are flattened, float32, and filled up with zeros to the longest. Of discrete actions there are as many
+    as any environment has, and one that has fewer takes the remainder; continuous ones lie in [-1, 1], are stretched to
+    an environment's bounds, and those beyond its own do nothing. Only the chosen environment is stepped, unless
+    ``task`` differs between lanes of one `jax.vmap`. Raises `ConfigError` if action spaces are of both kinds, if
+    observations are no `Box`, and if actions have no bounds.
+    """
+    kinds = {type(env.action_space) for env in envs}
+    if len(kinds) != 1:
+        raise ConfigError("envs = " + ", ".join(env.name for env in envs) + ": actions must be all Discrete or all Box")
+    for env in envs:
+        if not isinstance(env.observation_space, Box):
+            raise ConfigError(f"env = {env.name!r}: has {type(env.observation_space).__name__} observations; needs Box")
+        bounds = () if kinds == {Discrete} else (env.action_space.low, env.action_space.high)
+        if not all(np.all(np.isfinite(bound)) for bound in bounds):
+            raise ConfigError(f"env = {env.name!r}: has actions without bounds")
+    width = max(int(np.prod(env.observation_space.shape)) for env in envs)
+    actions = Discrete(max(env.action_space.n for env in envs)) if kinds == {Discrete} else _box(envs)
+
+    def pad(obs: Array) -> Array:
+        flat = obs.reshape(-1).astype(jnp.float32)
+        return jnp.pad(flat, (0, width - flat.size))
+
+    def choose(task: Array) -> Env:
+        def reset(key: Key) -> tuple[PyTree, Array]:
+            found = [env.reset(one) for env, one in zip(envs, jax.random.split(key, len(envs)), strict=True)]
+            states, observed = zip(*found, strict=True)
+            return states, jnp.stack([pad(obs) for obs in observed])[task]
+
+        def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
+            keys = jax.random.split(key, len(envs))
+            return tuple(env.noise(one, shape) for env, one in zip(envs, keys, strict=True))
+
+        def branch(i: int) -> Callable[..., tuple[PyTree, Step]]:
+            def step(noises: PyTree, states: PyTree, action: Array) -> tuple[PyTree, Step]:
+                state, made = envs[i].step(noises[i], states[i], _own(envs[i], action))
+                obs, next_obs = pad(made.obs), pad(made.next_obs)
+                made = made._replace(obs=obs, next_obs=next_obs, reward=jnp.asarray(made.reward, jnp.float32))
+                return (*states[:i], state, *states[i + 1 :]), made
+
+            return step
+
+        def step(noises: PyTree, states: PyTree, action: Array) -> tuple[PyTree, Step]:
+            return jax.lax.switch(task, [branch(i) for i in range(len(envs))], noises, states, action)
+
+        bound = np.float32(np.inf)
+        name = "+".join(env.name for env in envs)
+        return Env(name, reset, noise, step, Box(-bound, bound, (width,), jnp.float32), actions)
+
+    return choose
+
+
+def _box(envs: Sequence[Env]) -> Box:
+    return Box(-1.0, 1.0, (max(int(np.prod(env.action_space.shape)) for env in envs),), jnp.float32)
+
+
+def _own(env: Env, action: Array) -> Array:
+    """An environment's own action for one of the union's."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return jnp.remainder(action, space.n)
+    own = action[: int(np.prod(space.shape))].reshape(space.shape)
+    return space.low + 0.5 * (own + 1) * (jnp.asarray(space.high) - space.low)

@@ -1,0 +1,1 @@
+"""Formulas: returns, losses, distributions, exploration, schedules and aggregates. They know no algorithm."""

@@ -1,0 +1,87 @@
+"""Action distributions, as `Distribution` bundles over the parameters that a network puts out; epsilon-greedy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import draw
+from purerl.spaces import Box, Discrete, Space
+from purerl.trees import like
+from purerl.types import Distribution
+
+
+def categorical(num_actions: int) -> Distribution:
+    """Over ``0 .. A - 1``; the parameters are logits ``[..., A]``, the noise is Gumbel ``[..., A]``.
+
+    Sampling is the Gumbel-max trick: ``argmax(logits + noise)``.
+    """
+
+    def log_prob(logits, action):
+        log_probs = jax.nn.log_softmax(logits)
+        return jnp.sum(jnp.where(action[..., None] == _actions(logits), log_probs, 0.0), axis=-1)
+
+    def entropy(logits):
+        log_probs = jax.nn.log_softmax(logits)
+        return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+    return Distribution(
+        num_params=num_actions,
+        num_free=0,
+        noise=lambda key, shape: draw.gumbel(key, (*shape, num_actions)),
+        sample=lambda logits, noise: jnp.argmax(logits + noise, axis=-1).astype(jnp.int32),
+        mode=lambda logits: jnp.argmax(logits, axis=-1).astype(jnp.int32),
+        log_prob=log_prob,
+        entropy=entropy,
+    )
+
+
+def _actions(logits):
+    """``0 .. A - 1``, shaped to compare with ``action[..., None]``."""
+    return jnp.arange(logits.shape[-1]).reshape((1,) * (logits.ndim - 1) + (-1,))
+
+
+def gaussian(space: Box) -> Distribution:
+    """A diagonal Gaussian over a Box of ``D`` dimensions; the parameters are means and log standard deviations
+    ``[..., 2 * D]``, in units in which the Box is [-1, 1] (a side without finite bounds keeps its own units).
+
+    Samples may leave the Box; environments clip. The noise is standard normal ``[..., D]``.
+    """
+    size = int(np.prod(space.shape))
+    low, high = (np.broadcast_to(np.asarray(b, np.float32), space.shape) for b in (space.low, space.high))
+    bounded = np.isfinite(low) & np.isfinite(high)
+    centre = np.where(bounded, (np.where(bounded, high, 0) + np.where(bounded, low, 0)) / 2, 0).astype(np.float32)
+    scale = np.where(bounded, (np.where(bounded, high, 0) - np.where(bounded, low, 0)) / 2, 1).astype(np.float32)
+    log_scale = np.sum(np.log(scale))
+
+    def to_action(unit):
+        unit = unit.reshape(*unit.shape[:-1], *space.shape)
+        return unit * like(scale, unit) + like(centre, unit)
+
+    def log_prob(params, action):
+        mean, log_std = jnp.split(params, 2, axis=-1)
+        unit = ((action - like(centre, action)) / like(scale, action)).reshape(mean.shape)
+        z = (unit - mean) * jnp.exp(-log_std)
+        return -jnp.sum(0.5 * jnp.square(z) + log_std, axis=-1) - (0.5 * size * np.log(2 * np.pi) + log_scale)
+
+    def entropy(params):
+        log_std = jnp.split(params, 2, axis=-1)[1]
+        return jnp.sum(log_std, axis=-1) + (0.5 * size * np.log(2 * np.pi * np.e) + log_scale)
+
+    def sample(params, noise):
+        mean, log_std = jnp.split(params, 2, axis=-1)
+        return to_action(mean + jnp.exp(log_std) * noise)
+
+    return Distribution(
+        num_params=2 * size,
+        num_free=size,
+        noise=lambda key, shape: draw.normal(key, (*shape, size)),
+        sample=sample,
+        mode=lambda params: to_action(jnp.split(params, 2, axis=-1)[0]),
+        log_prob=log_prob,
+        entropy=entropy,
+    )
+
+
+def for_space(space: Space) -> Distribution:
+    """The usual family for an action space: `categorical` for Discrete, `gaussian` for Box."""
+    return categorical(space.n) if isinstance(space, Discrete) else gaussian(space)

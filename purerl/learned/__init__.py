@@ -1,0 +1,1 @@
+"""Learned functions: the sockets of algorithms that take them, and their files."""

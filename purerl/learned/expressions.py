@@ -1,0 +1,81 @@
+"""Closed forms as trees of JSON: ``["tanh", ["mul", 2.0, "advantage"]]``. They are data and are never run as code.
+
+A tree is a number, the name of a variable, or a list of an operation and its arguments. Operations are those of
+`OPERATIONS` and no others.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl.errors import ConfigError
+from purerl.types import Array
+
+OPERATIONS = {
+    "add": (2, jnp.add),
+    "sub": (2, jnp.subtract),
+    "mul": (2, jnp.multiply),
+    "div": (2, jnp.divide),
+    "max": (2, jnp.maximum),
+    "min": (2, jnp.minimum),
+    "neg": (1, jnp.negative),
+    "abs": (1, jnp.abs),
+    "square": (1, jnp.square),
+    "exp": (1, jnp.exp),
+    "expm1": (1, jnp.expm1),
+    "log1p_abs": (1, lambda x: jnp.log1p(jnp.abs(x))),
+    "tanh": (1, jnp.tanh),
+    "relu": (1, jax.nn.relu),
+    "if_positive": (3, lambda x, yes, no: jnp.where(x >= 0, yes, no)),
+}
+"""What may stand at the head of a list: how many arguments it takes, and what it does, elementwise."""
+LARGEST = 3e38
+"""The largest number that is taken: float32 has no much larger ones."""
+DEPTH, NODES = 40, 1000
+"""The deepest and the largest tree that is taken."""
+
+
+def check(tree: Any, variables: tuple[str, ...]) -> None:
+    """Raises `ConfigError` with one line if ``tree`` is no expression in ``variables``."""
+    count, waiting = 0, [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        count += 1
+        if count > NODES or depth > DEPTH:
+            raise ConfigError(f"expression: more than {NODES} nodes, or deeper than {DEPTH}")
+        if isinstance(node, str):
+            if node not in variables:
+                raise ConfigError(f"expression: unknown variable {node[:40]!r}; it has {', '.join(variables)}")
+        elif isinstance(node, list) and node and isinstance(node[0], str) and node[0] in OPERATIONS:
+            if len(node) != 1 + OPERATIONS[node[0]][0]:
+                raise ConfigError(
+                    f"expression: {node[0]} takes {OPERATIONS[node[0]][0]} arguments, got {len(node) - 1}"
+                )
+            waiting += [(argument, depth + 1) for argument in node[1:]]
+        elif isinstance(node, bool) or not isinstance(node, int | float) or not abs(node) <= LARGEST:
+            raise ConfigError(f"expression: {str(node)[:40]!r} is no finite number, variable or known operation")
+
+
+def evaluate(tree: Any, variables: Mapping[str, Array]) -> Array:
+    """The value of a tree that was checked. Elementwise."""
+    if isinstance(tree, str):
+        return variables[tree]
+    if isinstance(tree, list):
+        return OPERATIONS[tree[0]][1](*(evaluate(argument, variables) for argument in tree[1:]))
+    return jnp.asarray(tree, jnp.float32)
+
+
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+def in_words(tree: Any) -> str:
+    """A tree as a person writes it."""
+    if isinstance(tree, str):
+        return tree
+    if not isinstance(tree, list):
+        return f"{tree:.4g}"
+    head, *arguments = tree
+    shown = [in_words(argument) for argument in arguments]
+    return f"({shown[0]} {INFIX[head]} {shown[1]})" if head in INFIX else f"{head}({', '.join(shown)})"

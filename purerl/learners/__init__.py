@@ -1,0 +1,1 @@
+"""What algorithms share: gradient steps, families of losses, normalisers, and checks of configs."""

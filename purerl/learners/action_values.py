@@ -1,0 +1,200 @@
+"""Learning action values from replay: what DQN and its descendants share.
+
+The loop of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, draw a batch, take one step towards
+targets by a network of older parameters. An algorithm says what its network gives and how that is learned.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import draw, replay
+from purerl.formulas import exploration, schedules
+from purerl.learners import checks, from_replay, gradients, older, settings
+from purerl.networks.value_networks import ValueNetwork
+from purerl.spaces import Discrete
+from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Trainer
+
+
+@cfg.config
+class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    n_step: cfg.Count = 3
+    """Number of rewards that a target sums before it bootstraps; 1 is Mnih et al.'s."""
+    double: bool = True
+    """Choose the next action by the online network instead of the target network."""
+    dueling: bool = False
+    """Separate streams for the value and the advantages."""
+    target_period: cfg.Count = 125
+    """Updates between two refreshes of the target network."""
+    lag: cfg.NonNegativeCount = 0
+    """Updates by which the parameters at which a gradient is taken are older than those that it changes."""
+    max_lag: cfg.NonNegativeCount = 1_000
+    """Largest lag at which a gradient still counts; a larger lag is refused."""
+    learning_rate: cfg.Positive = 1e-3
+    """Adam's step size at the start."""
+    epsilon_ladder: cfg.NonNegative = 0.0
+    """Exponent that spreads the probability over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
+    max_grad_norm: cfg.Positive = 10.0
+    """Global norm that gradients are clipped to."""
+    hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
+    """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
+    """Activation of the dense and convolutional layers."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Consecutive rows that one sample spans."""
+        return self.n_step + 1
+
+
+class State(NamedTuple):
+    """``updates`` counts all updates, up to 2^31 - 1, and ``target_age`` those since the target's refresh (int32)."""
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    past: older.Past | tuple[()]
+    updates: Array
+    target_age: Array
+
+
+class Values(NamedTuple):
+    """How what a network gives is read as action values, and learned.
+
+    ``mean(out)`` are action values ``[..., A]``. ``loss`` is for one transition, and callers vmap it: ``out`` of the
+    online network for its observation, ``target_out`` of the target network for the same, ``next_out`` of the target
+    network for the next observation, ``chooser`` ``[A]`` the values by which the next action is chosen. It returns the
+    loss and an error, both scalars; the size of the error is the transition's priority.
+    """
+
+    mean: Callable[[PyTree], Array]
+    loss: Callable[..., tuple[Array, Array]]
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    found = cfg.problems(config)
+    found += settings.with_head_problems(config) + settings.torso_problems(config, env)
+    if cfg.sound(config, "lag", "max_lag") and config.lag > config.max_lag:
+        found.append(f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}")
+    return found + from_replay.problems(config, env) + checks.space_problems(env, (Discrete,))
+
+
+def epsilons(config: Config, updates: Array, num_envs: int) -> Array:
+    """The chance of a random action in each of ``B`` environments after so many updates. ``[B]``."""
+    annealing = config.exploration_fraction * float(config.total_updates)
+    epsilon = schedules.anneal(config.epsilon_start, config.epsilon_end, updates / annealing)
+    return exploration.epsilon_ladder(epsilon, config.epsilon_ladder, num_envs)
+
+
+def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
+    """The state before the first update."""
+    opt_state, zero = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
+    return State(params, params, opt_state, older.past(params, config.lag), zero, zero)
+
+
+def descend(
+    config: Config,
+    optimiser: optax.GradientTransformation,
+    loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
+    state: State,
+    batch: PyTree,
+) -> tuple[State, Array, Metrics]:
+    """One update down ``loss(params, batch) -> (loss, (priority [N], metrics))``, and what follows from it.
+
+    The gradient is taken at the parameters of ``config.lag`` updates ago, and dropped if that is more than
+    ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
+    that take turns have a lag of ``K - 1``. Returns the new state, the priorities and the metrics.
+    """
+
+    def scaled(params, batch):
+        value, (priority, metrics) = loss(params, batch)
+        return value * (config.lag <= config.max_lag), {"priority": priority, **metrics}
+
+    stale, past = older.delay(state.past, state.params, config.lag)
+    params, opt_state, metrics = gradients.gradient_step(
+        scaled, optimiser, state.params, state.opt_state, batch, at=stale
+    )
+    target_params, target_age = older.refresh(params, state.target_params, state.target_age, config.target_period)
+    metrics["epsilon"] = jnp.mean(epsilons(config, state.updates, config.num_envs))
+    priority, updates = metrics.pop("priority"), optax.safe_increment(state.updates)
+    return State(params, target_params, opt_state, past, updates, target_age), priority, metrics
+
+
+def nothing(q: Array, action: Array) -> tuple[()]:
+    """Records nothing while acting."""
+    return ()
+
+
+def make_learner(
+    config: Config,
+    env: Env,
+    network: ValueNetwork,
+    values: Values,
+    optimiser: optax.GradientTransformation | None = None,
+    record: Callable[[Array, Array], PyTree] = nothing,
+) -> Learner:
+    """A `Learner` of action values. ``record(q [B, A], action [B])`` is kept in the replay, as ``extras``."""
+    optimiser = optimiser or settings.make_optimiser(config)
+
+    def init(key: Key, obs: PyTree) -> State:
+        return init_state(config, optimiser, network.init(key, obs))
+
+    def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
+        key_network, key_epsilon = jax.random.split(key)
+        return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
+
+    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
+        network_noise, epsilon_noise = noise
+        q = values.mean(network.apply(state.params, obs, network_noise))
+        action = exploration.epsilon_greedy(q, epsilons(config, state.updates, q.shape[0]), epsilon_noise)
+        return action, carry, record(q, action)
+
+    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
+        num_envs = jax.tree.leaves(obs)[0].shape[0]
+        q = values.mean(network.apply(policy, obs, network.still((num_envs,))))
+        return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
+        out = network.apply(params, items.obs, noise)
+        choosing = jax.lax.stop_gradient(params) if config.double else target_params
+        chooser = values.mean(network.apply(choosing, items.next_obs, chooser_noise))
+        each, error = jax.vmap(values.loss)(
+            out, target_out, items.action, items.reward, items.discount, chooser, next_out
+        )
+        size = jnp.abs(error)
+        q = values.mean(out)
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
+        return jnp.mean(weight * each), (size, metrics)
+
+    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+        items: Outcome = sample.items
+        shape, keys = sample.slot.shape, jax.random.split(key, 4)
+        noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
+        next_out = network.apply(state.target_params, items.next_obs, network.noise(keys[1], shape))
+        target_out = network.apply(state.target_params, items.obs, network.noise(keys[2], shape))
+        batch = items, sample.weight, *noises, state.target_params, target_out, next_out
+        return descend(config, optimiser, loss, state, batch)
+
+    return Learner(
+        init=init,
+        init_carry=lambda num_envs: (),
+        noise=noise,
+        explore=explore,
+        policy=lambda state: state.params,
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def make_trainer(config: Config, env: Env, learner: Learner, **ring: Any) -> Trainer:
+    """One iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `from_replay.make_replay`."""
+    ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
+    return from_replay.make_trainer(config, env, learner, **ring)

@@ -1,0 +1,79 @@
+"""Advantages and targets of a trajectory, one environment at a time."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl.formulas import returns
+from purerl.types import Array, PyTree
+
+
+class Experience(NamedTuple):
+    """A trajectory ``[T, B]`` as it is learned from: observations normalised, rewards scaled.
+
+    ``log_prob`` is that of the action under the policy that took it, ``carry`` the one before each step.
+    """
+
+    obs: PyTree
+    action: Array
+    log_prob: Array
+    carry: PyTree
+    reward: Array
+    discount: Array
+    last: Array
+    next_obs: PyTree
+
+
+class Columns(NamedTuple):
+    """What an estimate sees of one environment, all ``[T]``.
+
+    ``log_prob`` is that of the action under the policy that learns, ``log_ratio`` what that has over the one under the
+    policy that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
+    """
+
+    log_prob: Array
+    log_ratio: Array
+    reward: Array
+    value: Array
+    next_value: Array
+    discount: Array
+    last: Array
+
+
+Estimate = Callable[[Columns], tuple[Array, Array]]
+"""``columns -> (advantage [T], target [T])`` of one environment; targets ``[T, K]`` for K predictions."""
+
+
+def by_gae(gae_lambda: Array) -> Estimate:
+    """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
+
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        advantage = returns.gae(seen.reward, seen.value, seen.next_value, seen.discount, seen.last, gae_lambda)
+        return advantage, advantage + seen.value
+
+    return estimate
+
+
+def vtrace_weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
+    """V-trace's weights, by ``trace_lambda``, ``rho_bar`` and ``c_bar`` of the config (`returns.vtrace_weights`)."""
+    return returns.vtrace_weights(log_ratio, config.trace_lambda, config.rho_bar, config.c_bar)
+
+
+def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any) -> Estimate:
+    """Advantages and targets that make up for another policy having acted, by ``weights(log_ratio, config)``, which
+    gives ``rho`` and ``c`` (`returns.weighted_returns`)."""
+
+    def estimate(seen: Columns) -> tuple[Array, Array]:
+        rho, c = weights(seen.log_ratio, config)
+        return returns.weighted_returns(rho, c, seen.reward, seen.value, seen.next_value, seen.discount, seen.last)
+
+    return estimate
+
+
+def estimates(
+    estimate: Estimate, log_prob: Array, log_ratio: Array, seen: Experience, value: Array, next_value: Array
+) -> tuple[Array, Array]:
+    """``estimate`` for each environment: advantages and targets ``[T, B]``."""
+    columns = Columns(log_prob, log_ratio, seen.reward, value, next_value, seen.discount, seen.last)
+    return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)

@@ -1,0 +1,124 @@
+"""Learning from a replay: its settings, the ring they ask for, and the trainer around it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from purerl import config as cfg
+from purerl import loops, replay
+from purerl.learners import settings
+from purerl.types import Array, Env, Learner, PyTree, Replay, Trainer
+
+
+@cfg.config
+class Config(settings.Loop):
+    """A Config that extends this one has ``sample_rows``, the consecutive rows that one sample spans."""
+
+    total_steps: cfg.Frames = 500_000
+    """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
+    num_envs: cfg.Count = 8
+    """Number of environments that step in parallel."""
+    num_steps: cfg.Count = 8
+    """Steps of each environment in one iteration."""
+    num_updates: cfg.Count = 4
+    """Gradient steps in one iteration."""
+    batch_size: cfg.Count = 64
+    """Samples in one gradient step."""
+    capacity: cfg.Count = 100_000
+    """Transitions that the replay holds, rounded up to whole iterations."""
+    store_next_obs: bool = False
+    """Store each next observation as well, for twice the memory. Without it, steps that a time limit truncates are not
+    learned from."""
+    warmup_steps: cfg.Count = 5_000
+    """Environment steps before the first gradient step, rounded up to whole iterations."""
+    prioritised: bool = False
+    """Sample in proportion to priority instead of uniformly."""
+    priority_exponent: cfg.Fraction = 0.6
+    """Exponent (alpha) of the priority that a sample's probability is proportional to."""
+    importance_exponent: cfg.Fraction = 0.4
+    """Importance-sampling exponent (beta) at the start of training."""
+    importance_exponent_end: cfg.Fraction = 1.0
+    """Importance-sampling exponent (beta) at the end of training."""
+
+    @property
+    def sample_stride(self) -> int:
+        """Samples may start only at every so many rows."""
+        return 1
+
+    @property
+    def warmup_rows(self) -> int:
+        """Steps of each environment before the first update."""
+        return _round_up(self.warmup_steps, self.num_envs * self.num_steps) // self.num_envs
+
+    @property
+    def capacity_rows(self) -> int:
+        """Steps of each environment that are kept."""
+        return _round_up(self.capacity, self.num_envs * self.num_steps) // self.num_envs
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations after the warm-up."""
+        return (self.total_steps - self.num_envs * self.warmup_rows) // (self.num_envs * self.num_steps)
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations * self.num_updates
+
+
+def _round_up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """What ``config`` asks for that cannot be: less than one iteration, a ring too small or too large."""
+    counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
+    if not cfg.sound(config, *counts):
+        return []
+    found = []
+    least = replay.least_rows(config.sample_rows, config.sample_stride, env.num_frames if env else 1)
+    if config.num_iterations < 1:
+        frames = config.num_envs * (config.warmup_rows + config.num_steps)
+        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
+    for name, rows in {"capacity": config.capacity_rows, "warmup_steps": config.warmup_rows}.items():
+        if rows < least:
+            frames = least * config.num_envs
+            found.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
+    if config.capacity_rows * config.num_envs >= 2**31:
+        found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
+    return found
+
+
+def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+    """The ring that ``config`` asks for. ``initial`` gives new samples their priorities; None: the largest so far."""
+    shape = {
+        "num_rows": config.capacity_rows,
+        "num_envs": config.num_envs,
+        "batch_size": config.batch_size,
+        "view": view,
+        "num_frames": env.num_frames,
+        "next_obs": config.store_next_obs,
+    }
+    if not config.prioritised:
+        return replay.uniform(**shape)
+    return replay.prioritised(
+        **shape,
+        alpha=config.priority_exponent,
+        beta=config.importance_exponent,
+        beta_end=config.importance_exponent_end,
+        num_updates=config.total_updates,
+        initial=initial,
+    )
+
+
+def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
+    """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
+    return loops.off_policy(
+        env,
+        learner,
+        make_replay(config, env, **ring),
+        num_envs=config.num_envs,
+        num_steps=config.num_steps,
+        num_updates=config.num_updates,
+        warmup=config.warmup_rows,
+    )

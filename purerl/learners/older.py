@@ -1,0 +1,44 @@
+"""Older parameters: target networks, and versions that actors or gradients lag behind by."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from purerl.types import Array, PyTree
+
+
+class Past(NamedTuple):
+    """The last versions of some parameters, each as one vector ``[max_lag + 1, P]``; the next goes to ``position``."""
+
+    versions: Array
+    position: Array
+
+
+def past(params: PyTree, max_lag: int) -> Past | tuple[()]:
+    """A past in which the parameters have always been ``params``; with ``max_lag`` 0 there is none, ``()``."""
+    if max_lag == 0:
+        return ()
+    flat, _ = ravel_pytree(params)
+    return Past(jnp.broadcast_to(flat, (max_lag + 1, *flat.shape)), jnp.zeros((), jnp.int32))
+
+
+def delay(past: Past | tuple[()], params: PyTree, lag: Array) -> tuple[PyTree, Past | tuple[()]]:
+    """The parameters of ``lag`` calls ago, and the past with ``params`` in it. Without a past ``params``.
+
+    ``lag`` is a whole number up to ``max_lag`` and may be traced; 0 gives ``params``.
+    """
+    if not past:
+        return params, past
+    flat, unravel = ravel_pytree(params)
+    versions = jax.lax.dynamic_update_index_in_dim(past.versions, flat, past.position, 0)
+    chosen = (past.position - jnp.asarray(lag, jnp.int32)) % len(versions)
+    return unravel(versions[chosen]), Past(versions, (past.position + 1) % len(versions))
+
+
+def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> tuple[PyTree, Array]:
+    """A target network after an update, and the updates since it was last set to ``params``, which it is every
+    ``period`` updates."""
+    age = (age + 1) % period
+    return jax.tree.map(lambda new, old: jnp.where(age == 0, new, old), params, target_params), age

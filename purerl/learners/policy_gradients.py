@@ -1,0 +1,268 @@
+"""Learning policies by their gradient: what PPO and its relatives share.
+
+An iteration of the family: act, estimate advantages and returns, take steps towards the actions that did better than
+the critic expected (Mnih et al. 2016, arXiv 1602.01783, Algorithm S3). An algorithm says how it estimates and how it
+steps. The parameters that act may be older than those that learn, as those of distributed actors are.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import loops, networks, trees
+from purerl.formulas import distributions, losses
+from purerl.learners import checks, gradients, normalize, older, settings
+from purerl.learners.estimates import Estimate, Experience, estimates
+from purerl.learners.normalize import Normalizer, RewardScaler
+from purerl.networks import ActorCritic, recurrent
+from purerl.spaces import Box, Discrete
+from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+
+
+@cfg.config
+class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    adam_epsilon: ClassVar[float] = 1e-5
+    value_coef: cfg.NonNegative = 0.5
+    """Weight of the value loss."""
+    entropy_coef: cfg.NonNegative = 0.01
+    """Weight of the entropy bonus."""
+    lag: cfg.NonNegative = 0.0
+    """Iterations by which the acting parameters are older than the learning ones; a whole number up to max_lag."""
+    max_lag: cfg.NonNegativeCount = 0
+    """Number of past parameter versions to keep; the upper bound of lag."""
+    normalize_obs: bool = False
+    """Normalise observations by their running mean and standard deviation."""
+    normalize_reward: bool = False
+    """Scale rewards by the running standard deviation of the discounted return."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers of actor and critic; with a memory, the last one comes after it."""
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations
+
+
+class State(NamedTuple):
+    """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag."""
+
+    params: PyTree
+    opt_state: PyTree
+    obs_moments: PyTree
+    reward_scale: PyTree
+    stale: PyTree
+    past: older.Past | tuple[()]
+
+
+class Policy(NamedTuple):
+    """What acting needs."""
+
+    params: PyTree
+    obs_moments: PyTree
+
+
+class Extras(NamedTuple):
+    """What is recorded while acting: parameters of the distribution, and the carry with which the step began."""
+
+    policy: Array
+    carry: PyTree
+
+
+ValueLoss = Callable[[Array, Array, Array, Any], Array]
+"""``(value, old_value, target, config) ->`` what the critic minimises, elementwise; ``old_value`` is what it gave
+before the update."""
+
+
+class Parts(NamedTuple):
+    """What an algorithm of the family is made of."""
+
+    network: ActorCritic
+    distribution: Distribution
+    optimiser: optax.GradientTransformation
+    normalizer: Normalizer
+    scaler: RewardScaler
+    value_loss: ValueLoss
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Discrete and Box actions will do."""
+    found = cfg.problems(config)
+    if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
+        found.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
+    if config.memory != "none" and config.hidden_sizes == ():
+        found.append("hidden_sizes = (): must have the width of the layer after the memory")
+    found += settings.torso_problems(config, env)
+    return found + checks.iteration_problems(config) + checks.space_problems(env, (Discrete, Box))
+
+
+def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
+    """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
+    of their own. With several ``num_predictions`` K the critic gives that many values."""
+    size, free = distribution.num_params - distribution.num_free, distribution.num_free
+    if config.memory == "none":
+        torso = settings.make_torso(config, env)
+        return networks.actor_critic(
+            networks.Head(torso, size, scale=0.01, free=free), networks.Head(torso, num_predictions, scale=1.0)
+        )
+    *torso_sizes, width = config.hidden_sizes
+    torso = settings.make_torso(config, env, torso_sizes)
+    head = networks.PolicyAndValue(width, size, free, networks.ACTIVATIONS[config.activation], num_predictions)
+    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+
+
+def make_parts(
+    config: Config,
+    env: Env,
+    network: ActorCritic | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+    scaler: RewardScaler | None = None,
+    value_loss: ValueLoss = losses.squared_value_loss,
+    num_predictions: int = 1,
+) -> Parts:
+    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
+    what comes with them. More than one of ``num_predictions`` asks for an estimate and a loss that know of them."""
+    distribution = distributions.for_space(env.action_space)
+    return Parts(
+        network or make_network(config, env, distribution, num_predictions),
+        distribution,
+        optimiser or settings.make_optimiser(config),
+        normalize.running() if config.normalize_obs else normalize.identity(),
+        scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
+        value_loss,
+    )
+
+
+def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> State:
+    """The state before the first iteration."""
+    return State(
+        params,
+        gradients.init_optimiser(parts.optimiser, params),
+        parts.normalizer.init(obs[0]),
+        parts.scaler.init(obs.shape[0]),
+        params if config.max_lag else (),
+        older.past(params, config.max_lag),
+    )
+
+
+def acting(state: Any) -> PyTree:
+    """The parameters that act."""
+    return state.stale if state.past else state.params
+
+
+def make_learner(
+    config: Config,
+    parts: Parts,
+    learn: Callable[[Any, Experience, Key], tuple[Any, Metrics]],
+    init_state: Callable[[Config, Parts, PyTree, PyTree], Any] = init_state,
+) -> Learner:
+    """A `Learner` whose parameters ``learn(state, experience, key) -> (state, metrics)`` moves.
+
+    ``init_state`` makes a state with at least the fields of `State`. Experience that is older than ``max_lag`` moves
+    nothing.
+    """
+    network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
+
+    def init(key: Key, obs: PyTree) -> Any:
+        return init_state(config, parts, network.init(key, obs), obs)
+
+    def explore(state: Any, obs: PyTree, carry: PyTree, noise: PyTree):
+        policy, following = network.act(acting(state), normalizer.apply(state.obs_moments, obs), carry)
+        return distribution.sample(policy, noise), following, Extras(policy, carry)
+
+    def exploit(policy: Policy, obs: PyTree, carry: PyTree, key: Key):
+        chosen, carry = network.act(policy.params, normalizer.apply(policy.obs_moments, obs), carry)
+        return distribution.mode(chosen), carry
+
+    def experience(state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
+        """What was experienced, and the new reward scale."""
+        scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
+        policy, carry = trajectory.extras
+        seen = Experience(
+            obs=normalizer.apply(state.obs_moments, trajectory.obs),
+            action=trajectory.action,
+            log_prob=distribution.log_prob(policy, trajectory.action),
+            carry=carry,
+            reward=reward,
+            discount=config.gamma * (1 - trajectory.terminated),
+            last=trajectory.last,
+            next_obs=normalizer.apply(state.obs_moments, trajectory.next_obs),
+        )
+        return seen, scale
+
+    def learn_and_age(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
+        seen, reward_scale = experience(state, trajectory)
+        learned, metrics = learn(state, seen, key)
+        if config.max_lag:
+            learned = jax.tree.map(lambda new, old: jnp.where(config.lag <= config.max_lag, new, old), learned, state)
+            metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
+            stale, past = older.delay(state.past, learned.params, config.lag)
+            learned = learned._replace(stale=stale, past=past)
+        obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
+        return learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics
+
+    return Learner(
+        init=init,
+        init_carry=network.init_carry,
+        noise=distribution.noise,
+        explore=explore,
+        policy=lambda state: Policy(state.params, state.obs_moments),
+        exploit=exploit,
+        update=learn_and_age,
+    )
+
+
+def evaluate(network: ActorCritic, params: PyTree, seen: Experience) -> tuple[Array, Array, Array]:
+    """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
+
+    What followed a step that was cut is seen with the memory that the step left.
+    """
+    carry = jax.tree.map(lambda x: x[0], seen.carry)
+    policy, value, carries = network.unroll(params, seen.obs, carry, seen.last)
+    return policy, value, network.value(params, seen.next_obs, carries)
+
+
+def descend(
+    config: Config, parts: Parts, estimate: Estimate, state: Any, seen: Experience, at: PyTree | None = None
+) -> tuple[Any, Metrics]:
+    """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
+    parameters).
+
+    Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
+    """
+
+    def loss(params: PyTree, seen: Experience) -> tuple[Array, Metrics]:
+        policy, value, next_value = evaluate(parts.network, params, seen)
+        policy, value, action, acted = trees.merge((policy, value, seen.action, seen.log_prob), 2)
+        log_prob = parts.distribution.log_prob(policy, action)
+        log_ratio = log_prob - acted
+        columns = trees.split((log_prob, log_ratio, value), seen.last.shape)
+        columns, next_value = jax.lax.stop_gradient((columns, next_value))
+        estimated = estimates(estimate, *columns[:2], seen, columns[2], next_value)
+        advantage, target = trees.merge(estimated, 2)
+        policy_loss = -jnp.mean(advantage * log_prob)
+        value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
+        entropy = jnp.mean(parts.distribution.entropy(policy))
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
+            "explained_variance": losses.explained_variance(value, target),
+        }
+        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+    params, opt_state, metrics = gradients.gradient_step(
+        loss, parts.optimiser, state.params, state.opt_state, seen, at=at
+    )
+    return state._replace(params=params, opt_state=opt_state), metrics
+
+
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`."""
+    return loops.on_policy(env, learner, num_envs=config.num_envs, num_steps=config.num_steps)

@@ -1,0 +1,130 @@
+"""Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import optax
+
+from purerl import config as cfg
+from purerl import networks
+from purerl.formulas import schedules
+from purerl.learners import gradients
+from purerl.networks import memory
+from purerl.networks.memory import Memory
+from purerl.types import Env
+
+
+@cfg.config
+class Loop:
+    """Settings of every training loop."""
+
+    total_steps: cfg.Frames = 500_000
+    """Environment steps of the whole training of one agent, rounded down to whole iterations."""
+    num_envs: cfg.Count = 4
+    """Number of environments that step in parallel."""
+    num_steps: cfg.Count = 128
+    """Steps of each environment in one iteration."""
+    gamma: cfg.Fraction = 0.99
+    """Discount factor per step."""
+
+
+@cfg.config
+class OnPolicy(Loop):
+    """Settings of `loops.on_policy`."""
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of one iteration."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations of the whole training."""
+        return self.total_steps // self.batch_size
+
+
+@cfg.config
+class Adam:
+    """Settings of `make_optimiser`. A Config that extends them has ``total_updates``, its gradient steps in all."""
+
+    learning_rate: cfg.Positive = 2.5e-4
+    """Adam's step size at the start."""
+    learning_rate_decay: cfg.Fraction = 1.0
+    """Fraction of the learning rate that linear annealing takes away by the end; 0 keeps it constant."""
+    max_grad_norm: cfg.Positive = 0.5
+    """Global norm that gradients are clipped to."""
+    adam_epsilon: ClassVar[float] = 1e-8
+
+
+@cfg.config
+class Torso:
+    """Settings of `make_torso`."""
+
+    torso: Literal["plain", "resnet"] = "plain"
+    """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "tanh"
+    """Activation of the dense and convolutional layers."""
+    layer_norm: bool = False
+    """Normalise the outputs of each layer of a plain torso before its activation."""
+
+
+@cfg.config
+class Recall:
+    """Settings of `make_memory`."""
+
+    memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "none"
+    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    memory_size: cfg.Count = 64
+    """Width of the memory."""
+    memory_window: cfg.Count = 32
+    """Number of past steps that gtrxl attends to."""
+
+
+@cfg.config
+class Epsilon:
+    """Settings of epsilon-greedy exploration, by `schedules.anneal`."""
+
+    epsilon_start: cfg.Fraction = 1.0
+    """Probability of a random action at the start."""
+    epsilon_end: cfg.Fraction = 0.05
+    """Probability of a random action once exploration_fraction of the training is over."""
+    exploration_fraction: cfg.OpenFraction = 0.1
+    """Fraction of the training over which the probability falls linearly."""
+
+
+def make_optimiser(config: Any, *change: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Adam after clipping, with a linearly decaying step size. ``change`` is applied to Adam's direction, before its
+    size."""
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, optax.scale_by_learning_rate(schedule)
+    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
+
+
+def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
+    """The torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
+    sizes = tuple(config.hidden_sizes if hidden_sizes is None else hidden_sizes)
+    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, config.torso)
+
+
+def make_memory(config: Recall) -> Memory:
+    """The memory that ``config`` asks for, which must not be "none"."""
+    return memory.make(config.memory, config.memory_size, config.memory_window)
+
+
+def torso_problems(config: Torso, env: Env | None) -> list[str]:
+    """What the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
+    if config.torso != "resnet":
+        return []
+    found = ["layer_norm = True: a resnet has none"] if config.layer_norm else []
+    if env is not None and len(env.observation_space.shape) != 3:
+        shape = env.observation_space.shape
+        found.append(f"torso = 'resnet': needs observations of three axes; {env.name} has the shape {shape}")
+    return found
+
+
+def with_head_problems(config: Any) -> list[str]:
+    """One line if ``hidden_sizes`` lacks the width of the head."""
+    return ["hidden_sizes = (): must have the width of the head"] if config.hidden_sizes == () else []

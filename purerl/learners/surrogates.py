@@ -1,0 +1,133 @@
+"""Epochs of minibatches up a surrogate objective: what PPO and its relatives do instead of one step."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import trees
+from purerl.formulas import losses
+from purerl.learners import checks, gradients, policy_gradients
+from purerl.learners.estimates import Experience
+from purerl.learners.policy_gradients import Parts
+from purerl.networks import ActorCritic
+from purerl.types import Array, Env, Key, Metrics, PyTree
+
+Objective = Callable[[Array, Array, Any], Array]
+"""``(log_ratio, advantage, config) ->`` what is maximised, elementwise."""
+
+
+@cfg.config
+class Config(policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_epochs: cfg.Count = 4
+    """Passes over each batch."""
+    num_minibatches: cfg.Count = 4
+    """Parts that a batch is cut into; must divide num_envs * num_steps or, with a memory, the number of sequences."""
+    sequence_length: cfg.NonNegativeCount = 16
+    """With a memory, steps that a gradient goes back through; must divide num_steps. 0: all of them."""
+    clip_epsilon: cfg.Positive = 0.2
+    """Bound on the probability ratio's distance from 1, and on the value's move."""
+
+    @property
+    def sequence_steps(self) -> int:
+        """Steps of a sequence."""
+        return self.sequence_length or self.num_steps
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations * self.num_epochs * self.num_minibatches
+
+
+class Batch(NamedTuple):
+    """Samples to learn from, ``[N]`` leading, or sequences ``[N, L]`` with the ``carry`` ``[N]`` that they begin with.
+
+    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before.
+    """
+
+    obs: PyTree
+    action: Array
+    last: Array
+    carry: PyTree
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Discrete and Box actions will do."""
+    found = policy_gradients.problems(config, env)
+    if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
+        return found + checks.minibatch_problems(config)
+    if config.num_steps % config.sequence_steps:
+        return [*found, f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
+    return found + checks.minibatch_problems(config, config.sequence_steps)
+
+
+def descend(
+    config: Config,
+    parts: Parts,
+    objective: Objective,
+    state: Any,
+    seen: Experience,
+    key: Key,
+    *,
+    log_prob: Array,
+    value: Array,
+    advantage: Array,
+    target: Array,
+) -> tuple[Any, Metrics]:
+    """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
+
+    Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
+    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
+    """
+    network, distribution = parts.network, parts.distribution
+    recurrent = bool(jax.tree.leaves(seen.carry))
+    length = config.sequence_steps if recurrent else 1
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        if recurrent:
+            policy, new_value, batch = _unroll(network, params, batch)
+        else:
+            policy, new_value, _ = network.unroll(params, batch.obs, batch.carry, batch.last)
+        log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
+        policy_loss = -jnp.mean(objective(log_ratio, losses.standardise(batch.advantage), config))
+        value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
+        entropy = jnp.mean(distribution.entropy(policy))
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
+            "clip_fraction": jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon),
+        }
+        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+    def cut(x: Array) -> Array:
+        """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
+        if not recurrent:
+            return x.reshape(-1, *x.shape[2:])
+        x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
+        return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
+
+    steps = jax.tree.map(cut, (seen.obs, seen.action, seen.last))
+    carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), seen.carry)
+    batch = Batch(*steps, carry, *map(cut, (log_prob, value, advantage, target)))
+    indices = gradients.minibatch_indices(key, config.batch_size // length, config.num_epochs, config.num_minibatches)
+    params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
+    metrics["explained_variance"] = losses.explained_variance(value, target)
+    return state._replace(params=params, opt_state=opt_state), metrics
+
+
+def _unroll(network: ActorCritic, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:
+    """Policies and values of a minibatch of sequences, and the minibatch, with one axis ``[L * N]`` of steps."""
+    carry, rest = batch.carry, batch._replace(carry=())
+    steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rest)
+    policy, value, _ = network.unroll(params, steps.obs, carry, steps.last)
+    return trees.merge((policy, value, steps), 2)

@@ -1,0 +1,77 @@
+"""Stepping ``B`` environments under a policy for ``T`` steps, with all randomness drawn beforehand."""
+
+import jax
+import jax.numpy as jnp
+
+from purerl.trees import restart
+from purerl.types import Actors, Array, Env, Key, Learner, Metrics, PyTree, Transition
+
+
+def init_actors(key: Key, env: Env, learner: Learner, num_envs: int) -> Actors:
+    """Resets ``num_envs`` environments. Consumes ``key``."""
+    env_state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    return Actors(
+        env_state=env_state,
+        obs=obs,
+        carry=learner.init_carry(num_envs),
+        episode_return=jnp.zeros(num_envs),
+        episode_length=jnp.zeros(num_envs, jnp.int32),
+    )
+
+
+def rollout(
+    key: Key, env: Env, learner: Learner, learned: PyTree, actors: Actors, num_steps: int
+) -> tuple[Actors, Transition, Metrics]:
+    """Acts for ``T = num_steps`` steps in the ``B`` environments of ``actors``, exploring in state ``learned``.
+
+    Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
+    `episode_metrics`. Where an episode ends the carry begins anew. No gradient flows from what happens into what was
+    learned.
+    """
+    learned = jax.lax.stop_gradient(learned)
+    num_envs = actors.episode_return.shape[0]
+    key_env, key_policy = jax.random.split(key)
+    noises = env.noise(key_env, (num_steps, num_envs)), learner.noise(key_policy, (num_steps, num_envs))
+    initial = learner.init_carry(num_envs)
+
+    def act(state, noises):
+        env_state, obs, carry = state
+        env_noise, policy_noise = noises
+        action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
+        env_state, step = jax.vmap(env.step)(env_noise, env_state, action)
+        carry = restart(carry, initial, step.terminated | step.truncated)
+        transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
+        return (env_state, step.obs, carry), transition
+
+    start = actors.env_state, actors.obs, actors.carry
+    (env_state, obs, carry), trajectory = jax.lax.scan(act, start, noises, num_steps)
+    episode_return, episode_length, metrics = episode_metrics(
+        actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
+    )
+    return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
+
+
+def episode_metrics(
+    episode_return: Array, episode_length: Array, reward: Array, last: Array
+) -> tuple[Array, Array, Metrics]:
+    """Totals of the episodes that ended within a trajectory, without a word of it inside the rollout's scan.
+
+    ``episode_return, episode_length`` ``[B]`` belong to the episodes under way at its start; ``reward, last`` are
+    ``[T, B]``. What ended is what was under way before, plus all that came, less what is under way after. Returns the
+    new running totals ``[B]`` and the metrics ``episode_return`` and ``episode_length`` (means over the episodes that
+    ended; nan if none did) and ``episodes`` (their number).
+    """
+    time = jnp.arange(reward.shape[0])[:, None]
+    last_end = jnp.max(jnp.where(last, time, -1), axis=0)  # [B]
+    under_way = time > last_end[None]
+    unbroken = last_end < 0
+    open_return = jnp.where(unbroken, episode_return, 0.0) + jnp.sum(reward * under_way, axis=0)
+    open_length = jnp.where(unbroken, episode_length, 0) + jnp.sum(under_way, axis=0, dtype=jnp.int32)
+    ended = jnp.sum(last, dtype=jnp.int32)
+    per_episode = jnp.where(ended > 0, 1 / jnp.maximum(ended, 1).astype(jnp.float32), jnp.nan)
+    metrics = {
+        "episode_return": (jnp.sum(episode_return) + jnp.sum(reward) - jnp.sum(open_return)) * per_episode,
+        "episode_length": (jnp.sum(episode_length) + reward.size - jnp.sum(open_length)) * per_episode,
+        "episodes": ended,
+    }
+    return open_return, open_length, metrics

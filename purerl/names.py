@@ -1,0 +1,38 @@
+"""Names that a person typed: the nearest known ones, and ``MODULE:ATTRIBUTE``."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from purerl.errors import ConfigError
+
+
+def nearest(word: str, options: Iterable[str]) -> str:
+    """The three options most like ``word`` whatever its case, the best first, separated by commas."""
+    by_lower = {option.lower(): option for option in options}
+    return ", ".join(by_lower[match] for match in difflib.get_close_matches(word.lower(), by_lower, cutoff=0.0))
+
+
+def choose(field: str, value: str, options: Any) -> str:
+    """``value`` if it is one of ``options``; otherwise raises `ConfigError` with the nearest of them."""
+    if value in options:
+        return value
+    raise ConfigError(
+        f"{field} = {value!r}: unknown; nearest: {nearest(value, options)}; must be one of {', '.join(options)}"
+    )
+
+
+def imported(field: str, name: str) -> Any:
+    """What ``MODULE:ATTRIBUTE`` names; modules of the working directory are found, too. Raises `ConfigError`."""
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
+    except AttributeError:
+        raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}") from None

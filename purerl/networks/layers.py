@@ -1,0 +1,110 @@
+"""Layers: orthogonal initialisation, dense layers, and convolutions that are fast in loops on CPU."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import draw
+from purerl.types import Array, Key
+
+ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gelu, "elu": nn.elu}
+
+
+def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
+    """An initialiser of ``[..., in, out]`` kernels with orthonormal rows or columns, times ``scale``.
+
+    Saxe et al. 2014 (arXiv 1312.6120). Gram-Schmidt on Gaussian columns, run twice over ("twice is enough", Giraud et
+    al. 2005) gives the factor Q of the QR decomposition with a positive diagonal in R, which is uniformly distributed
+    over the orthogonal matrices. It is plain array arithmetic: batched LAPACK calls, which several initialisers under
+    vmap become, deadlock XLA on CPU.
+    """
+
+    def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
+        rows, columns = int(np.prod(shape[:-1])), shape[-1]
+        tall = draw.normal(key, (max(rows, columns), min(rows, columns)))
+
+        def orthogonalise(i, basis):
+            column = jax.lax.dynamic_slice_in_dim(basis, i, 1, axis=1)
+            done = jnp.where(jnp.arange(basis.shape[1])[None] < i, basis, 0.0)
+            for _ in range(2):
+                along = jnp.sum(done * column, axis=0, keepdims=True)
+                column = column - jnp.sum(done * along, axis=1, keepdims=True)
+            column = column * jax.lax.rsqrt(jnp.sum(jnp.square(column)))
+            return jax.lax.dynamic_update_slice_in_dim(basis, column, i, axis=1)
+
+        basis = jax.lax.fori_loop(0, tall.shape[1], orthogonalise, tall)
+        return (scale * (basis if rows >= columns else basis.T)).reshape(shape).astype(dtype)
+
+    return init
+
+
+def dense(size: int, scale: float) -> nn.Dense:
+    """A dense layer with an orthogonal kernel and no bias at the start."""
+    return nn.Dense(size, kernel_init=orthogonal(scale))
+
+
+class MLP(nn.Module):
+    """Flattens the last ``obs_ndim`` axes, then dense ``hidden_sizes``. ``[..., *obs] -> [..., features]``.
+
+    With ``layer_norm`` each dense layer is normalised over its units before the activation (Ba et al. 2016,
+    arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). Without ``hidden_sizes`` the features are
+    the flattened observation.
+    """
+
+    hidden_sizes: Sequence[int]
+    activation: Callable[[Array], Array] = nn.tanh
+    obs_ndim: int = 1
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
+        for size in self.hidden_sizes:
+            x = dense(size, np.sqrt(2))(x)
+            x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
+        return x
+
+
+class Conv(nn.Module):
+    """A 3x3 convolution, orthogonal at the start. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
+
+    With ``pad`` a border of zeros keeps height and width. It is one matrix product over all patches.
+    `flax.linen.Conv`'s gradient with respect to its kernel takes ten times as long in a loop on CPU, and a `jax.vmap`
+    over kernels turns it into a grouped convolution.
+    """
+
+    features: int
+    pad: bool = False
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        kernel = self.param("kernel", orthogonal(np.sqrt(2)), (3, 3, x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        patches = jnp.concatenate(windows(_border(x, 0.0) if self.pad else x), axis=-1)
+        out = patches @ kernel.reshape(-1, self.features)
+        return out + bias.reshape(*[1] * (out.ndim - 1), -1)
+
+
+def windows(x: Array) -> list[Array]:
+    """The elements of each 3x3 window of ``[..., H, W, C]``, row by row: nine arrays ``[..., H - 2, W - 2, C]``."""
+    height, width = x.shape[-3] - 2, x.shape[-2] - 2
+    return [x[..., i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
+
+
+def _border(x: Array, value: float, low: tuple[int, int] = (1, 1)) -> Array:
+    """``[..., H, W, C]`` with ``low`` rows and columns of ``value`` before it, and one of each behind."""
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(low[0], 1), (low[1], 1), (0, 0)], constant_values=value)
+
+
+def halve(x: Array) -> Array:
+    """The maximum of every second 3x3 window. ``[..., H, W, C] -> [..., ceil(H / 2), ceil(W / 2), C]``.
+
+    `flax.linen.max_pool` with stride 2 and padding "SAME", whose gradient takes longer on CPU.
+    """
+    bordered = _border(x, -jnp.inf, low=(x.shape[-3] % 2, x.shape[-2] % 2))
+    return functools.reduce(jnp.maximum, windows(bordered))[..., ::2, ::2, :]

@@ -1,0 +1,50 @@
+"""Gated cells: GRU and LSTM, stepped in a scan."""
+
+from typing import Literal
+
+import chex
+import flax.linen as nn
+import jax
+
+from purerl.networks import layers
+from purerl.networks.memory.base import Memory
+from purerl.trees import restart
+from purerl.types import Array, Key, PyTree
+
+
+def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
+    """A gated cell of ``size`` units, stepped in a scan.
+
+    ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate on the recurrent product as in Flax. ``lstm``:
+    Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias begins as 1 (Jozefowicz et al. 2015,
+    section 2.2). Recurrent kernels are `networks.orthogonal`.
+    """
+    module = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}[kind](size, recurrent_kernel_init=layers.orthogonal())
+
+    def init(key: Key, x: Array) -> PyTree:
+        params = module.init(key, init_carry(x.shape[0]), x)
+        if kind == "lstm":
+            forget = params["params"]["hf"]
+            forget["bias"] = forget["bias"] + 1.0
+        return params
+
+    def init_carry(num_envs: int) -> PyTree:
+        return module.initialize_carry(jax.random.key(0), (num_envs, size))
+
+    def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        carry, out = module.apply(params, carry, x)
+        return out, carry
+
+    def unroll(params: PyTree, x: Array, carry: PyTree, last: Array) -> tuple[Array, PyTree, PyTree]:
+        chex.assert_shape(last, x.shape[:2])
+        start = init_carry(x.shape[1])
+
+        def advance(carry: PyTree, row: tuple[Array, Array]) -> tuple[PyTree, tuple[Array, PyTree]]:
+            x, ended = row
+            out, carry = step(params, x, carry)
+            return restart(carry, start, ended), (out, carry)
+
+        carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
+        return out, carries, carry
+
+    return Memory(init, init_carry, step, unroll)

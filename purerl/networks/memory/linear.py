@@ -1,0 +1,105 @@
+"""The linear recurrent unit, unrolled by an associative scan."""
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.networks import layers
+from purerl.networks.memory.base import Memory
+from purerl.trees import like, restart
+from purerl.types import Array, Key, PyTree
+
+
+class LinearRecurrentUnit(nn.Module):
+    """What `linear` computes before and after its recurrence; ``size`` is the width of input, state and output."""
+
+    size: int
+
+    def setup(self):
+        n = self.size
+        self.embed, self.norm = layers.dense(n, np.sqrt(2)), nn.LayerNorm()
+        self.log_nu = self.param("log_nu", _ring, (n,))
+        self.log_theta = self.param("log_theta", _phases, (n,))
+        self.log_gamma = self.param("log_gamma", lambda key: 0.5 * jnp.log(-jnp.expm1(-2 * jnp.exp(self.log_nu))))
+        scaled = nn.initializers.normal(1 / np.sqrt(2 * n))
+        self.into_real, self.into_imag = (
+            self.param("into_real", scaled, (n, n)),
+            self.param("into_imag", scaled, (n, n)),
+        )
+        scaled = nn.initializers.normal(1 / np.sqrt(n))
+        self.out_real, self.out_imag = self.param("out_real", scaled, (n, n)), self.param("out_imag", scaled, (n, n))
+        self.direct = self.param("direct", nn.initializers.normal(1.0), (n,))
+        self.gate, self.value = layers.dense(n, 1.0), layers.dense(n, 1.0)
+
+    def before(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        """The embedded input, the same normalised, what it adds to the state (complex), and the state's factor."""
+        embedded = self.embed(x)
+        u = self.norm(embedded)
+        added = jnp.exp(like(self.log_gamma, u)) * jax.lax.complex(u @ self.into_real, u @ self.into_imag)
+        size, phase = jnp.exp(-jnp.exp(self.log_nu)), jnp.exp(self.log_theta)
+        return embedded, u, added, jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase))
+
+    def after(self, embedded: Array, u: Array, state: Array) -> Array:
+        """``embedded + value * sigmoid(gate)``, both linear in ``gelu`` of the unit's output."""
+        y = jnp.real(state) @ self.out_real - jnp.imag(state) @ self.out_imag + like(self.direct, u) * u
+        y = nn.gelu(y)
+        return embedded + self.value(y) * nn.sigmoid(self.gate(y))
+
+    def __call__(self, x: Array) -> Array:
+        embedded, u, added, _ = self.before(x)
+        return self.after(embedded, u, added)
+
+
+def _ring(key: Key, shape: tuple[int, ...]) -> Array:
+    """``log nu`` for moduli ``exp(-nu)`` whose squares are uniform between those of 0.9 and 0.999."""
+    low, high = 0.9**2, 0.999**2
+    return jnp.log(-0.5 * jnp.log(low + (high - low) * jax.random.uniform(key, shape)))
+
+
+def _phases(key: Key, shape: tuple[int, ...]) -> Array:
+    """``log theta`` for phases uniform in (0, pi / 10)."""
+    return jnp.log(jax.random.uniform(key, shape, minval=1e-3, maxval=np.pi / 10))
+
+
+def linear(size: int) -> Memory:
+    """The linear recurrent unit (Orvieto et al. 2023, arXiv 2303.06349), one block of it.
+
+    ``state[t] = lambda * state[t-1] + gamma * (B u[t])`` with ``lambda = exp(-nu + i theta)``, complex and diagonal
+    (eq. 6 and 7), and ``y = Re(C state) + D u``; then a gated linear unit and a residual connection. ``unroll`` is an
+    associative scan: where an episode ended before a step, the state's factor is zero, as Lu et al. 2023
+    (arXiv 2303.03982, section 4) reset theirs. The carry is ``[B, 2, size]``, real and imaginary.
+    """
+    module = LinearRecurrentUnit(size)
+
+    def init_carry(num_envs: int) -> Array:
+        return jnp.zeros((num_envs, 2, size))
+
+    def as_complex(carry: Array) -> Array:
+        return jax.lax.complex(carry[..., 0, :], carry[..., 1, :])
+
+    def as_carry(state: Array) -> Array:
+        return jnp.stack([jnp.real(state), jnp.imag(state)], axis=-2)
+
+    def step(params: PyTree, x: Array, carry: Array) -> tuple[Array, Array]:
+        embedded, u, added, factor = module.apply(params, x, method="before")
+        state = like(factor, added) * as_complex(carry) + added
+        return module.apply(params, embedded, u, state, method="after"), as_carry(state)
+
+    def unroll(params: PyTree, x: Array, carry: Array, last: Array) -> tuple[Array, Array, Array]:
+        chex.assert_shape(last, x.shape[:2])
+        embedded, u, added, factor = module.apply(params, x, method="before")
+        begins = jnp.concatenate([jnp.zeros_like(last[:1]), last[:-1]])
+        factors = jnp.where(begins[..., None], 0.0, like(factor, added))
+        added = added.at[0].add(factors[0] * as_complex(carry))
+
+        def join(early: tuple[Array, Array], late: tuple[Array, Array]) -> tuple[Array, Array]:
+            return early[0] * late[0], late[0] * early[1] + late[1]
+
+        _, state = jax.lax.associative_scan(join, (factors, added))
+        carries = as_carry(state)
+        out = module.apply(params, embedded, u, state, method="after")
+        return out, carries, restart(carries[-1], init_carry(x.shape[1]), last[-1])
+
+    return Memory(module.init, init_carry, step, unroll)

@@ -1,0 +1,70 @@
+"""Recurrent networks: a torso, a layer that remembers, and a head."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+
+from purerl.networks.heads import ActorCritic
+from purerl.networks.memory.base import Memory
+from purerl.types import Array, Key, PyTree
+
+
+class Recurrent(NamedTuple):
+    """A network with a memory, the ``carry``: ``[B, ...]`` leading, zeros at the start of an episode.
+
+    ``unroll`` sets the carry back to that after each step whose ``last`` is true, so that the next step begins an
+    episode. It also returns the carries as each step leaves them, and the carry that continues where the steps ended.
+    """
+
+    init: Callable[[Key, Array], PyTree]  # (key, obs [B, ...]) -> params
+    init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
+    step: Callable[[PyTree, Array, PyTree], tuple[PyTree, PyTree]]
+    # (params, obs [..., *obs], carry [...]) -> (out [...], carry [...])
+    unroll: Callable[[PyTree, Array, PyTree, Array], tuple[PyTree, PyTree, PyTree]]
+
+
+def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
+    """``head(memory(torso(obs)))``; ``head`` maps ``[..., size]`` to anything.
+
+    ``unroll`` applies torso and head to all steps at once.
+    """
+
+    def init(key: Key, obs: Array) -> PyTree:
+        key_torso, key_memory, key_head = jax.random.split(key, 3)
+        features, torso_params = torso.init_with_output(key_torso, obs)
+        memory_params = memory.init(key_memory, features)
+        out, _ = memory.step(memory_params, features, memory.init_carry(obs.shape[0]))
+        return {"torso": torso_params, "memory": memory_params, "head": head.init(key_head, out)}
+
+    def step(params: PyTree, obs: Array, carry: PyTree) -> tuple[PyTree, PyTree]:
+        out, carry = memory.step(params["memory"], torso.apply(params["torso"], obs), carry)
+        return head.apply(params["head"], out), carry
+
+    def unroll(params: PyTree, obs: Array, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
+        features = torso.apply(params["torso"], obs)
+        out, carries, carry = memory.unroll(params["memory"], features, carry, last)
+        return head.apply(params["head"], out), carries, carry
+
+    return Recurrent(init, memory.init_carry, step, unroll)
+
+
+def actor_critic(network: Recurrent) -> ActorCritic:
+    """Of a network whose head puts out ``(policy [..., num_params], value [...])``."""
+
+    def act(params: PyTree, obs: Array, carry: PyTree) -> tuple[Array, PyTree]:
+        (policy, _), carry = network.step(params, obs, carry)
+        return policy, carry
+
+    def unroll(params: PyTree, obs: Array, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+        (policy, value), carries, _ = network.unroll(params, obs, carry, last)
+        return policy, value, carries
+
+    return ActorCritic(
+        init=network.init,
+        init_carry=network.init_carry,
+        act=act,
+        unroll=unroll,
+        value=lambda params, obs, carry: network.step(params, obs, carry)[0][1],
+    )

@@ -1,0 +1,239 @@
+"""Networks of action values: dueling streams, noisy layers, atoms and implicit quantiles.
+
+``N`` observations, ``A`` actions, ``K`` atoms or quantiles of a distribution of returns, ``F`` features of a torso.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import draw
+from purerl.networks import layers, torsos
+from purerl.spaces import Space
+from purerl.types import Array, Key, PyTree
+
+
+class ValueNetwork(NamedTuple):
+    """Action values, or their distributions.
+
+    ``noise(key, shape)`` is what learning draws at random for ``shape`` many forward passes, one element an
+    observation; ``acting_noise(key, shape)`` is what acting draws. ``still(shape)`` stands for none: evaluation. The
+    draws consume their key.
+    """
+
+    init: Callable[[Key, Array], PyTree]  # (key, obs [N, ...]) -> params
+    apply: Callable[[PyTree, Array, PyTree], PyTree]  # (params, obs [N, ...], noise [N, ...]) -> out [N, ...]
+    noise: Callable[[Key, tuple[int, ...]], PyTree]
+    acting_noise: Callable[[Key, tuple[int, ...]], PyTree]
+    still: Callable[[tuple[int, ...]], PyTree]
+
+
+class NoisyDense(nn.Module):
+    """A dense layer, its weights disturbed anew for each input. ``[..., in], [..., in + size] -> [..., size]``.
+
+    Factorised Gaussian noise, Fortunato et al. 2018 (arXiv 1706.10295), eq. 9 to 11: the standard normal ``noise`` is
+    ``in`` numbers and ``size`` numbers, and the weight from ``i`` to ``j`` is ``mean + deviation * f(noise_i) *
+    f(noise_j)`` with ``f(x) = sign(x) sqrt|x|``, the bias ``mean + deviation * f(noise_j)``. Initial values are those
+    of section 3.2, with sigma_0 = 0.5.
+    """
+
+    size: int
+
+    @nn.compact
+    def __call__(self, x: Array, noise: Array) -> Array:
+        bound = 1 / np.sqrt(x.shape[-1])
+        chex.assert_shape(noise, (*x.shape[:-1], x.shape[-1] + self.size))
+        inward, outward = jnp.split(jnp.sign(noise) * jnp.sqrt(jnp.abs(noise)), [x.shape[-1]], axis=-1)
+
+        def uniform(key: Key, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
+            return draw.uniform(key, shape, -bound, bound).astype(dtype)
+
+        constant = nn.initializers.constant(0.5 * bound)
+        mean = nn.Dense(self.size, kernel_init=uniform, bias_init=uniform, name="mean")
+        deviation = nn.Dense(self.size, kernel_init=constant, bias_init=constant, name="deviation")
+        return mean(x) + outward * deviation(inward * x)
+
+
+def plain(x: Array, noise: PyTree, size: int, scale: float) -> Array:
+    """The dense layer of `Streams` that knows no noise: ``noise`` is ``()``."""
+    return layers.dense(size, scale)(x)
+
+
+def noisy_dense(x: Array, noise: Array, size: int, scale: float) -> Array:
+    """The dense layer of `Streams` with `NoisyDense`, whose initial values do not depend on ``scale``."""
+    return NoisyDense(size)(x, noise)
+
+
+class Streams(nn.Module):
+    """Features ``[..., F]`` to action values ``[..., A]``, with ``num_atoms`` to ``[..., A, K]``.
+
+    A stream is a hidden layer of ``width`` and a linear layer. One stream puts out the values of all actions; with
+    ``dueling`` there are two, and the result is ``value + advantage - mean over actions of advantage`` (Wang et al.
+    2016, arXiv 1511.06581, eq. 9), for each atom (Hessel et al. 2018, arXiv 1710.02298). ``layer`` is `plain` or
+    `noisy_dense`; ``noise`` is ``()`` or one vector ``[..., sum(noise_sizes(F))]``, which the layers cut up among them.
+    """
+
+    num_actions: int
+    width: int
+    activation: Callable[[Array], Array]
+    dueling: bool
+    num_atoms: int | None = None
+    layer: Callable[[Array, PyTree, int, float], Array] = plain
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """What each stream puts out: values, or the value and the advantages."""
+        atoms = self.num_atoms or 1
+        return (atoms, self.num_actions * atoms) if self.dueling else (self.num_actions * atoms,)
+
+    def noise_sizes(self, num_features: int) -> list[int]:
+        """Inputs and outputs of each layer, both layers of one stream after the other."""
+        return [n for size in self.sizes for n in (num_features + self.width, self.width + size)]
+
+    @nn.compact
+    def __call__(self, features: Array, noise: PyTree = ()) -> Array:
+        parts, streams = iter(_cut(noise, self.noise_sizes(features.shape[-1]))), []
+        for size in self.sizes:
+            hidden = self.activation(self.layer(features, next(parts), self.width, np.sqrt(2)))
+            out = self.layer(hidden, next(parts), size, 0.01)
+            streams.append(out.reshape(*out.shape[:-1], -1, self.num_atoms or 1))  # [..., A or 1, K]
+        values = streams[-1]
+        if self.dueling:
+            values = streams[0] + values - jnp.mean(values, axis=-2, keepdims=True)
+        return values if self.num_atoms else jnp.squeeze(values, axis=-1)
+
+
+def _cut(noise: PyTree, sizes: list[int]) -> list[PyTree]:
+    """The last axis, cut into parts of these ``sizes``."""
+    chex.assert_tree_shape_suffix(noise, (sum(sizes),))
+    ends = np.cumsum(sizes)
+    return [
+        jax.tree.map(lambda x, start=end - size, end=end: x[..., start:end], noise)
+        for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+class TorsoAndStreams(nn.Module):
+    """A torso and streams."""
+
+    torso: nn.Module
+    streams: Streams
+
+    def __call__(self, obs: Array, noise: PyTree) -> Array:
+        return self.streams(self.torso(obs), noise)
+
+
+def cosines(taus: Array, num_cosines: int) -> Array:
+    """``cos(pi i tau)`` for ``i = 0 .. num_cosines - 1``. ``[...] -> [..., num_cosines]``."""
+    return jnp.cos(jnp.multiply.outer(taus, jnp.pi * jnp.arange(num_cosines)))
+
+
+class ImplicitQuantiles(nn.Module):
+    """Quantiles ``[N, A, K]`` of the return at ``taus`` ``[N, K]``, and ``taus``.
+
+    Dabney et al. 2018 (arXiv 1806.06923), eq. 4: ``phi_j(tau) = relu(sum_i cos(pi i tau) w_ij + b_j)`` multiplies the
+    features, and the streams make action values of each product.
+    """
+
+    torso: nn.Module
+    streams: Streams
+    num_cosines: int
+
+    @nn.compact
+    def __call__(self, obs: Array, taus: Array) -> tuple[Array, Array]:
+        features = self.torso(obs)
+        chex.assert_equal_rank([features, taus])
+        chex.assert_equal_shape_prefix([features, taus], features.ndim - 1)
+        phi = nn.relu(layers.dense(features.shape[-1], np.sqrt(2))(cosines(taus, self.num_cosines)))  # [N, K, F]
+        values = self.streams(jnp.expand_dims(features, -2) * phi)  # [N, K, A]
+        return jnp.swapaxes(values, -1, -2), taus
+
+
+def q_network(
+    space: Space,
+    num_actions: int,
+    hidden_sizes: Sequence[int],
+    activation: str,
+    *,
+    dueling: bool,
+    layer_norm: bool = False,
+    kind: Literal["plain", "resnet"] = "plain",
+    num_atoms: int | None = None,
+    noisy: bool = False,
+) -> ValueNetwork:
+    """Action values ``[N, A]``, or ``[N, A, K]`` with ``num_atoms``.
+
+    The torso has all ``hidden_sizes`` but the last, which is the width of the `Streams`; ValueError if there is none.
+    ``noise`` is ``()``; with ``noisy`` the streams' layers are `NoisyDense`, ``noise`` is standard normal ``[N, D]``,
+    acting draws it likewise, and ``still`` is zeros, which leaves the mean weights.
+    """
+    *torso_sizes, width = hidden_sizes
+    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, kind)
+    layer = noisy_dense if noisy else plain
+    streams = Streams(num_actions, width, layers.ACTIVATIONS[activation], dueling, num_atoms, layer)
+    module = TorsoAndStreams(torso, streams)
+    if not noisy:
+        return _bundle(module, lambda key, shape: (), lambda key, shape: (), lambda shape: ())
+    size = sum(streams.noise_sizes(_num_features(torso, space)))
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Array:
+        return draw.normal(key, (*shape, size))
+
+    return _bundle(module, noise, noise, lambda shape: jnp.zeros((*shape, size)))
+
+
+def implicit_quantile_network(
+    space: Space,
+    num_actions: int,
+    hidden_sizes: Sequence[int],
+    activation: str,
+    *,
+    dueling: bool,
+    layer_norm: bool = False,
+    kind: Literal["plain", "resnet"] = "plain",
+    num_quantiles: int,
+    num_cosines: int,
+    level: Array | float,
+) -> ValueNetwork:
+    """Quantiles of the return, ``(quantiles [N, A, K], taus [N, K])``, by `ImplicitQuantiles`.
+
+    Torso and streams are those of `q_network`. ``noise`` is ``num_quantiles`` taus, uniform; ``apply`` takes any
+    number of them. ``acting_noise`` is ``level`` times that, and ``still`` is the midpoints ``(k + 0.5) / K * level``:
+    the mean of the quantiles is then the conditional value at risk, the mean of the lower part ``level`` of the
+    returns. ``level`` in ``(0, 1]`` may be traced; 1 is the plain mean.
+    """
+    *torso_sizes, width = hidden_sizes
+    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, kind)
+    streams = Streams(num_actions, width, layers.ACTIVATIONS[activation], dueling)
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Array:
+        return draw.uniform(key, (*shape, num_quantiles))
+
+    def still(shape: tuple[int, ...]) -> Array:
+        midpoints = (jnp.arange(num_quantiles, dtype=jnp.float32) + 0.5) / num_quantiles * level
+        return jnp.broadcast_to(midpoints, (*shape, num_quantiles))
+
+    module = ImplicitQuantiles(torso, streams, num_cosines)
+    return _bundle(module, noise, lambda key, shape: level * noise(key, shape), still)
+
+
+def _bundle(module: nn.Module, noise, acting_noise, still) -> ValueNetwork:
+    return ValueNetwork(
+        init=lambda key, obs: module.init(key, obs, still(obs.shape[:1])),
+        apply=module.apply,
+        noise=noise,
+        acting_noise=acting_noise,
+        still=still,
+    )
+
+
+def _num_features(torso: nn.Module, space: Space) -> int:
+    """The length of the vector that ``torso`` makes of an observation; nothing is computed."""
+    obs = jax.ShapeDtypeStruct((1, *space.shape), space.dtype)
+    features, _ = jax.eval_shape(torso.init_with_output, jax.random.key(0), obs)
+    return features.shape[-1]

@@ -1,0 +1,7 @@
+"""Many trainings in one program: members, how they lie on devices, what they cost, and selection among them."""
+
+from purerl.population.layouts import AXIS, CPU_LANES, Layout, layout, place, spread
+from purerl.population.membership import Members, members
+from purerl.population.train import plan, train_population
+
+__all__ = ["AXIS", "CPU_LANES", "Layout", "Members", "layout", "members", "place", "plan", "spread", "train_population"]

@@ -1,0 +1,40 @@
+"""Members of a population: what each is given, and its key."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Key, PyTree
+
+
+class Members(NamedTuple):
+    """What tells one member from another; every leaf leads with ``[P]``. ``given`` are keyword arguments."""
+
+    given: dict[str, PyTree]
+    keys: Key
+
+    @property
+    def size(self) -> int:
+        return self.keys.shape[0]
+
+
+def members(
+    configs: Any, keys: Key, *, env_params: dict[str, Any] | None = None, meta_params: PyTree | None = None
+) -> Members:
+    """Pairs configs, keys and parameters up, member by member.
+
+    Floats of ``configs`` and ``env_params`` are scalars that all members share, or vectors ``[P]``; ``keys`` are one
+    key that all share (common random numbers), or ``[P]``; every leaf of ``meta_params`` leads with ``[P]``. Raises
+    `ValueError` if their lengths differ.
+    """
+    given = {"config": configs} | ({} if env_params is None else {"env_params": env_params})
+    floats = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), given)
+    lengths = {x.shape[0] for x in jax.tree.leaves((floats, keys)) if x.ndim}
+    if meta_params is not None:
+        lengths |= {x.shape[0] for x in jax.tree.leaves(meta_params)}
+    if len(lengths) > 1:
+        raise ValueError(f"members: lengths differ: {sorted(lengths)}")
+    size = lengths.pop() if lengths else 1
+    shared = jax.tree.map(lambda x: x if x.ndim else jnp.broadcast_to(x, (size,)), (floats, keys))
+    return Members(shared[0] | ({} if meta_params is None else {"meta_params": meta_params}), shared[1])

@@ -1,0 +1,1 @@
+"""Runs: from a description to a directory of results, and back."""

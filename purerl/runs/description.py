@@ -1,0 +1,106 @@
+"""What a run is to do: a description, and the members and trainers that it stands for."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import config as cfg
+from purerl import envs, population, trees
+from purerl.algos import ALGORITHMS, read_config
+from purerl.errors import ConfigError
+from purerl.learned import artefacts
+from purerl.types import Env, Trainer
+
+
+def describe(
+    algo: str, options: Any, config: Any, env_params: dict[str, float], swept: dict[str, list[float]] | None = None
+) -> dict[str, Any]:
+    """The description of a run, as `results.Setup` reads it. Raises `ConfigError`, with all problems at once."""
+    swept = swept or {}
+    found = cfg.problems(options)
+    if not found and options.seed + options.num_seeds > 2**32:
+        found.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
+    env = None
+    try:
+        env = envs.make(options.env, **env_params, **env_part(swept, 0))
+    except ConfigError as error:
+        found.append(str(error))
+    problems = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    found += problems(config) + cfg.sweep_problems(config, config_part(swept), problems)
+    learned = {}
+    try:
+        learned = artefacts.described(algo, options)
+    except ConfigError as error:
+        found.append(str(error))
+    if found:
+        raise ConfigError("\n".join(found))
+    seeds = list(range(options.seed, options.seed + options.num_seeds))
+    fixed = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
+    return {**fixed, "swept": swept, "learned": learned}
+
+
+ENV_PREFIX = "env."
+"""Of the swept names that are parameters of the environment, not of the algorithm's config."""
+
+
+class Setup(NamedTuple):
+    """What a description stands for: the members of a run, and how to make their environments and trainers.
+
+    ``swept`` in a description maps names to one value for each configuration. Member ``i`` has configuration ``i // S``
+    and seed ``i % S``, so that all configurations share their seeds' keys; ``labels`` say so, member by member.
+    """
+
+    config: Any
+    make_env: Callable[..., Env]
+    make_trainer: Callable[..., Trainer]
+    members: population.Members
+    labels: list[dict[str, int]]
+    swept: dict[str, list[float]]
+
+    @classmethod
+    def of(cls, description: dict[str, Any]) -> "Setup":
+        """Reads a description, as `experiment.describe` makes it or a file holds it."""
+        algo, seeds, swept = ALGORITHMS[description["algo"]], description["seeds"], description["swept"]
+        learned = artefacts.read(description.get("learned", {}))
+        config = read_config(description["algo"], description["config"])
+
+        def make_env(env_params: dict[str, Any] | None = None) -> Env:
+            return envs.make(description["env"], **{**description["env_params"], **(env_params or {})})
+
+        def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
+            return algo.make_trainer(config, make_env(env_params), **artefacts.parts(learned, config))
+
+        count = len(next(iter(swept.values()), [0]))
+        repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
+        members = population.members(
+            dataclasses.replace(config, **config_part(repeated)),
+            jnp.tile(jnp.stack([jax.random.key(seed) for seed in seeds]), count),
+            env_params=env_part(repeated) or None,
+        )
+        which = [{"config": c} if swept else {} for c in range(count)]
+        labels = [{**label, "seed": seed} for label in which for seed in seeds]
+        return cls(config, make_env, make_trainer, members, labels, swept)
+
+    @property
+    def trainer(self) -> Trainer:
+        """The first member's."""
+        return self.make_trainer(**trees.take(self.members.given, 0))
+
+    def first(self, count: int) -> "Setup":
+        """The first ``count`` members alone, for a run that was interrupted between batches."""
+        return self._replace(members=trees.take(self.members, slice(0, count)), labels=self.labels[:count])
+
+
+def config_part(swept: dict[str, Any]) -> dict[str, Any]:
+    """Those of the swept values that belong to the algorithm's config."""
+    return {name: values for name, values in swept.items() if not name.startswith(ENV_PREFIX)}
+
+
+def env_part(swept: dict[str, Any], index: int | None = None) -> dict[str, Any]:
+    """Those that belong to the environment, without their prefix; of all configurations or of one."""
+    part = {name.removeprefix(ENV_PREFIX): v for name, v in swept.items() if name.startswith(ENV_PREFIX)}
+    return part if index is None else {name: values[index] for name, values in part.items()}

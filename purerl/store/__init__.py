@@ -1,0 +1,1 @@
+"""Files: JSON, metrics, policies and checkpoints. Nothing is pickled."""

@@ -1,0 +1,195 @@
+"""What is DQN's own: when the target follows, what a weight does, and how a config's counts fall together."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from purerl import ConfigError, check, dqn, envs
+from purerl.algos.dqn import make_network
+from purerl.formulas import td_errors
+from purerl.learners import older
+from purerl.types import Outcome, Sample
+
+CONFIG = dqn.Config(
+    total_steps=400, num_envs=4, num_steps=2, num_updates=3, batch_size=8, warmup_steps=10, n_step=1, huber_delta=0.5
+)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    rng = np.random.default_rng(0)
+    obs, next_obs = jnp.asarray(rng.normal(size=(2, 8, 4)), jnp.float32)
+    action = jnp.asarray(rng.integers(0, 2, size=8), jnp.int32)
+    items = Outcome(obs, action, jnp.ones(8), jnp.full(8, CONFIG.gamma), next_obs, (), ())
+    return Sample(items, jnp.arange(8), jnp.zeros(8, jnp.int32), jnp.ones(8))
+
+
+def test_target_follows_every_period(sample, key):
+    learner = dqn.make_learner(dataclasses.replace(CONFIG, target_period=3), envs.make("CartPole-v1"))
+    learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs)
+    kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])  # noqa: E731
+    held = kernel(state.target_params)
+    for i in range(1, 8):
+        state, _, _ = learn(state, sample, key)
+        held = kernel(state.params) if i % 3 == 0 else held
+        np.testing.assert_array_equal(kernel(state.target_params), held)
+        assert np.any(kernel(state.params) != held) == (i % 3 != 0) and state.updates == i
+
+
+def test_counters_do_not_wrap(sample, key):
+    """At the largest int32 the count of updates stays, and so does epsilon; the target's age goes on."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    state = learner.init(key, sample.items.obs)._replace(updates=jnp.int32(2**31 - 1))
+    state, _, metrics = learner.update(state, sample, key)
+    assert state.updates == 2**31 - 1 and state.target_age == 1
+    np.testing.assert_allclose(metrics["epsilon"], CONFIG.epsilon_end, rtol=1e-6)
+
+
+def test_weight_zero_is_not_learned_from(sample, key):
+    """Changing a sample of weight 0 changes no parameter; one of weight 1 does."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    state = learner.init(key, sample.items.obs)
+    sample = sample._replace(weight=sample.weight.at[3].set(0))
+    learned = [
+        learner.update(state, sample._replace(items=sample.items._replace(reward=reward)), key)[0].params
+        for reward in (sample.items.reward, sample.items.reward.at[3].set(9), sample.items.reward.at[2].set(-9))
+    ]
+    same = [all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(np.all(a == b)), learned[0], x))) for x in learned[1:]]
+    assert same == [True, False]
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_loss_against_numpy(sample, key, double):
+    """The mean Huber loss of Q-learning's errors, from the networks' outputs; the priorities are their sizes."""
+    discount = jnp.where(jnp.arange(8) < 4, 0.0, 0.9)
+    weight = jnp.linspace(0, 1, 8)
+    sample = sample._replace(items=sample.items._replace(discount=discount), weight=weight)
+    config, env = dataclasses.replace(CONFIG, double=double), envs.make("CartPole-v1")
+    learner, network = dqn.make_learner(config, env), make_network(config, env)
+    state = learner.init(key, sample.items.obs)
+    disturbed = jax.tree.map(lambda x: x + jax.random.normal(jax.random.key(5), x.shape), state.params)
+    state = state._replace(params=disturbed)
+    _, priority, metrics = jax.jit(learner.update)(state, sample, key)
+    obs, next_obs = sample.items.obs, sample.items.next_obs
+    q, online, target = (
+        np.asarray(network.apply(params, x, ()), np.float64)
+        for params, x in ((state.params, obs), (state.params, next_obs), (state.target_params, next_obs))
+    )
+    chosen = (online if double else target).argmax(axis=1)
+    assert np.any(online.argmax(axis=1) != target.argmax(axis=1))
+    error = 1 + discount * target[range(8), chosen] - q[range(8), sample.items.action]
+    size = np.abs(error)
+    delta = CONFIG.huber_delta
+    huber = np.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
+    np.testing.assert_allclose(metrics["loss"], np.mean(weight * huber), rtol=1e-5)
+    np.testing.assert_allclose(priority, size, rtol=1e-5)
+
+
+def test_epsilon_falls_over_the_fraction():
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    train = dqn.make_train(CONFIG, envs.make("CartPole-v1"), td_error=td_errors.munchausen)
+    result = jax.jit(train)(jax.random.key(0))
+    epsilon = np.asarray(result.metrics["epsilon"])
+    updates = np.arange(CONFIG.total_updates).reshape(-1, CONFIG.num_updates)
+    expected = 1 - 0.95 * np.clip(updates / (CONFIG.exploration_fraction * CONFIG.total_updates), 0, 1)
+    np.testing.assert_allclose(epsilon, expected.mean(axis=1), rtol=1e-4)
+    assert learner.policy(result.state.learner) is result.state.learner.params
+
+
+def test_counts_are_whole_iterations():
+    """Ring and warm-up are rounded up to iterations of 4 * 2 steps, the training down; warm-up is part of it."""
+    assert (CONFIG.warmup_rows, CONFIG.num_iterations, CONFIG.total_updates) == (4, 48, 144)
+    assert dataclasses.replace(CONFIG, capacity=17).capacity_rows == 6
+    trainer = dqn.make_trainer(CONFIG, envs.make("CartPole-v1"))
+    assert (trainer.env_steps, trainer.warmup_steps) == (8, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        ({"total_steps": 23}, ["total_steps = 23: must be at least the warm-up and one iteration, 24"]),
+        ({"capacity": 4, "num_steps": 1}, ["capacity = 4: must hold 2 steps of each environment, 8"]),
+        ({"n_step": 5}, ["warmup_steps = 10: must hold 6 steps of each environment, 24"]),
+        ({"capacity": 2**31 - 1}, [f"capacity = {2**31 - 1}: must lie below {2**31} when rounded up"]),
+        ({"hidden_sizes": ()}, ["hidden_sizes = (): must have the width of the head"]),
+        ({"capacity": 0, "total_steps": 1}, ["capacity = 0: must lie in"]),
+        ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),
+        ({"lag": 5, "max_lag": 2}, ["lag = 5: no gradient would count, for max_lag = 2"]),
+        ({"td_error": "munchausen", "n_step": 2}, ["n_step = 2: must be 1 with td_error = 'munchausen'"]),
+        ({"n_step": "3"}, ["n_step = '3': must be a whole number"]),
+        ({"hidden_sizes": None}, ["hidden_sizes = None: must be a tuple"]),
+        ({"target_period": 2**31}, [f"target_period = {2**31}: must lie in"]),
+    ],
+)
+def test_problems(change, lines):
+    config = dataclasses.replace(CONFIG, **change)
+    found = dqn.problems(config, None)
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True))
+    with pytest.raises(ConfigError):
+        check(config, *found)
+
+
+def test_defaults_are_sound():
+    assert dqn.problems(dqn.Config(), envs.make("CartPole-v1")) == []
+    [problem] = dqn.problems(dqn.Config(), envs.make("Pendulum-v1"))
+    assert "the algorithm needs Discrete" in problem
+
+
+def test_gradients_lag(sample, key):
+    """With a lag of 2 the fourth update takes its gradient before the second one; beyond the bound there is none."""
+    env = envs.make("CartPole-v1")
+    config = dataclasses.replace(CONFIG, lag=2)
+    parts = {"optimiser": optax.sgd(0.1)}
+    learner, prompt = dqn.make_learner(config, env, **parts), dqn.make_learner(CONFIG, env, **parts)
+    states = [learner.init(key, sample.items.obs)]
+    for _ in range(4):
+        states.append(learner.update(states[-1], sample, key)[0])
+    for now, then in ((0, 0), (1, 0), (2, 0), (3, 1)):
+        before, after = states[now].params, states[now + 1].params
+        at = states[now]._replace(params=states[then].params, past=older.past(before, 0))
+        expected = jax.tree.map(
+            lambda new, old, p: p + new - old, prompt.update(at, sample, key)[0].params, states[then].params, before
+        )
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after, expected)
+    assert np.any(jax.tree.leaves(states[1].params)[1] != jax.tree.leaves(states[3].params)[1])
+    dropped = dqn.make_learner(dataclasses.replace(config, max_lag=1), env)
+    state, _, _ = dropped.update(dropped.init(key, sample.items.obs), sample, key)
+    jax.tree.map(np.testing.assert_array_equal, state.params, states[0].params)
+
+
+def test_shards_without_lag_are_one_batch(sample, key):
+    """The mean of the steps of K learners, each on its part of a batch, is the step on the whole of it."""
+    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"), optimiser=optax.sgd(0.1))
+    state = learner.init(key, sample.items.obs)
+    whole = learner.update(state, sample, key)[0].params
+    shards = [learner.update(state, jax.tree.map(lambda x, k=k: x[k::4], sample), key)[0].params for k in range(4)]
+    mean = jax.tree.map(lambda *x: sum(x) / 4, *shards)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), whole, mean)
+
+
+def test_steps_at_a_cut():
+    """All reward lies on the step that a time limit cuts: it is learned only if the ring keeps what followed it."""
+    config = dqn.Config(
+        total_steps=4000,
+        num_envs=4,
+        num_steps=4,
+        warmup_steps=16,
+        batch_size=32,
+        gamma=0.5,
+        learning_rate=1e-2,
+        target_period=5,
+        hidden_sizes=(16,),
+    )
+    env = envs.make("probe/constant-reward", max_steps=1)
+    network, obs = make_network(config, env), jnp.ones((1, 1))
+    values = []
+    for store in (False, True):
+        changed = dataclasses.replace(config, store_next_obs=store)
+        result = jax.jit(dqn.make_train(changed, env))(jax.random.key(0))
+        values.append(jnp.max(network.apply(result.state.learner.params, obs, ())))
+    assert abs(values[0]) < 0.5
+    np.testing.assert_allclose(values[1], 1 / (1 - 0.5), rtol=0.02)

@@ -1,0 +1,264 @@
+"""What the policy gradients owe one another: equal where they must be, stale as declared, memories that line up."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from purerl import a2c, appo, compiler_options, dpo, envs, impala, ppo, reinforce
+from purerl.formulas import losses
+from purerl.learners import older, policy_gradients
+from purerl.loops.rollout import rollout
+from purerl.networks import memory
+
+ENV = envs.make("CartPole-v1", max_steps=10, theta_threshold=0.1)
+SIZES = {"total_steps": 8 * 16 * 4, "num_envs": 8, "num_steps": 16, "hidden_sizes": (8, 8), "learning_rate": 1e-2}
+SGD = {"optimiser": optax.sgd(0.1)}
+
+
+def jit(function):
+    """Compiled fast, with the same bits in every program."""
+    return jax.jit(function, compiler_options=compiler_options())
+
+
+def close(a, b, **options):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **{"atol": 1e-5, **options}), a, b)
+
+
+def trained(algo, config, key, **parts):
+    return jit(algo.make_train(config, ENV, **parts))(key)
+
+
+def test_vtrace_of_fresh_experience_is_actor_critic(key):
+    """Without a lag IMPALA is A2C with lambda 1, and so it is uncorrected, and REINFORCE; with a lag neither."""
+    expected = trained(a2c, a2c.Config(**SIZES), key, **SGD).state.learner.params
+    close(trained(reinforce, reinforce.Config(**SIZES), key, **SGD).state.learner.params, expected)
+    for corrected in (True, False):
+        config = impala.Config(**SIZES, corrected=corrected)
+        close(trained(impala, config, key, **SGD).state.learner.params, expected)
+    stale = {**SIZES, "lag": 1.0, "max_lag": 1}
+    found = [
+        trained(algo, config, key, **SGD).state.learner.params
+        for algo, config in (
+            (impala, impala.Config(**stale)),
+            (impala, impala.Config(**stale, corrected=False)),
+            (a2c, a2c.Config(**stale)),
+        )
+    ]
+    flat = [np.concatenate([x.ravel() for x in jax.tree.leaves(params)]) for params in (expected, *found)]
+    assert all(np.abs(x - y).max() > 1e-4 for i, x in enumerate(flat) for y in flat[:i])
+
+
+@pytest.mark.parametrize("kind", ["none", "gru"])
+def test_appo_of_fresh_experience_is_ppo(key, kind):
+    """With no lag, lambda 1, and a target network that follows at once."""
+    sizes = {**SIZES, "num_epochs": 2, "num_minibatches": 2, "memory": kind, "sequence_length": 4}
+    expected = trained(ppo, ppo.Config(**sizes, gae_lambda=1.0), key, **SGD)
+    found = trained(appo, appo.Config(**sizes), key, **SGD)
+    close(found.state.learner.params, expected.state.learner.params)
+    slow = trained(appo, appo.Config(**sizes, target_period=3), key, **SGD)
+    moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), found.state.learner.params, slow.state.learner.params)
+    assert max(jax.tree.leaves(moved)) > 1e-4
+
+
+def test_no_lag_costs_no_bits(key):
+    """A lag of 0 in a program that could have one is a program without."""
+    plain, able = (jit(a2c.make_train(a2c.Config(**SIZES, max_lag=n), ENV))(key) for n in (0, 3))
+    jax.tree.map(np.testing.assert_array_equal, able.state.learner.params, plain.state.learner.params)
+
+
+def test_a_gradient_is_the_mean_of_its_workers(key):
+    """One step of A2C on W workers' environments is the mean of the steps on each worker's."""
+    config = a2c.Config(**SIZES)
+    learner = a2c.make_learner(config, ENV, **SGD)
+    trainer = a2c.make_trainer(config, ENV, **SGD)
+    state = jit(trainer.init)(key)
+    _, trajectory, _ = jit(lambda: rollout(key, ENV, learner, state.learner, state.actors, 16))()
+    learn = jit(learner.update)
+    whole = learn(state.learner, trajectory, key)[0].params
+    parts = [learn(state.learner, jax.tree.map(lambda x, w=w: x[:, w::4], trajectory), key)[0].params for w in range(4)]
+    mean = jax.tree.map(lambda *x: sum(x) / 4, *parts)
+    moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), whole, state.learner.params)
+    assert min(jax.tree.leaves(moved)) > 0
+    for found, expected in zip(jax.tree.leaves(whole), jax.tree.leaves(mean), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def lagging():
+    """An IMPALA with room for four older versions, and one iteration of it for any lag."""
+    config = impala.Config(**SIZES, max_lag=4)
+
+    @jit
+    def run(key, lag):
+        trainer = impala.make_trainer(dataclasses.replace(config, lag=lag), ENV, **SGD)
+
+        def step(state, _):
+            following, metrics = trainer.step(state)
+            return following, (state.learner.params, policy_gradients.acting(state.learner), metrics["lag"])
+
+        return jax.lax.scan(step, trainer.init(key), None, 12)
+
+    return config, run
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3, 4])
+def test_actors_lag(lagging, lag, key):
+    """Who acts in iteration i learned last in iteration i - lag, and the first parameters act until then."""
+    _, run = lagging
+    _, (params, acting, reported) = run(key, float(lag))
+    then = np.maximum(np.arange(12) - lag, 0)
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[then], y), params, acting)
+    kernel = params["actor"]["params"]["Dense_0"]["kernel"]
+    assert all(np.any(kernel[i] != kernel[i + 1]) for i in range(11))
+    np.testing.assert_array_equal(reported, lag)
+
+
+def test_too_old_experience_moves_nothing(lagging, key):
+    """Which only a traced lag can be; a lag that can be looked at is refused."""
+    config, run = lagging
+    _, (params, _, _) = run(key, 5.0)
+    jax.tree.map(lambda x: np.testing.assert_array_equal(x, np.broadcast_to(x[0], x.shape)), params)
+    for lag in (5.0, 1.5):
+        [problem] = impala.problems(dataclasses.replace(config, lag=lag), ENV)
+        assert problem == f"lag = {lag}: must be a whole number, at most max_lag = 4"
+
+
+def test_recorded_policy_is_that_of_its_version(lagging, key):
+    """The log-probabilities that V-trace takes for the actor's are those of the parameters that acted."""
+    config = dataclasses.replace(lagging[0], lag=2.0)
+    trainer = impala.make_trainer(config, ENV, **SGD)
+    network = policy_gradients.make_parts(config, ENV).network
+    state, step = jit(trainer.init)(key), jit(trainer.step)
+    versions = []
+    for i in range(5):
+        versions.append(state.learner.params)
+        _, trajectory, _ = rollout(key, ENV, trainer.learner, state.learner, state.actors, 16)
+        expected, _, _ = network.unroll(versions[max(i - 2, 0)], trajectory.obs, (), trajectory.last)
+        close(trajectory.extras.policy, expected, atol=1e-6)
+        state, _ = step(state)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("gru", 0), *((kind, 4) for kind in memory.MEMORIES)])
+def test_memories_line_up(key, kind, length):
+    """Before the first update every ratio is 1, to the last step of each sequence: sequences begin with the carry that
+    the actor had, and begin anew where an episode ended. The value of what followed is the next step's."""
+    sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": length}
+    config = ppo.Config(**sizes, memory=kind, memory_size=8, memory_window=3)
+    parts = policy_gradients.make_parts(config, ENV)
+    network = parts.network._replace(init=lambda k, obs: louder(parts.network.init(k, obs)))
+    trainer = ppo.make_trainer(config, ENV, network=network)
+
+    @jit
+    def run(key):
+        state, _ = trainer.step(trainer.init(key))  # so that carries are not zeros
+        _, trajectory, _ = rollout(key, ENV, trainer.learner, state.learner, state.actors, config.num_steps)
+        seen = policy_gradients.Experience(
+            trajectory.obs,
+            trajectory.action,
+            trajectory.reward,
+            trajectory.extras.carry,
+            trajectory.reward,
+            trajectory.reward,
+            trajectory.last,
+            trajectory.next_obs,
+        )
+        found = policy_gradients.evaluate(network, state.learner.params, seen)
+        return trajectory, found, trainer.learner.update(state.learner, trajectory, key)[1]
+
+    trajectory, (policy, value, next_value), metrics = run(key)
+    assert np.any(trajectory.terminated) and np.any(trajectory.truncated) and np.std(value) > 0.01
+    assert abs(metrics["approximate_kl"]) < 1e-6 and metrics["clip_fraction"] == 0
+    np.testing.assert_allclose(policy, trajectory.extras.policy, atol=2e-5)
+    goes_on = ~np.asarray(trajectory.last)[:-1]
+    np.testing.assert_allclose(next_value[:-1][goes_on], value[1:][goes_on], rtol=1e-4, atol=1e-4)
+    assert np.all(np.abs(next_value[:-1] - value[1:])[~goes_on] > 1e-4)
+
+
+def louder(params):
+    """Parameters with which no output is near a constant."""
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(8), len(leaves))
+    return tree.unflatten([x + 0.3 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)])
+
+
+DPO = dpo.Config()
+
+
+def drift(log_ratio, advantage):
+    """What the objective takes from ``ratio * advantage``: in float64 by the paper's formula, and as it is here."""
+    ratio = np.exp(np.float64(log_ratio))
+    if advantage >= 0:
+        x = (ratio - 1) * advantage
+        exact = max(x - 2 * np.tanh(x / 2), 0)
+    else:
+        x = log_ratio * advantage
+        exact = max(x - 0.6 * np.tanh(x / 0.6), 0)
+    return exact, ratio * advantage - losses.discovered_policy(jnp.float32(log_ratio), jnp.float32(advantage), DPO)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.floats(-3, 3, width=32), st.floats(-4, 4, width=32))
+def test_drift_of_dpo(log_ratio, advantage):
+    """By the formula, and so never negative."""
+    exact, found = drift(log_ratio, advantage)
+    assert exact >= 0
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * (1 + abs(advantage) * np.exp(log_ratio)))
+
+
+@pytest.mark.parametrize("advantage", [-3.0, -0.5, 0.0, 0.5, 3.0])
+def test_drift_is_flat_at_ratio_one(advantage):
+    """There the objective has the value and the slope of the plain policy gradient."""
+    value, slope = jax.value_and_grad(lambda x: losses.discovered_policy(x, jnp.float32(advantage), DPO))(0.0)
+    np.testing.assert_allclose((value, slope), advantage, rtol=1e-6)
+
+
+@pytest.mark.parametrize("algo", [a2c, reinforce, impala, ppo, appo, dpo])
+def test_defaults_are_sound(algo):
+    assert algo.problems(algo.Config(), ENV) == [] and algo.problems(algo.Config(), envs.make("Pendulum-v1")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        ({"lag": 1.0}, ["lag = 1.0: must be a whole number, at most max_lag = 0"]),
+        (
+            {"memory": "gru", "hidden_sizes": ()},
+            ["hidden_sizes = (): must have the width of the layer after the memory"],
+        ),
+        ({"torso": "resnet"}, ["torso = 'resnet': needs observations of three axes; CartPole-v1 has the shape (4,)"]),
+        ({"memory": "gru", "sequence_length": 3}, ["sequence_length = 3: must divide num_steps = 16"]),
+        (
+            {"memory": "gru", "num_minibatches": 16},
+            ["num_minibatches = 16: must divide the number of sequences, num_envs * num_steps / 16 = 8; "],
+        ),
+        ({"memory": "gru", "num_minibatches": 16, "sequence_length": 8}, []),
+        ({"num_minibatches": 3}, ["num_minibatches = 3: must divide num_envs * num_steps = 128; nearest valid: 2, 4"]),
+        ({"memory": "rnn"}, ["memory = 'rnn': must be one of 'none', 'gru', 'lstm', 'lru', 'gtrxl'"]),
+        ({"num_steps": "16", "lag": 1.0}, ["num_steps = '16': must be a whole number", "lag = 1.0"]),
+    ],
+)
+def test_problems(change, lines):
+    found = ppo.problems(dataclasses.replace(ppo.Config(**SIZES), **change), ENV)
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+
+
+def test_past_of_a_traced_lag():
+    """Any lag up to the largest, of a ring that was written over; the lag may differ along a vmap."""
+
+    def run(lag):
+        past = older.past({"a": jnp.zeros(2)}, 3)
+        found = []
+        for i in range(1, 9):
+            old, past = older.delay(past, {"a": jnp.full(2, float(i))}, lag)
+            found.append(old["a"][0])
+        return jnp.stack(found)
+
+    found = jax.vmap(run)(jnp.arange(4.0))
+    np.testing.assert_array_equal(found, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
+    assert older.past({"a": jnp.zeros(2)}, 0) == () and older.delay((), 5, 0) == (5, ())

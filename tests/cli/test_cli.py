@@ -1,0 +1,398 @@
+"""The command line, as a person meets it: files, exit codes and one line for each problem."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import purerl
+from purerl import cli
+from purerl.algos import ALGORITHMS
+from purerl.cli import ranges
+
+ROOT = Path(purerl.__file__).parent.parent
+SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(args))
+    assert stop.value.code == expect
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """Two agents trained far enough to balance the pole."""
+    directory = tmp_path_factory.mktemp("runs") / "cartpole"
+    run(
+        "train",
+        "ppo",
+        "--env",
+        "CartPole-v1",
+        "--total-steps",
+        "3e5",
+        "--num-seeds",
+        "2",
+        "--seed",
+        "5",
+        "--out",
+        str(directory),
+    )
+    return directory
+
+
+def test_run_directory(trained):
+    names = {"config.json", "metrics.jsonl", "quantiles.jsonl", "summary.json", "policy.safetensors", "policy.json"}
+    assert {path.name for path in trained.iterdir()} == names
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["status"] == "completed" and summary["seeds"] == [5, 6]
+    assert summary["env_steps"] == 3 * 10**5 // 512 * 512
+    assert summary["return_mean"] == np.mean(summary["return_per_seed"]) >= 475
+    for name in ("wall_seconds", "compile_seconds", "steps_per_second"):
+        assert summary[name] > 0
+    assert summary["device"]["platform"] and summary["versions"]["jax"] == jax.__version__
+    config = json.loads((trained / "config.json").read_text())
+    assert config["config"]["total_steps"] == 300_000 and config["config"]["hidden_sizes"] == [64, 64]
+
+
+@pytest.mark.parametrize("algo", ["dqn", "r2d2"])
+def test_replay_is_spread_over_devices(algo, tmp_path):
+    small = ["--warmup-steps", "512", "--capacity", "1024", "--hidden-sizes", "8", "--num-seeds", "2"]
+    run("train", algo, *SHORT, *small, "--out", str(tmp_path / algo))
+    summary = json.loads((tmp_path / algo / "summary.json").read_text())
+    assert summary["status"] == "completed" and summary["device"]["count"] == jax.device_count()
+    first, second = summary["return_per_seed"]
+    assert first != second
+
+
+def test_metrics_have_a_row_for_each_iteration_and_seed(trained):
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    iterations = 3 * 10**5 // 512
+    assert [(r["iteration"], r["seed"]) for r in rows] == [(i + 1, s) for i in range(iterations) for s in (5, 6)]
+    assert all(r["env_steps"] == r["iteration"] * 512 for r in rows)
+    assert {"episode_return", "loss", "entropy", "grad_norm"} <= rows[0].keys()
+    assert rows[-1]["episode_return"] is None or rows[-1]["episode_return"] > 100
+    curves = np.array([[r["loss"] for r in rows if r["seed"] == seed] for seed in (5, 6)])
+    assert np.all(np.isfinite(curves)) and np.any(curves[0] != curves[1])
+
+
+def test_quantiles_of_the_population(trained):
+    rows = [json.loads(line) for line in (trained / "quantiles.jsonl").read_text().splitlines()]
+    members = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) == len(members) // 2 and all(row["alive"] == 2 for row in rows)
+    finished = [i for i in range(len(rows)) if all(members[2 * i + s]["episode_return"] is not None for s in (0, 1))]
+    for i in finished[:20]:
+        a, b = (members[2 * i + s]["episode_return"] for s in (0, 1))
+        assert rows[i]["env_steps"] == members[2 * i]["env_steps"]
+        np.testing.assert_allclose(rows[i]["episode_return"]["0.5"], (a + b) / 2, rtol=1e-6)
+    summary = json.loads((trained / "summary.json").read_text())
+    iqm = summary["return_iqm"]
+    assert iqm["low"] <= iqm["value"] <= iqm["high"] and summary["alive_per_seed"] == [True, True]
+
+
+def test_batches_of_agents_give_the_same_policies(tmp_path):
+    for name, more in (("all", []), ("some", ["--agents-at-once", "2"])):
+        run("train", "ppo", *SHORT, "--num-seeds", "3", "--seed", "4", "--out", str(tmp_path / name), *more)
+    whole, batches = (safetensors.numpy.load_file(tmp_path / name / "policy.safetensors") for name in ("all", "some"))
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], batches[name])
+    rows = [json.loads(line) for line in (tmp_path / "some" / "metrics.jsonl").read_text().splitlines()]
+    assert [(r["iteration"], r["seed"]) for r in rows] == [(1, 4), (1, 5), (2, 4), (2, 5), (1, 6), (2, 6)]
+
+
+def test_sweep(tmp_path, capsys):
+    """Two rates by two gravities by two seeds; the ranking, its file, its picture; and the policies read back."""
+    out = tmp_path / "sweep"
+    run(
+        *("sweep", "ppo", *SHORT, "--learning-rate", "1e-4,1e30", "--max-grad-norm", "1e30"),
+        *("--env-params", "gravity=5:20:lin:2", "--num-seeds", "2", "--out", str(out)),
+    )
+    ranking = json.loads((out / "sweep.json").read_text())
+    assert ranking["swept"] == {"learning_rate": [1e-4, 1e-4, 1e30, 1e30], "env.gravity": [5.0, 20.0, 5.0, 20.0]}
+    ranked = ranking["ranked"]
+    assert [row["config"] for row in ranked[:2]] == sorted([0, 1], key=lambda c: -np.mean(in_order(ranked, c)))
+    assert {row["config"] for row in ranked[2:]} == {2, 3} and all(row["value"] is None for row in ranked[2:])
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    table = capsys.readouterr().out
+    assert "IQM" in table and "died" in table
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert {(r["config"], r["seed"]) for r in rows} == {(c, s) for c in range(4) for s in (0, 1)}
+    run("eval", str(out), "--episodes", "2", "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["return_per_seed"]) == 8 and result["members"][3] == {"config": 1, "seed": 1}
+    run("compare", str(out), str(out), expect=2)
+    assert "sweep" in capsys.readouterr().err
+
+
+def in_order(ranked, config):
+    return next(row["returns"] for row in ranked if row["config"] == config)
+
+
+def test_sweep_member_equals_its_lone_run(tmp_path):
+    run("sweep", "ppo", *SHORT, "--gamma", "0.9,0.95", "--num-seeds", "2", "--out", str(tmp_path / "sweep"))
+    run("train", "ppo", *SHORT, "--gamma", "0.95", "--seed", "1", "--out", str(tmp_path / "lone"))
+    swept, lone = (safetensors.numpy.load_file(tmp_path / n / "policy.safetensors") for n in ("sweep", "lone"))
+    for name in lone:
+        np.testing.assert_array_equal(swept[name][3], lone[name][0])
+
+
+def test_compare(trained, tmp_path, capsys):
+    run("compare", str(trained), str(trained), "--json")
+    rows = json.loads(capsys.readouterr().out)["runs"]
+    assert len(rows) == 2 and rows[1]["improvement_of_first"]["value"] == 0.5
+    run("compare", str(trained), str(trained))
+    assert "P(first" in capsys.readouterr().out
+    run("compare", str(trained), expect=2)
+    assert "two or more" in capsys.readouterr().err
+
+
+def test_plan(capsys):
+    """A plan runs nothing; what cannot fit ends with code 4 and names what is large."""
+    run("plan", "ppo", *SHORT, "--num-seeds", "64", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["members"] == found["batch_size"] == 64 and found["fits"] > 64
+    assert found["peak_bytes"] > 64 * 100_000 and found["compile_seconds"] > 0
+    # Schulman's network on CartPole: 17.8 kFLOP forward, 52.4 kFLOP for a gradient sample, 4 epochs, and both critics.
+    assert 0.22e6 < found["flops_per_frame"] < 0.27e6
+    run("plan", "ppo", *SHORT, "--num-seeds", "64")
+    assert "agents that fit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_what_cannot_fit_is_told(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("purerl.population.devices.available_bytes", lambda devices: 2**30)
+    sizes = ["--num-envs", str(2**30), "--num-steps", "1", "--total-steps", str(2**31)]
+    out = ["--out", str(tmp_path / "x")] if command == "train" else []
+    run(command, "ppo", "--env", "CartPole-v1", *sizes, *out, expect=4)
+    err = capsys.readouterr().err
+    assert "out of memory" in err and "largest: actors" in err and len(err.splitlines()[-1]) < 400
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("1e-4:1e-2:log:3", 3), ("0.1,0.2", 2), ("1e-4:1e-2:log", 5), ("0:1:lin:11", 11)]
+)
+def test_ranges(text, count):
+    found = ranges.configurations({"x": text}, num_samples=5, seed=0)["x"]
+    assert len(found) == count
+    if text.endswith("log:3"):
+        np.testing.assert_allclose(found, [1e-4, 1e-3, 1e-2])
+    if text.endswith("log"):
+        assert all(1e-4 <= x <= 1e-2 for x in found) and len(set(found)) == 5
+
+
+def test_random_ranges_are_crossed_with_grids():
+    found = ranges.configurations({"a": "0:1:lin", "b": "1,2", "c": "1:10:log"}, num_samples=3, seed=1)
+    assert {len(column) for column in found.values()} == {6}
+    assert len(set(zip(found["a"], found["c"], strict=True))) == 3 and sorted(found["b"]) == [1] * 3 + [2] * 3
+
+
+def test_eval(trained, capsys):
+    run("eval", str(trained), "--episodes", "20", "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert result["return_mean"] >= 475 and len(result["return_per_seed"]) == 2 and result["episodes"] == 20
+    run("eval", str(trained), "--episodes", "3")
+    assert "mean return" in capsys.readouterr().out
+
+
+def test_policy_in_gymnasium(trained):
+    """The policy plays Gymnasium's CartPole as well as ours: both means within the other's 99 % interval."""
+    loaded = purerl.load(trained)
+    policy = jax.tree.map(lambda x: x[0], loaded.policy)
+    exploit = jax.jit(lambda obs: loaded.learner.exploit(policy, obs, (), jax.random.key(0))[0])
+    vector = gymnasium.make_vec("CartPole-v1", num_envs=64, vectorization_mode="sync")
+    obs, _ = vector.reset(seed=0)
+    total, running = np.zeros(64), np.ones(64, bool)
+    while running.any():
+        obs, reward, terminated, truncated, _ = vector.step(np.asarray(exploit(jnp.asarray(obs))))
+        total += reward * running
+        running &= ~(terminated | truncated)
+    found = purerl.evaluate(jax.random.key(1), loaded.env, loaded.learner, policy, num_episodes=64)
+    ours = np.asarray(found.episode_return)
+    half_width = 2.6 * np.hypot(ours.std(), total.std()) / np.sqrt(64)
+    assert abs(ours.mean() - total.mean()) <= half_width + 1e-9
+    assert total.mean() >= 475
+
+
+def test_lone_seed_equals_its_place_in_a_crowd(trained, tmp_path):
+    run("train", "ppo", *SHORT, "--num-seeds", "3", "--seed", "4", "--out", str(tmp_path / "crowd"))
+    run("train", "ppo", *SHORT, "--seed", "6", "--out", str(tmp_path / "lone"))
+    crowd, lone = (safetensors.numpy.load_file(tmp_path / name / "policy.safetensors") for name in ("crowd", "lone"))
+    assert crowd.keys() == lone.keys()
+    for name in crowd:
+        np.testing.assert_array_equal(crowd[name][2], lone[name][0])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["trian"], ["command = 'trian'", "nearest: train"]),
+        (["train", "pppo", "--env", "x"], ["algorithm = 'pppo'", "nearest: ppo"]),
+        (["train", "ppo"], ["--env"]),
+        (["train", "ppo", *SHORT, "--preset", "minatr"], ["preset = 'minatr'", "minatar"]),
+        (["train", "ppo", "--env", "Cartpole-v1"], ["env = 'Cartpole-v1'", "CartPole-v1"]),
+        (["train", "ppo", "--env", "MNISTBandit-bsuite"], ["MNISTBandit", "download"]),
+        (["train", "ppo", *SHORT, "--num-env", "4"], ["--num-env", "--num-envs"]),
+        (["train", "ppo", *SHORT, "--num-envs", "four"], ["--num-envs", "'four'", "whole number"]),
+        (["train", "ppo", *SHORT, "--num-envs", "1.5"], ["--num-envs", "1.5", "whole number"]),
+        (["train", "ppo", *SHORT, "--num-envs", "0"], ["num_envs = 0", "[1, 2147483648)"]),
+        (["train", "ppo", *SHORT, "--gamma", "1.5"], ["gamma = 1.5", "[0, 1]"]),
+        (["train", "ppo", *SHORT, "--learning-rate", "nan"], ["learning_rate = nan", "finite"]),
+        (["train", "ppo", *SHORT, "--learning-rate", "-1"], ["learning_rate = -1.0", "(0, inf)"]),
+        (["train", "ppo", *SHORT, "--activation", "rleu"], ["--activation", "'rleu'", "relu"]),
+        (["train", "ppo", *SHORT, "--num-minibatches", "3"], ["num_minibatches = 3", "512", "nearest valid: 2, 4"]),
+        (["train", "ppo", "--env", "CartPole-v1", "--total-steps", "511"], ["total_steps = 511", "512"]),
+        (["train", "ppo", *SHORT, "--seed", "-1"], ["seed = -1"]),
+        (["train", "ppo", *SHORT, "--seed", str(2**32)], ["seed = 4294967296"]),
+        (["train", "ppo", *SHORT, "--env-params", "gravty=3"], ["gravty", "gravity"]),
+        (["train", "ppo", *SHORT, "--env-params", "gravity"], ["env_params", "NAME=NUMBER"]),
+        (["train", "ppo", *SHORT, "--agents-at-once", "-1"], ["agents_at_once = -1"]),
+        (["sweep", "ppo", *SHORT], ["nothing to sweep", "LOW:HIGH"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.9:0.5:lin:3"], ["gamma = '0.9:0.5:lin:3'", "LOW < HIGH"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0:1:log:3"], ["gamma", "above 0"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.5,1.5"], ["gamma = 1.5", "[0, 1]"]),
+        (["sweep", "ppo", *SHORT, "--gamma", "0.5,x"], ["gamma = '0.5,x'"]),
+        (["sweep", "ppo", *SHORT, "--num-envs", "2:8:lin:2"], ["--num-envs", "whole number"]),
+        (["sweep", "ppo", *SHORT, "--env-params", "gravty=1,2"], ["gravty", "gravity"]),
+        (["compare", str(ROOT / "tests" / "summaries"), "x"], ["summaries/summary.json", "lacks", "alive_per_seed"]),
+        (["compare", "/nonexistent/run", "x"], ["/nonexistent/run", "summary.json"]),
+        (["eval", "/nonexistent/run"], ["/nonexistent/run", "policy.json"]),
+        (["eval", "x", "--episodes", "0"], ["episodes = 0", "[1, 2147483648)"]),
+        (["list", "env"], ["'env'", "envs"]),
+    ],
+)
+def test_bad_input(args, words, capsys, monkeypatch, tmp_path):
+    """Exit code 2 and one line, before anything compiles."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("purerl.runs.train.compile_program", lambda *_: pytest.fail("compiled"))
+    run(*args, expect=2)
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and err.startswith("purerl: error: ")
+    for word in words:
+        assert word in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_problems_at_once(capsys):
+    run("train", "ppo", "--env", "Nope", "--gamma", "2", "--num-minibatches", "7", "--seed", "-3", expect=2)
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 4
+    for word in ("seed", "env", "gamma", "num_minibatches"):
+        assert f"error: {word} = " in err
+
+
+def test_a_run_is_never_overwritten_unasked(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    before = list(tmp_path.iterdir())
+    run("train", "ppo", *SHORT, "--out", str(tmp_path), expect=2)
+    assert "already in use" in capsys.readouterr().err and list(tmp_path.iterdir()) == before
+    run("train", "ppo", *SHORT, "--out", str(tmp_path / "notes.txt"), expect=2)
+    assert "notes.txt" in capsys.readouterr().err and (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_damaged_policies_are_refused(trained, tmp_path, capsys):
+    for name in ("policy.safetensors", "policy.json"):
+        copy = tmp_path / name
+        copy.mkdir()
+        for file in ("policy.safetensors", "policy.json"):
+            (copy / file).write_bytes((trained / file).read_bytes())
+        (copy / name).write_bytes((trained / name).read_bytes()[:100])
+        run("eval", str(copy), expect=2)
+        err = capsys.readouterr().err
+        assert name in err and len(err.splitlines()) == 1
+    arrays = safetensors.numpy.load_file(trained / "policy.safetensors")
+    safetensors.numpy.save_file(
+        {k: v[:, :1] if v.ndim > 1 else v for k, v in arrays.items()}, copy / "policy.safetensors"
+    )
+    (copy / "policy.json").write_bytes((trained / "policy.json").read_bytes())
+    run("eval", str(copy), expect=2)
+    assert "expected" in capsys.readouterr().err
+
+
+def test_list_and_help(capsys):
+    run("list", "algos", "--json")
+    assert json.loads(capsys.readouterr().out) == list(ALGORITHMS)
+    run("list", "envs")
+    assert {"CartPole-v1", "Breakout-MinAtar"} <= set(capsys.readouterr().out.split())
+    run("--help")
+    assert "train" in capsys.readouterr().out
+    run("train", "ppo", "--help")
+    text = capsys.readouterr().out
+    for field in ("--learning-rate", "--num-envs", "--hidden-sizes", "--num-seeds", "--out"):
+        assert field in text
+    assert "Discount of the return" in text
+
+
+def test_divergence_is_told(tmp_path):
+    args = ["--learning-rate", "1e30", "--max-grad-norm", "1e30", "--out", str(tmp_path / "x")]
+    run("train", "ppo", "--env", "Pendulum-v1", "--total-steps", "10240", "--eval-episodes", "2", *args, expect=3)
+    assert json.loads((tmp_path / "x" / "summary.json").read_text())["status"] == "diverged"
+
+
+def test_interrupt_saves(tmp_path):
+    """SIGINT ends the chunk, saves, evaluates and exits 130; without a terminal there are plain lines."""
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "train.py"),
+        "ppo",
+        *SHORT,
+        "--total-steps",
+        "1e9",
+        "--out",
+        "run",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=os.environ | {"LANG": "C"})
+    log = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and "Traceback" not in err and "compiled in" in err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["status"] == "interrupted" and summary["env_steps"] < 1e9
+    assert len(log.read_text().splitlines()) == summary["env_steps"] // 512
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_compiled_programs_are_kept_where_told(kept, tmp_path):
+    """In the directory that is named; with "off" nowhere, not in the home directory either."""
+    command = [sys.executable, str(ROOT / "scripts" / "train.py"), "ppo", *SHORT, "--out", str(tmp_path / "run")]
+    cache = tmp_path / "cache"
+    env = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    env["HOME"] = str(tmp_path / "home")
+    command += ["--compilation-cache", str(cache) if kept else "off"]
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=200)
+    assert (cache.exists() and any(cache.iterdir())) == kept and not (tmp_path / "home" / ".cache").exists()
+
+
+def test_peak_memory_does_not_grow_with_training():
+    """The program that runs a chunk is the same however long the training; and a chunk's rows are scalars."""
+    from purerl import envs, loops, ppo
+
+    def peak(iterations):
+        trainer = ppo.make_trainer(ppo.Config(total_steps=512 * iterations), envs.make("CartPole-v1"))
+        state = jax.eval_shape(trainer.init, jax.random.key(0))
+        return jax.jit(loops.chunk(trainer, 256)).lower(state, 1).compile().memory_analysis().peak_memory_in_bytes
+
+    assert peak(10) == peak(1000)
+
+
+def test_nothing_is_pickled_or_evaluated():
+    forbidden = ("pickle", "cloudpickle", "eval(", "exec(", "allow_pickle", "yaml.load", "import_module")
+    for path in (ROOT / "purerl").rglob("*.py"):
+        text = path.read_text()
+        lines = [
+            line for line in text.splitlines() if any(word in line.replace("jax.eval_shape(", "") for word in forbidden)
+        ]
+        assert all("No pickle" in line or "ensure_compile_time_eval(" in line for line in lines), (path, lines)

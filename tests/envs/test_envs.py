@@ -1,0 +1,386 @@
+"""Our own environments: the interface, probes in closed form, `make`, and what `check_env` finds."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs
+from purerl.envs.check_env import random_actions
+from purerl.envs.episodic import box, episodic
+from purerl.envs.names import GYMNAX
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete
+from purerl.types import Step
+
+OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(("gymnax/", "brax/"))] + [
+    "CartPole-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Pendulum-v1",
+]
+
+
+@pytest.fixture(autouse=True)
+def strict():
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+@pytest.fixture
+def quick_compile():
+    """For tests in which compiling takes all the time: XLA leaves most of its optimisations out."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def rollout(env, num_envs, num_steps, seed=0):
+    """Random steps: resets' obs ``[B, ...]``, then env_state before, action and Step, all ``[T, B, ...]``."""
+
+    @jax.jit
+    def run(key):
+        key_reset, key_noise, key_action = jax.random.split(key, 3)
+        start, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
+
+        def one(env_state, inputs):
+            following, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
+            return following, (env_state, inputs[1], step)
+
+        inputs = (
+            env.noise(key_noise, (num_steps, num_envs)),
+            random_actions(env.action_space, key_action, (num_steps, num_envs)),
+        )
+        return obs, *jax.lax.scan(one, start, inputs)[1]
+
+    return jax.device_get(run(jax.random.key(seed)))
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.usefixtures("quick_compile")
+def test_contract(name):
+    envs.check_env(envs.make(name), num_steps=64)
+
+
+def test_names_are_distinct_and_complete():
+    names = envs.names()
+    assert len(set(names)) == len(names)
+    assert set(GYMNAX) <= set(names)
+    assert {name for name in names if name.startswith("gymnax/")} == {f"gymnax/{name}" for name in OURS[-5:]}
+
+
+def test_import_stays_light():
+    code = "import sys; from purerl import envs; envs.names(); envs.make('CartPole-v1')"
+    code += "; print({'gymnax', 'brax'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "message"),
+    [
+        ("Cartpole-v1", {}, r"^env = 'Cartpole-v1': unknown environment; nearest: CartPole-v1, .*$"),
+        ("probe/onestep", {}, r"^env = 'probe/onestep': unknown environment; nearest: probe/one-step, .*$"),
+        ("CartPole-v1", {"gravty": 1.0}, r"^env = 'CartPole-v1': unknown parameter gravty; nearest: gravity, .*$"),
+        ("Acrobot-v1", {"x": 1, "y": 2}, r"^env = .*unknown parameter x; near.*\nenv = .*unknown parameter y; .*$"),
+        ("probe/one-step", {"r": 1}, r"^env = 'probe/one-step': unknown parameter r; it has none$"),
+        ("MNISTBandit-bsuite", {}, r"^env = 'MNISTBandit-bsuite': not supported, since it needs a download$"),
+    ],
+)
+def test_make_explains_itself(name, params, message):
+    with pytest.raises(ConfigError, match=message):
+        envs.make(name, **params)
+
+
+def test_true_next_obs_and_automatic_reset():
+    _, before, _, step = rollout(envs.make("CartPole-v1", max_steps=30), 64, 100)
+    last = step.terminated | step.truncated
+    assert step.terminated.any() and step.truncated.any() and not (step.terminated & step.truncated).any()
+    np.testing.assert_array_equal(step.obs[~last], step.next_obs[~last])
+    assert (np.abs(step.obs[last]) <= 0.05).all()
+    assert (np.abs(step.next_obs[step.terminated]) > np.radians(12)).any(axis=-1).all()
+    np.testing.assert_array_equal(before.t[1:][last[:-1]], 0)
+    np.testing.assert_array_equal(before.t[1:][~last[:-1]], before.t[:-1][~last[:-1]] + 1)
+    np.testing.assert_array_equal(before.t[step.truncated], 29)
+    assert len(np.unique(step.obs[last][:, 0])) == last.sum()
+
+
+def test_cartpole_without_velocities():
+    """All is the same but what is seen."""
+    full, hidden = (rollout(envs.make("CartPole-v1", max_steps=30, hide_velocity=hide), 4, 60) for hide in (0, 1))
+    np.testing.assert_array_equal(hidden[3].obs, full[3].obs[..., ::2])
+    np.testing.assert_array_equal(hidden[3].next_obs, full[3].next_obs[..., ::2])
+    np.testing.assert_array_equal(hidden[3].terminated, full[3].terminated)
+    envs.check_env(envs.make("CartPole-v1", hide_velocity=1), num_steps=16)
+    with pytest.raises(ConfigError, match="hide_velocity = 2: must be 0 or 1"):
+        envs.make("CartPole-v1", hide_velocity=2)
+
+
+def test_termination_wins_over_truncation():
+    _, before, _, step = rollout(envs.make("probe/discount-two-steps"), 2, 4)
+    np.testing.assert_array_equal(step.terminated[:, 0], [False, True, False, True])
+    assert not step.truncated.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("CartPole-v1", [-0.05] * 4, [0.05] * 4),
+        ("Acrobot-v1", [np.cos(0.1), -np.sin(0.1)] * 2 + [-0.1] * 2, [1, np.sin(0.1)] * 2 + [0.1] * 2),
+        ("MountainCar-v0", [-0.6, 0], [-0.4, 0]),
+        ("MountainCarContinuous-v0", [-0.6, 0], [-0.4, 0]),
+        ("Pendulum-v1", [-1] * 3, [1] * 3),
+    ],
+)
+def test_initial_distribution_fills_its_range(name, low, high):
+    _, obs = jax.jit(jax.vmap(envs.make(name).reset))(jax.random.split(jax.random.key(0), 2000))
+    obs, low, high = np.array(obs), np.array(low), np.array(high)
+    slack = 0.01 * (high - low) + 1e-6
+    assert (obs >= low - 1e-6).all() and (obs <= high + 1e-6).all()
+    assert (obs.min(axis=0) <= low + slack).all() and (obs.max(axis=0) >= high - slack).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "values"),
+    [
+        ("CartPole-v1", "gravity", [5.0, 9.8]),
+        ("Acrobot-v1", "link_mass_2", [1.0, 2.0]),
+        ("MountainCar-v0", "max_speed", [0.0001, 0.07]),
+        ("MountainCarContinuous-v0", "power", [0.0015, 0.01]),
+        ("Pendulum-v1", "max_torque", [0.5, 2.0]),
+    ],
+)
+def test_parameters_can_be_vmapped(name, parameter, values):
+    action = random_actions(envs.make(name).action_space, jax.random.key(3), ())
+
+    def one(value):
+        env = envs.make(name, **{parameter: value})
+        env_state, _ = env.reset(jax.random.key(0))
+        _, step = env.step(env.noise(jax.random.key(1), ()), env_state, action)
+        return step.next_obs
+
+    batch = jax.jit(jax.vmap(one))(jnp.array(values))
+    np.testing.assert_allclose(batch[1], jax.jit(one)(values[1]), atol=1e-6)
+    assert np.abs(batch[0] - batch[1]).max() > 1e-5
+
+
+def test_time_limit_can_be_traced():
+    def one(max_steps):
+        env = envs.make("probe/constant-reward", max_steps=max_steps)
+        env_state, _ = env.reset(jax.random.key(0))
+        return env.step(env.noise(jax.random.key(1), ()), env_state, jnp.int32(0))[1].truncated
+
+    np.testing.assert_array_equal(jax.jit(jax.vmap(one))(jnp.array([1, 2])), [True, False])
+
+
+@pytest.mark.parametrize(
+    ("name", "outside", "inside"),
+    [
+        ("CartPole-v1", [-3, 7], [0, 1]),
+        ("Acrobot-v1", [-3, 7], [0, 2]),
+        ("MountainCar-v0", [-3, 7], [0, 2]),
+        ("MountainCarContinuous-v0", [[-3.0], [7.0]], [[-1.0], [1.0]]),
+        ("Pendulum-v1", [[-3.0], [7.0]], [[-2.0], [2.0]]),
+        ("probe/target-action", [[-3.0], [7.0]], [[-1.0], [1.0]]),
+        ("probe/action-dependent-reward", [-3, 7], [0, 1]),
+    ],
+)
+def test_actions_are_brought_into_range(name, outside, inside):
+    env = envs.make(name)
+    env_state, _ = env.reset(jax.random.key(0))
+    step = jax.jit(jax.vmap(lambda a: env.step(env.noise(jax.random.key(1), ()), env_state, a)[1]))
+    out, within = step(jnp.array(outside)), step(jnp.array(inside))
+    np.testing.assert_array_equal(out.next_obs, within.next_obs)
+    if name != "MountainCarContinuous-v0":  # where the price is that of the action as given
+        np.testing.assert_array_equal(out.reward, within.reward)
+
+
+def probe_run(name, **params):
+    obs, _, action, step = rollout(envs.make(f"probe/{name}", **params), 16, 12)
+    seen = np.concatenate([obs[None], step.obs[:-1]])[..., 0]
+    return seen, action, step
+
+
+def test_probe_constant_reward():
+    _, _, step = probe_run("constant-reward", reward=2.5, max_steps=4)
+    np.testing.assert_array_equal(step.reward, 2.5)
+    np.testing.assert_array_equal(step.truncated[:, 0], [False, False, False, True] * 3)
+    assert not step.terminated.any()
+
+
+def test_probe_discount_two_steps():
+    seen, _, step = probe_run("discount-two-steps")
+    np.testing.assert_array_equal(seen[:, 0], [0, 1] * 6)
+    np.testing.assert_array_equal(step.reward, seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "reward"),
+    [
+        ("one-step", lambda obs, action: np.ones_like(obs)),
+        ("obs-dependent-reward", lambda obs, action: obs),
+        ("action-dependent-reward", lambda obs, action: 2.0 * action - 1),
+        ("obs-action-match", lambda obs, action: obs * (2 * action - 1)),
+        ("target-action", lambda obs, action: -((action[..., 0] - 0.5) ** 2)),
+    ],
+)
+def test_probes_of_one_step(name, reward):
+    seen, action, step = probe_run(name)
+    assert step.terminated.all()
+    np.testing.assert_allclose(step.reward, reward(seen, action), rtol=1e-6)
+    if name.startswith("obs"):
+        assert set(np.unique(seen)) == {-1, 1}
+
+
+# What check_env finds. The sound environment counts down from 3; each fake below breaks one promise of it.
+
+
+def sound(**changes):
+    parts = dict(
+        noise=lambda key, shape: jax.random.uniform(key, shape),
+        initial=lambda noise: jnp.stack([noise, jnp.float32(3)]),
+        dynamics=lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
+        observe=lambda physical: physical,
+        time_limit=10,
+        observation_space=box((0.0, 0.0), (1.0, 3.0)),
+        action_space=Discrete(2),
+    )
+    return episodic("mine", **(parts | changes))
+
+
+def with_step(change):
+    """The sound environment with ``change(env_state, step) -> (env_state, step)`` after each step."""
+    env = sound()
+    return env._replace(step=lambda noise, env_state, action: change(*env.step(noise, env_state, action)))
+
+
+def edit_step(**changes):
+    return with_step(lambda env_state, step: (env_state, step._replace(**{k: f(step) for k, f in changes.items()})))
+
+
+def impure():
+    calls = iter(range(100))
+    return sound(initial=lambda noise: jnp.stack([noise * 0 + next(calls) / 100, jnp.float32(3)]))
+
+
+def unresetting():
+    def step(noise, env_state, action):
+        physical = env_state + 0.0 * noise
+        last = physical[1] <= 1
+        after = physical - jnp.array([0.0, 1.0])
+        return after, Step(after, after, jnp.float32(1), last, jnp.zeros((), bool))
+
+    env = sound(observation_space=Box(-jnp.inf, jnp.inf, (2,), jnp.float32))
+    return env._replace(step=step, reset=lambda key: (env.reset(key)[1],) * 2)
+
+
+def unvmappable():
+    like = jax.ShapeDtypeStruct((), jnp.float32)
+    return edit_step(reward=lambda step: jax.pure_callback(lambda x: x, like, step.next_obs[0]))
+
+
+FAKES = {
+    "obs shape in reset": (
+        lambda: sound()._replace(reset=lambda key: (sound().reset(key)[0], jnp.zeros(3))),
+        r"mine: reset's obs: must be float32\[2\], but is float32\[3\]",
+    ),
+    "obs dtype": (
+        lambda: edit_step(next_obs=lambda step: step.next_obs.astype(jnp.float16)),
+        r"mine: step's next_obs: must be float32\[2\], but is float16\[2\]",
+    ),
+    "obs tree": (
+        lambda: edit_step(obs=lambda step: {"x": step.obs}),
+        r"mine: step's obs: must be one array, but is PyTreeDef\(\{'x': \*\}\)",
+    ),
+    "reward dtype": (
+        lambda: edit_step(reward=lambda step: step.reward.astype(jnp.int32)),
+        r"mine: reward: must be float32\[\], but is int32\[\]",
+    ),
+    "weak reward": (lambda: edit_step(reward=lambda step: 1.0), r"mine: reward: is weakly typed; give it a dtype"),
+    "flag dtype": (
+        lambda: edit_step(terminated=lambda step: step.terminated.astype(jnp.float32)),
+        r"mine: terminated: must be bool\[\], but is float32\[\]",
+    ),
+    "no Step": (
+        lambda: with_step(lambda env_state, step: (env_state, tuple(step))),
+        r"mine: step: must return \(env_state, Step\), but the second is tuple",
+    ),
+    "state dtype": (
+        lambda: with_step(lambda env_state, step: (env_state._replace(t=env_state.t.astype(jnp.float32)), step)),
+        r"mine: env_state\.t: int32\[\] after reset, but float32\[\] after step",
+    ),
+    "weak state": (
+        lambda: with_step(lambda env_state, step: (env_state._replace(t=jnp.where(step.terminated, 0, 1)), step)),
+        r"mine: step's env_state\.t: is weakly typed; give it a dtype",
+    ),
+    "state tree": (
+        lambda: with_step(lambda env_state, step: (tuple(env_state), step)),
+        r"mine: env_state: reset gives PyTreeDef\(.*\), but step PyTreeDef",
+    ),
+    "noise shape": (
+        lambda: sound()._replace(noise=lambda key, shape: jax.random.uniform(key, shape[:1])),
+        r"mine: noise: shape \(2,\) for noise\(key, \(2, 3\)\), but \(2, 3\) follows from noise\(key, \(\)\)",
+    ),
+    "branch on a tracer": (
+        lambda: edit_step(reward=lambda step: jnp.float32(1) if step.terminated else jnp.float32(0)),
+        r"mine: step: cannot be traced by jit: TracerBoolConversionError",
+    ),
+    "no vmap": (unvmappable, r"mine: reset or step: cannot be vmapped: NotImplementedError"),
+    "space bounds": (
+        lambda: sound(observation_space=Box(np.zeros(3), 1.0, (2,), jnp.float32)),
+        r"mine: observation_space: low and high must broadcast to shape \(2,\)",
+    ),
+    "outside of the space": (
+        lambda: sound(observation_space=box((0.0, 1.0), (1.0, 3.0))),
+        r"^mine: step's next_obs: leaves observation_space$",
+    ),
+    "not finite": (
+        lambda: edit_step(reward=lambda step: step.reward / 0, next_obs=lambda step: step.next_obs / 0),
+        r"mine: reward: is not finite\nmine: step's next_obs: is not finite\n",
+    ),
+    "both flags": (
+        lambda: edit_step(truncated=lambda step: step.terminated),
+        r"^mine: terminated, truncated: are both true at one step$",
+    ),
+    "obs is not next_obs": (
+        lambda: edit_step(next_obs=lambda step: step.next_obs * 0),
+        r"^mine: step's obs: differs from next_obs in the middle of an episode$",
+    ),
+    "no reset": (unresetting, r"^mine: step's obs: after an episode's end it is unlike what reset gives$"),
+    "impure reset": (impure, r"^mine: reset: gives two results for one key"),
+}
+
+
+@pytest.mark.parametrize("fault", FAKES)
+@pytest.mark.usefixtures("quick_compile")
+def test_check_env_finds(fault):
+    make_fake, message = FAKES[fault]
+    with pytest.raises(ConfigError, match=message):
+        envs.check_env(make_fake(), num_steps=8, num_envs=4)
+
+
+def test_check_env_lists_all_problems():
+    fake = edit_step(reward=lambda step: 1, truncated=lambda step: 0, obs=lambda step: step.obs[None])
+    with pytest.raises(ConfigError) as error:
+        envs.check_env(fake)
+    assert [line.split(":")[1].strip() for line in str(error.value).splitlines()] == [
+        "step's obs",
+        "reward",
+        "truncated",
+    ]
+
+
+def test_check_env_accepts_keys_in_the_state_and_whole_observations():
+    def reset(key):
+        return key, jnp.zeros((), jnp.int32)
+
+    def step(noise, key, action):
+        key, key_next = jax.random.split(key)
+        obs = jax.random.randint(key, (), 0, 2)
+        return key_next, Step(obs, obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
+
+    env = sound()._replace(reset=reset, step=step, observation_space=Discrete(2))
+    envs.check_env(env, num_steps=8, num_envs=4)

@@ -1,0 +1,85 @@
+"""A union of environments: each is what it is alone, in spaces that hold all of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs
+from purerl.envs.union import union
+from purerl.errors import ConfigError
+
+NAMES = "CartPole-v1", "Acrobot-v1", "Catch-bsuite"
+
+
+def play(env, actions, key):
+    """Steps ``[T]`` and the first observation."""
+    key_reset, key_noise = jax.random.split(key)
+    state, obs = env.reset(key_reset)
+    noises = env.noise(key_noise, actions.shape)
+    step = lambda state, x: env.step(x[0], state, x[1])  # noqa: E731
+    return obs, jax.lax.scan(step, state, (noises, actions))[1]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return [envs.make(name) for name in NAMES]
+
+
+@pytest.mark.parametrize("task", range(3))
+def test_each_is_what_it_is_alone(made, task):
+    together = union(made)(jnp.int32(task))
+    size = int(np.prod(made[task].observation_space.shape))
+    assert together.observation_space.shape == (50,) and together.action_space.n == 3
+    actions = jax.random.randint(jax.random.key(3), (20,), 0, 3)
+    key = jax.random.key(1)
+    obs, steps = jax.jit(lambda task, actions: play(union(made)(task), actions, key))(jnp.int32(task), actions)
+
+    def one(keys):  # the keys that the union gives to the environments in it
+        return jax.random.split(keys, 3)[task]
+
+    key_reset, key_noise = jax.random.split(key)
+    state, first = made[task].reset(one(key_reset))
+    noises = made[task].noise(one(key_noise), actions.shape)
+    own = actions % made[task].action_space.n
+    alone = jax.jit(lambda s: jax.lax.scan(lambda s, x: made[task].step(x[0], s, x[1]), s, (noises, own)))(state)[1]
+    flat = lambda x: np.asarray(x, np.float32).reshape(*x.shape[: x.ndim - first.ndim], -1)  # noqa: E731
+    np.testing.assert_array_equal(obs[:size], flat(first))
+    assert not np.any(obs[size:])
+    for name in ("obs", "next_obs"):
+        found = getattr(steps, name)
+        np.testing.assert_allclose(found[:, :size], flat(getattr(alone, name)), atol=1e-4)
+        assert not np.any(found[:, size:])
+    np.testing.assert_allclose(steps.reward, alone.reward)
+    np.testing.assert_array_equal(steps.terminated, alone.terminated)
+    np.testing.assert_array_equal(steps.truncated, alone.truncated)
+
+
+def test_is_an_environment(made):
+    envs.check_env(union(made)(jnp.int32(1)))
+    envs.check_env(union([envs.make("Pendulum-v1"), envs.make("MountainCarContinuous-v0")])(jnp.int32(0)))
+
+
+def test_lanes_may_differ_in_their_task(made):
+    actions = jnp.ones(30, jnp.int32)
+    run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1].next_obs  # noqa: E731
+    together = jax.jit(jax.vmap(run))(jnp.arange(3))
+    for task in range(3):
+        np.testing.assert_allclose(together[task], jax.jit(run)(jnp.int32(task)), atol=1e-5)
+
+
+def test_continuous_actions_are_stretched():
+    """An action of 0.5 in the union is 1 in Pendulum, whose bounds are -2 and 2."""
+    pendulum = envs.make("Pendulum-v1")
+    together = union([pendulum, envs.make("MountainCarContinuous-v0")])(jnp.int32(0))
+    key = jax.random.key(0)
+    state, _ = together.reset(key)
+    noise = together.noise(key, ())
+    _, step = together.step(noise, state, jnp.array([0.5]))
+    _, alone = pendulum.step(noise[0], state[0], jnp.array([1.0]))
+    np.testing.assert_allclose(step.next_obs[:3], alone.next_obs, atol=1e-6)
+
+
+def test_problems():
+    with pytest.raises(ConfigError, match="^envs = CartPole-v1, Pendulum-v1: actions must be all Discrete or all Box$"):
+        union([envs.make("CartPole-v1"), envs.make("Pendulum-v1")])

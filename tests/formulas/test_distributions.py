@@ -1,0 +1,105 @@
+"""Distributions against scipy in float64, and samples against what they should follow."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from purerl.formulas import distributions, exploration
+from purerl.spaces import Box, Discrete
+
+
+def test_categorical_formulas():
+    logits = np.random.default_rng(0).normal(size=(6, 5)) * 3
+    action = np.arange(6) % 5
+    probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    dist = distributions.categorical(5)
+    np.testing.assert_allclose(
+        dist.log_prob(jnp.asarray(logits), jnp.asarray(action)), np.log(probs[range(6), action]), rtol=1e-5
+    )
+    np.testing.assert_allclose(dist.entropy(jnp.asarray(logits)), scipy.stats.entropy(probs, axis=-1), rtol=1e-5)
+    np.testing.assert_array_equal(dist.mode(jnp.asarray(logits)), probs.argmax(axis=-1))
+
+
+def test_categorical_samples(key):
+    probs = np.array([0.5, 0.3, 0.15, 0.05])
+    for num_actions in (4, 2):
+        p = probs[:num_actions] / probs[:num_actions].sum()
+        dist = distributions.categorical(num_actions)
+        logits = jnp.broadcast_to(jnp.log(p), (20_000, num_actions))
+        sample = dist.sample(logits, dist.noise(key, (20_000,)))
+        counts = np.bincount(sample, minlength=num_actions)
+        assert sample.dtype == jnp.int32
+        assert scipy.stats.chisquare(counts, 20_000 * p).pvalue > 1e-3
+
+
+def test_categorical_extreme_logits():
+    dist = distributions.categorical(3)
+    logits = jnp.array([[1e4, 0.0, -1e4]])
+    assert dist.entropy(logits)[0] == 0
+    assert dist.log_prob(logits, jnp.array([0]))[0] == 0
+    assert np.all(np.isfinite(jax.grad(lambda l: dist.entropy(l).sum())(logits)))
+
+
+def test_gaussian_formulas():
+    """In the Box's own units the distribution is Normal(centre + scale * mean, scale * std)."""
+    box = Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), (2,), np.float32)
+    mean, log_std, action = np.random.default_rng(1).normal(size=(3, 7, 2))
+    normal = scipy.stats.norm(np.array([0, 5]) + np.array([2, 5]) * mean, np.array([2, 5]) * np.exp(log_std))
+    dist, params = distributions.gaussian(box), jnp.concatenate([mean, log_std], axis=-1)
+    np.testing.assert_allclose(dist.log_prob(params, jnp.asarray(action)), normal.logpdf(action).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(dist.entropy(params), normal.entropy().sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(dist.mode(params), normal.mean(), rtol=1e-5)
+
+
+def test_gaussian_samples(key):
+    box = Box(-np.inf, np.inf, (1,), np.float32)
+    dist = distributions.gaussian(box)
+    params = jnp.broadcast_to(jnp.array([0.5, np.log(2.0)]), (20_000, 2))
+    sample = dist.sample(params, dist.noise(key, (20_000,)))
+    assert sample.shape == (20_000, 1)
+    assert scipy.stats.kstest(np.asarray(sample)[:, 0], scipy.stats.norm(0.5, 2).cdf).pvalue > 1e-3
+
+
+def test_gaussian_over_a_matrix(key):
+    box = Box(-1.0, 1.0, (2, 3), np.float32)
+    dist = distributions.for_space(box)
+    params = jax.random.normal(key, (5, dist.num_params))
+    action = dist.sample(params, dist.noise(key, (5,)))
+    assert action.shape == (5, 2, 3)
+    assert dist.log_prob(params, action).shape == (5,)
+
+
+def test_for_space():
+    assert distributions.for_space(Discrete(3)).num_params == 3
+    assert distributions.for_space(Box(-1.0, 1.0, (4,), np.float32)).num_params == 8
+
+
+def test_epsilon_greedy(key):
+    """An action has the chance epsilon / A, and the best one 1 - epsilon more; at both ends there is no doubt."""
+    q = jnp.broadcast_to(jnp.array([0.3, 2.0, -1.0]), (30_000, 3))
+    noise = jax.random.uniform(key, (30_000, 2))
+    counts = np.bincount(exploration.epsilon_greedy(q, 0.3, noise), minlength=3)
+    assert scipy.stats.chisquare(counts, 30_000 * np.array([0.1, 0.8, 0.1])).pvalue > 1e-3
+    np.testing.assert_array_equal(exploration.epsilon_greedy(q, 0.0, noise), 1)
+    counts = np.bincount(exploration.epsilon_greedy(q, 1.0, noise), minlength=3)
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+    most = jnp.full((1, 2), np.nextafter(np.float32(1), np.float32(0)))
+    assert exploration.epsilon_greedy(jnp.arange(3.0)[None], 1.0, most) == 2
+    each = exploration.epsilon_greedy(q[:2], jnp.array([0.0, 1.0]), jnp.zeros((2, 2)))
+    assert each.dtype == jnp.int32 and each.tolist() == [1, 0]
+
+
+def test_epsilon_ladder():
+    """Ape-X's own numbers; the ends are epsilon and its power; epsilon may be zero, traced, or of one environment."""
+    ladder = jax.jit(exploration.epsilon_ladder, static_argnums=2)
+    found = ladder(0.4, 7.0, 8)
+    np.testing.assert_allclose(found, [0.4, 0.16, 0.064, 0.0256, 0.0102, 0.0041, 0.0016, 0.0007], atol=5e-5)
+    np.testing.assert_allclose(ladder(0.3, 2.5, 5)[-1], 0.3**3.5, rtol=1e-6)
+    np.testing.assert_allclose(found[1:] / found[:-1], 0.4, rtol=1e-5)  # with exponent B - 1 the steps are epsilon
+    np.testing.assert_array_equal(ladder(0.4, 7.0, 1), np.float32([0.4]))
+    np.testing.assert_array_equal(ladder(0.05, 0.0, 4), np.full(4, 0.05, np.float32))
+    np.testing.assert_array_equal(ladder(0.0, 7.0, 4), np.zeros(4))
+    np.testing.assert_array_equal(ladder(1.0, 7.0, 4), np.ones(4))
+    swept = jax.vmap(exploration.epsilon_ladder, in_axes=(0, None, None))(jnp.array([0.4, 0.0]), 7.0, 8)
+    np.testing.assert_allclose(swept, np.stack([found, np.zeros(8)]), rtol=1e-6)

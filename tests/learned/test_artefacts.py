@@ -1,0 +1,227 @@
+"""Discovered functions as files: what is read is what was written, and nothing but a checked function is ever read."""
+
+import base64
+import json
+import random
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.errors import ConfigError
+from purerl.formulas import losses
+from purerl.learned import artefacts, expressions, sockets
+from purerl.meta import distill
+
+CONFIG = SimpleNamespace(clip_epsilon=0.2, drift_a=2.0, drift_b=0.6)
+CARD = {"algo": "ppo", "envs": ["CartPole-v1"], "frames": 10**11 + 7, "evidence": {"fitness": 208.0}}
+
+
+NAN_WORDS = base64.b64encode(np.full(32, np.nan, np.float32).tobytes()).decode()
+
+
+def learned(name):
+    meta_params = sockets.make(name).init(jax.random.key(0))
+    return artefacts.of_socket(
+        name, jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(1), x.shape), meta_params), CARD
+    )
+
+
+@pytest.mark.parametrize("name", sockets.SOCKETS)
+def test_round_trip(name, tmp_path):
+    """Every bit, from the file and from the directory that it lies in."""
+    artefact = learned(name)
+    artefacts.save(tmp_path / artefacts.NAME, artefact)
+    for path in (tmp_path, tmp_path / artefacts.NAME, str(tmp_path)):
+        read = artefacts.load(path)
+        jax.tree.map(np.testing.assert_array_equal, read.meta_params, artefact.meta_params)
+        assert (read.socket, read.expression, read.card) == (name, None, CARD)
+        assert read.card["frames"] == 100_000_000_007
+
+
+def test_closed_form_round_trip(tmp_path):
+    tree = ["relu", ["sub", ["mul", ["expm1", "log_ratio"], "advantage"], 0.1]]
+    artefacts.save(tmp_path / "drift.json", artefacts.of_expression("policy-drift", tree, CARD))
+    read = artefacts.load(tmp_path / "drift.json")
+    log_ratio, advantage = jnp.array([0.3, -0.2]), jnp.array([1.0, -2.0])
+    expected = np.maximum(np.expm1(log_ratio) * advantage - 0.1, 0)
+    np.testing.assert_allclose(artefacts.learned_drift(read, log_ratio, advantage, CONFIG), expected, atol=1e-6)
+    assert read.option == "objective" and read.meta_params is None
+    distance = artefacts.of_expression("value-loss", ["square", "error"], {}).parts(CONFIG)["value_loss"]
+    assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 4
+    with pytest.raises(ConfigError, match="^socket = 'td-loss': takes no closed form; value-loss and policy-drift do$"):
+        artefacts.of_expression("td-loss", tree, {})
+
+
+def rewritten(change):
+    """An artefact's JSON after ``change``, with a digest that fits."""
+    value = artefacts.to_json(learned("vtrace-weight"))
+    change(value)
+    names = "socket", "expression", "meta_params", "card"
+    value["sha256"] = artefacts._digest({name: value.get(name) for name in names})
+    return value
+
+
+def first(value):
+    return next(iter(value["meta_params"].values()))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda v: v.update(format=99), "format '99', expected 1"),
+        (lambda v: v.pop("card"), "has no card"),
+        (lambda v: v.update(socket="__import__('os')"), "unknown socket"),
+        (lambda v: v.update(socket="rule"), "arrays are not those of the socket"),
+        (lambda v: v["meta_params"].popitem(), "arrays are not those of the socket"),
+        (lambda v: first(v).update(shape=[2**40, 2]), "must have the shape"),
+        (lambda v: first(v).update(float32="!!!"), "is not base64"),
+        (lambda v: first(v).update(float32=None), "is not base64"),
+        (lambda v: first(v).update(float32="AAAA"), "has 3 bytes, expected"),
+        (lambda v: first(v).update(float32=NAN_WORDS), "numbers that are not finite"),
+        (lambda v: v.update(expression=["exec", "error"]), "takes no closed form"),
+        (lambda v: v.update(socket="value-loss", expression=["exec", "error"]), "no finite number, variable or known"),
+    ],
+)
+def test_hostile_files(tmp_path, change, line):
+    path = tmp_path / artefacts.NAME
+    path.write_text(json.dumps(rewritten(change)))
+    with pytest.raises(ConfigError, match=line) as raised:
+        artefacts.load(path)
+    assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("card", "line"),
+    [
+        ({}, "names no algorithm and config$"),
+        ({"algo": "os.system", "config": {}}, "names no algorithm and config$"),
+        ({"algo": "ppo", "config": {"depth": 3}}, "has another config"),
+        ({"algo": "ppo", "config": {"learning_rate": -1.0}}, "its card has learning_rate = -1.0: must"),
+    ],
+)
+def test_hostile_cards(card, line):
+    with pytest.raises(ConfigError, match=line):
+        artefacts.training(learned("value-loss")._replace(card=card))
+
+
+def test_a_card_is_not_changed_unseen():
+    value = artefacts.to_json(learned("vtrace-weight"))
+    value["card"]["evidence"]["fitness"] = 500.0
+    with pytest.raises(ConfigError, match="sha256 differs"):
+        artefacts.of_json(value)
+
+
+def test_other_files(tmp_path, monkeypatch):
+    path = tmp_path / artefacts.NAME
+    with pytest.raises(ConfigError, match="No such file"):
+        artefacts.load(path)
+    for text in ("", "[1]", "null", '{"format": 1', "[" * 10**5, "\x80", "cos\nsystem\n(S'touch x'\ntR."):
+        path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(ConfigError):
+            artefacts.load(path)
+    monkeypatch.setattr(artefacts, "MOST_BYTES", 3)
+    with pytest.raises(ConfigError, match="larger than 3 bytes$"):
+        artefacts.load(path)
+
+
+def test_mutations(tmp_path):
+    """A thousand damaged copies: each is refused with `ConfigError`, or says the same as the original."""
+    original = artefacts.to_json(learned("vtrace-weight"))
+    text, rng, path = json.dumps(original), random.Random(0), tmp_path / artefacts.NAME
+    refused = 0
+    for _ in range(1000):
+        at = rng.randrange(len(text))
+        cut = rng.choice((0, 1, 5, len(text)))
+        path.write_text(text[:at] + rng.choice(("", "0", "[", '"', "}", "9e999")) + text[at + cut :])
+        try:
+            read = artefacts.load(path)
+        except ConfigError:
+            refused += 1
+        else:
+            assert artefacts.to_json(read)["sha256"] == original["sha256"]
+    assert refused > 700
+
+
+VARIABLES = {"error": jnp.array([-2.0, 0.0, 0.5])}
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected", "words"),
+    [
+        (["mul", 0.5, ["square", "error"]], [2.0, 0.0, 0.125], "(0.5 * square(error))"),
+        (["if_positive", "error", 1, ["neg", "error"]], [2.0, 1.0, 1.0], "if_positive(error, 1, neg(error))"),
+        (["log1p_abs", ["div", "error", 2]], [np.log(2), 0.0, np.log(1.25)], "log1p_abs((error / 2))"),
+        (["max", ["abs", "error"], ["min", 1, 3]], [2.0, 1.0, 1.0], "max(abs(error), min(1, 3))"),
+        ("error", [-2.0, 0.0, 0.5], "error"),
+    ],
+)
+def test_expressions(tree, expected, words):
+    expressions.check(tree, ("error",))
+    np.testing.assert_allclose(expressions.evaluate(tree, VARIABLES) + 0 * VARIABLES["error"], expected, rtol=1e-6)
+    assert expressions.in_words(tree) == words
+    assert json.loads(json.dumps(tree)) == tree
+
+
+def deep(levels):
+    tree = "error"
+    for _ in range(levels):
+        tree = ["neg", tree]
+    return tree
+
+
+def wide(levels):
+    tree = "error"
+    for _ in range(levels):
+        tree = ["add", tree, tree]
+    return tree
+
+
+BAD = ["os", "error.__class__", "__import__('os').system('touch x')", ["eval", "error"], ["__import__", "error"], []]
+BAD += [["neg"], ["neg", "error", "error"], ["add", "error"], [["neg"], "error"], True, None, {"op": "neg"}]
+BAD += [float("nan"), float("inf"), 10**400, 1e39, -1e39, deep(50), wide(12)]
+
+
+@pytest.mark.parametrize("tree", BAD)
+def test_bad_expressions(tree):
+    with pytest.raises(ConfigError, match="^expression: "):
+        expressions.check(tree, ("error",))
+
+
+def dpo(log_ratio, advantage):
+    log_ratio, advantage = jnp.asarray(log_ratio), jnp.asarray(advantage)
+    return jnp.exp(log_ratio) * advantage - losses.discovered_policy(log_ratio, advantage, CONFIG)
+
+
+def test_distils_dpo():
+    """Fed DPO's own drift it gives back a = 2 and b = 0.6, one term a side."""
+    form = distill.drift(dpo)
+    assert [name for name, _, _ in form.terms] == ["x - a tanh(x / a)"] * 2
+    np.testing.assert_allclose([weight for _, weight, _ in form.terms], 1.0, atol=1e-4)
+    np.testing.assert_allclose([a for _, _, a in form.terms], [2.0, 0.6], atol=1e-4)
+    assert form.explained > 1 - 1e-6
+    closed = artefacts.of_expression("policy-drift", form.tree, {})
+    log_ratio, advantage = (x.reshape(-1) for x in jnp.meshgrid(jnp.linspace(-2, 2, 41), jnp.linspace(-3, 3, 31)))
+    np.testing.assert_allclose(
+        artefacts.learned_drift(closed, log_ratio, advantage, CONFIG), dpo(log_ratio, advantage), atol=1e-4
+    )
+
+
+def test_distils_ppo():
+    """A clip at 0.2 is one term a side, too."""
+    form = distill.drift(lambda *x: sockets.clip_drift(*map(jnp.asarray, x), CONFIG))
+    assert [(name, round(w, 3), round(a, 3)) for name, w, a in form.terms] == [("beyond a |A|", 1.0, 0.2)] * 2
+
+
+def test_distils_distances():
+    assert distill.distance(lambda e: 0.5 * e**2).terms == [("x^2", pytest.approx(0.5), 1.0)]
+    form = distill.distance(lambda e: 3 * np.tanh(e / 2) + 0.1 * e**2 + 7)
+    assert {name: (round(w, 3), round(a, 3)) for name, w, a in form.terms} == {
+        "x^2": (0.1, 1.0),
+        "tanh(x / a)": (3.0, 2.0),
+    }
+    noise = np.random.default_rng(0).normal(size=1201)
+    noise[600] = 0.0
+    assert distill.distance(lambda e: noise).explained < 0.2

@@ -1,0 +1,193 @@
+"""Sockets: at first each algorithm is what it was, bit for bit; and what is learned keeps the conditions it must."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import compiler_options, envs
+from purerl.algos import ALGORITHMS, a2c, dqn, impala, ppo
+from purerl.formulas import losses
+from purerl.formulas.returns import vtrace_weights
+from purerl.learned import rules, sockets
+
+CONFIGS = {
+    ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64),
+    dqn: dqn.Config(total_steps=512 + 64 * 13, warmup_steps=512, capacity=2048),
+    impala: impala.Config(total_steps=160 * 50, lag=2.0, max_lag=2),
+    a2c: a2c.Config(total_steps=128 * 50),
+}
+CASES = [("value-loss", ppo), ("policy-drift", ppo), ("td-loss", dqn), ("vtrace-weight", impala), ("rule", a2c)]
+CASES += [("optimiser", ppo), ("optimiser", dqn)]
+
+
+def changed(meta_params, size=0.5):
+    """Meta-parameters with a learned function in them."""
+    leaves, structure = jax.tree.flatten(meta_params)
+    keys = jax.random.split(jax.random.key(5), len(leaves))
+    moved = [x + size * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+@pytest.fixture(scope="module")
+def train():
+    """``train(algo, parts, meta_params)``: parameters after some 50 updates. Bits are those of any other program."""
+
+    def run(algo, parts, meta_params):
+        config, env = CONFIGS[algo], envs.make("CartPole-v1")
+        train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params  # noqa: E731
+        return jax.jit(train, compiler_options=compiler_options())(meta_params, jax.random.key(0))
+
+    return run
+
+
+@pytest.mark.parametrize(("name", "algo"), CASES)
+def test_begins_as_the_algorithm(train, name, algo):
+    assert CONFIGS[algo].total_updates >= 48
+    socket = sockets.make(name)
+    meta_params = socket.init(jax.random.key(1))
+    base = sockets.rule(rules.actor_critic(8)).parts if name == "rule" else lambda meta_params, config: {}
+    before, after = train(algo, base, ()), train(algo, socket.parts, meta_params)
+    jax.tree.map(np.testing.assert_array_equal, after, before)
+    learned = train(algo, socket.parts, changed(meta_params))
+    assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(learned), jax.tree.leaves(before), strict=True))
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
+
+
+def test_actor_critic_as_a_rule_is_a2c(train):
+    """With one prediction that has an axis of its own, in place of a value that has none."""
+    config = CONFIGS[a2c]
+    rule = sockets.rule(rules.actor_critic(2)).parts((), config)
+    seen = columns(np.random.default_rng(0), 2)
+    advantage, target = rule["estimate"](seen)
+    from purerl.learners import estimates
+
+    alone = seen._replace(value=seen.value[:, 0], next_value=seen.next_value[:, 0])
+    expected = estimates.by_gae(config.gae_lambda)(alone)
+    np.testing.assert_array_equal(advantage, expected[0])
+    np.testing.assert_array_equal(target[:, 0], expected[1])
+    np.testing.assert_array_equal(target[:, 1], seen.value[:, 1])
+    loss = rule["value_loss"](seen.value, seen.value, target, config)
+    np.testing.assert_allclose(loss, losses.squared_value_loss(alone.value, None, target[:, 0], config), rtol=1e-6)
+
+
+def columns(rng, predictions, steps=12):
+    from purerl.learners.estimates import Columns
+
+    f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    last = jnp.arange(steps) == 4
+    return Columns(
+        -jnp.abs(f(steps)),
+        jnp.zeros(steps),
+        f(steps),
+        f(steps, predictions),
+        f(steps, predictions),
+        jnp.full(steps, 0.9),
+        last,
+    )
+
+
+def test_learned_rule_reads_backwards_within_an_episode():
+    """What a step is told depends on it and on what follows in its episode, and on nothing else."""
+    rule = rules.learned(8, 3)
+    estimate = rule.estimate(changed(rule.init(jax.random.key(0))), CONFIGS[a2c])
+    seen = columns(np.random.default_rng(0), 3)
+    reached = jax.jacrev(lambda reward: estimate(seen._replace(reward=reward))[1])(seen.reward)  # [T, K, T]
+    reached = np.any(np.asarray(reached) != 0, axis=1)
+    episode = np.cumsum(np.concatenate([[0], np.asarray(seen.last)[:-1]]))
+    expected = (np.arange(12)[:, None] <= np.arange(12)) & (episode[:, None] == episode)
+    np.testing.assert_array_equal(reached, expected)
+    _, plain = rules.actor_critic(3).estimate((), CONFIGS[a2c])(seen)
+    assert np.max(np.abs(estimate(seen)[1] - plain)) <= 1
+
+
+CONFIG = SimpleNamespace(clip_epsilon=0.2, huber_delta=1.0, trace_lambda=0.9, rho_bar=1.0, c_bar=1.0)
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 10.0])
+def test_learned_drift_is_one(size):
+    """Mirror learning's conditions: never negative, zero and flat at ratio 1; with the first parameters PPO's."""
+    socket = sockets.policy_drift()
+    meta_params = changed(socket.init(jax.random.key(0)), size)
+    objective = jax.jit(lambda *x: socket.parts(meta_params, CONFIG)["objective"](*x, CONFIG))
+    log_ratio, advantage = (x.reshape(-1) for x in jnp.meshgrid(jnp.linspace(-3, 3, 61), jnp.linspace(-4, 4, 33)))
+    drift = jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage)
+    assert np.min(drift) >= -1e-5
+    slope = jax.vmap(jax.grad(objective))
+    here = jnp.linspace(-4, 4, 33)
+    np.testing.assert_allclose(objective(jnp.zeros(33), here), here, rtol=1e-6)
+    np.testing.assert_allclose(slope(jnp.zeros(33), here), here, rtol=1e-6)
+    ppo_objective = losses.clipped_surrogate(log_ratio, advantage, CONFIG)
+    assert np.array_equal(objective(log_ratio, advantage), ppo_objective) == (size == 0)
+
+
+def test_drift_features_by_hand():
+    log_ratio, advantage = np.array([0.3, -0.7]), np.array([2.0, -1.5])
+    away = 1 - np.exp(log_ratio)
+    expected = [log_ratio, log_ratio**2, away, away**2]
+    expected += [x * advantage for x in expected]
+    np.testing.assert_allclose(
+        sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage)), expected, rtol=1e-5
+    )
+    ratio = np.exp(log_ratio)
+    gone = np.maximum((ratio - np.clip(ratio, 0.8, 1.2)) * advantage, 0)
+    np.testing.assert_allclose(
+        sockets.clip_drift(jnp.asarray(log_ratio), jnp.asarray(advantage), CONFIG), gone, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("base", [losses.clipped_value_loss, losses.squared_value_loss])
+def test_value_loss_is_anchored(base):
+    """Far from the target it falls towards it, whatever was learned."""
+    socket = sockets.value_loss(base)
+    loss = socket.parts(changed(socket.init(jax.random.key(0)), 1.0), CONFIG)["value_loss"]
+    slope = jax.vmap(jax.grad(lambda value: loss(value, value, 0.0, CONFIG)))
+    away = jnp.array([-1e4, -1e3, 1e3, 1e4])
+    assert np.all(np.sign(slope(away)) == np.sign(away))
+
+
+def test_value_loss_has_its_slope_at_no_error():
+    """That of its neighbours: a value that equals its target is learned from, too."""
+    socket = sockets.value_loss()
+    loss = socket.parts(changed(socket.init(jax.random.key(0)), 1.0), CONFIG)["value_loss"]
+    slope = jax.vmap(jax.grad(lambda value: loss(value, value, 0.0, CONFIG)))(jnp.array([-1e-5, 0.0, 1e-5]))
+    assert abs(slope[1]) > 0.01
+    np.testing.assert_allclose(slope, slope[1], rtol=1e-2)
+
+
+def test_learned_weights_stay_bounded():
+    log_ratio = jnp.linspace(-20, 20, 101)
+    socket = sockets.vtrace_weight()
+    for size in (0.0, 1.0, 30.0):
+        weights = socket.parts(changed(socket.init(jax.random.key(0)), size), CONFIG)["weights"]
+        rho, c = weights(log_ratio, CONFIG)
+        plain = vtrace_weights(log_ratio, 0.9, 1.0, 1.0)
+        assert np.all(rho >= plain[0] / 2.72) and np.all(rho <= plain[0] * 2.72)
+        assert np.all(c >= plain[1] / 2.72) and np.all(c <= 1.0)
+
+
+def test_learned_optimiser_sees_the_step_alone():
+    """Its change is a function of Adam's direction: twice the learning rate is twice the step."""
+    socket = sockets.optimiser()
+    meta_params = changed(socket.init(jax.random.key(0)))
+    grads = jnp.array([0.1, -0.2, 0.3])
+
+    def step(learning_rate):
+        config = dataclasses.replace(CONFIGS[ppo], learning_rate=learning_rate)
+        made = socket.parts(meta_params, config)["optimiser"]
+        return made.update(grads, made.init(grads), grads)[0]
+
+    np.testing.assert_allclose(step(2e-3), 2 * step(1e-3), rtol=1e-5)
+    assert np.all(np.isfinite(step(1e-3)))
+
+
+def test_every_socket_has_algorithms():
+    """And every algorithm's sockets exist, with an option of their own each."""
+    assert set(sockets.SOCKETS) == {name for algo in ALGORITHMS.values() for name in algo.sockets}
+    for name in sockets.SOCKETS:
+        socket = sockets.make(name)
+        assert socket.name == name and socket.option and socket.baselines
+        assert sockets.algorithms(name)[0] == socket.algo and name in ALGORITHMS[socket.algo].sockets

@@ -1,0 +1,97 @@
+"""Minibatches, schedules and steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import scipy.stats
+
+from purerl import trees
+from purerl.formulas import schedules
+from purerl.learners import gradients
+
+
+def test_each_epoch_is_a_permutation(key):
+    for size, minibatches in ((512, 4), (60, 3), (7, 1)):
+        indices = gradients.minibatch_indices(key, size, 3, minibatches)
+        assert indices.shape == (3 * minibatches, size // minibatches)
+        epochs = np.sort(np.asarray(indices).reshape(3, size), axis=1)
+        np.testing.assert_array_equal(epochs, np.broadcast_to(np.arange(size), (3, size)))
+
+
+def test_permutations_are_uniform():
+    """Every sample is as likely in every place; and epochs differ."""
+    keys = jax.random.split(jax.random.key(3), 3000)
+    indices = np.asarray(jax.vmap(lambda k: gradients.minibatch_indices(k, 5, 1, 1))(keys)).reshape(-1, 5)
+    orders = np.unique(indices, axis=0, return_counts=True)[1]
+    assert len(orders) == 120
+    assert scipy.stats.chisquare(orders).pvalue > 1e-3
+
+
+def test_epochs_against_a_loop(key):
+    """Plain gradient descent on every minibatch in turn, in numpy; and the means of what it reports."""
+    indices = gradients.minibatch_indices(key, 12, 3, 4)
+    data = np.random.default_rng(0).normal(size=(12, 2))
+
+    def loss(params, batch):
+        return jnp.mean((batch["x"] - params["a"]) ** 2), {"size": jnp.float32(batch["x"].shape[0])}
+
+    params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.zeros(3)}
+    optimiser = optax.sgd(0.25)
+    state = gradients.init_optimiser(optimiser, params)
+    found, _, metrics = gradients.epochs(loss, optimiser, params, state, {"x": jnp.asarray(data)}, indices)
+    a, losses, norms = np.array([[3.0, -1.0]]), [], []
+    for index in np.asarray(indices):
+        error = a - data[index]
+        losses.append(np.mean(error**2))
+        gradient = error.sum(axis=0) / error.size * 2
+        norms.append(np.linalg.norm(gradient))
+        a = a - 0.25 * gradient
+    np.testing.assert_allclose(found["a"], a, rtol=1e-5)
+    np.testing.assert_array_equal(found["b"], np.zeros(3))
+    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(metrics["grad_norm"], np.mean(norms), rtol=1e-5)
+    assert metrics["size"] == 3
+
+
+def test_clip_by_norm():
+    gradient = jnp.array([3.0, 0.0, -4.0])
+    for bound, expected in ((10.0, 5.0), (5.0, 5.0), (0.5, 0.5)):
+        clipped, _ = gradients.clip_by_norm(bound).update(gradient, optax.EmptyState())
+        reference, _ = optax.clip_by_global_norm(bound).update(gradient, optax.EmptyState())
+        np.testing.assert_allclose(clipped, reference, rtol=1e-6)
+        np.testing.assert_allclose(gradients.norm(clipped), expected, rtol=1e-6)
+    assert not np.any(gradients.clip_by_norm(1.0).update(jnp.zeros(3), optax.EmptyState())[0])
+
+
+def test_linear_decay_clamps():
+    for decay, end in ((1.0, 0.0), (0.0, 0.1), (0.75, 0.025)):
+        schedule = schedules.linear_decay(0.1, decay, 100)
+        np.testing.assert_allclose([schedule(0), schedule(50), schedule(100)], [0.1, (0.1 + end) / 2, end], atol=1e-8)
+        np.testing.assert_allclose([schedule(101), schedule(200), schedule(2**31 - 1)], end, atol=1e-8)
+
+
+def test_gradient_step_is_an_epoch_of_one(key):
+    """One step by Adam moves each parameter as optax does on the tree itself."""
+    params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.arange(3.0)}
+    loss = lambda p, batch: (jnp.sum(p["a"] * batch) + jnp.sum(p["b"] ** 2), {"twice": 2 * jnp.sum(batch)})  # noqa: E731
+    batch, optimiser = jnp.array([[0.5, 4.0]]), optax.adam(0.1)
+    found, _, metrics = gradients.gradient_step(
+        loss, optimiser, params, gradients.init_optimiser(optimiser, params), batch
+    )
+    grads = {"a": np.array([[0.5, 4.0]]), "b": 2 * np.arange(3.0)}
+    moves, _ = optimiser.update(grads, optimiser.init(params), params)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found, optax.apply_updates(params, moves))
+    assert metrics == {"twice": 9.0, "loss": 2.5, "grad_norm": metrics["grad_norm"]}
+    np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(0.25 + 16 + 4 + 16), rtol=1e-6)
+
+
+def test_scan_means():
+    step = lambda total, x: (total + x, {"x": x, "total": total})  # noqa: E731
+    total, metrics = trees.scan_means(step, jnp.float32(0), jnp.arange(5.0))
+    assert total == 10 and metrics == {"x": 2.0, "total": (0 + 0 + 1 + 3 + 6) / 5}
+
+
+def test_anneal_clamps():
+    found = schedules.anneal(1.0, 0.2, jnp.array([-1.0, 0.0, 0.25, 0.5, 1.0, 7.0]))
+    np.testing.assert_allclose(found, [1.0, 1.0, 0.8, 0.6, 0.2, 0.2], rtol=1e-6)

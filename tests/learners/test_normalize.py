@@ -1,0 +1,82 @@
+"""Running moments against numpy float64, at counts where float32 sums would have stopped; and what they scale."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.learners import normalize
+
+
+def test_moments_match_numpy():
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(100, 3, size=(size, 5, 2)) for size in (4, 1, 64)]
+    moments = normalize.init_moments((2,))
+    for batch in batches:
+        moments = normalize.update_moments(moments, jnp.asarray(batch, jnp.float32))
+    everything = np.concatenate([b.reshape(-1, 2) for b in batches])
+    assert moments.count == len(everything)
+    np.testing.assert_allclose(moments.mean, everything.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(moments.var, everything.var(axis=0), rtol=1e-3)
+
+
+def test_count_beyond_float32_and_int32():
+    """2^24 + 3 more samples are counted exactly; the count stops at its maximum instead of wrapping."""
+    moments = normalize.Moments(jnp.int32(2**24), jnp.zeros(()), jnp.ones(()))
+    assert normalize.update_moments(moments, jnp.zeros(3)).count == 2**24 + 3
+    full = normalize.update_moments(normalize.Moments(jnp.int32(2**30 - 2), jnp.zeros(()), jnp.ones(())), jnp.ones(8))
+    assert full.count == normalize.MAX_COUNT
+    assert normalize.update_moments(full, jnp.ones(8)).mean > full.mean
+
+
+def test_no_drift_over_many_batches():
+    batch = jax.random.normal(jax.random.key(1), (1000,)) * 2 + 5
+    merge = lambda moments, _: (normalize.update_moments(moments, batch), None)  # noqa: E731
+    moments, _ = jax.lax.scan(merge, normalize.init_moments(()), None, 5000)
+    np.testing.assert_allclose(moments.mean, np.mean(np.asarray(batch, np.float64)), rtol=1e-5)
+    np.testing.assert_allclose(moments.var, np.var(np.asarray(batch, np.float64)), rtol=1e-4)
+
+
+def test_running_normalizer():
+    obs = jnp.asarray(np.random.default_rng(2).normal([1, -50], [2, 10], size=(64, 4, 2)), jnp.float32)
+    normalizer = normalize.running()
+    moments = normalizer.update(normalizer.init(obs[0, 0]), obs)
+    flat = np.asarray(normalizer.apply(moments, obs)).reshape(-1, 2)
+    np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(flat.std(axis=0), 1, rtol=1e-4)
+    constant = normalizer.apply(normalizer.update(normalizer.init(jnp.ones(2)), jnp.ones((9, 2))), jnp.ones((1, 2)))
+    assert not np.any(constant)
+
+
+def test_running_reward_matches_loop():
+    """The return so far, accumulated by hand over two calls, and restarting where episodes end."""
+    rng = np.random.default_rng(3)
+    reward, last, gamma = rng.normal(size=(20, 3)), rng.random((20, 3)) < 0.2, 0.9
+    scaler = normalize.running_reward()
+    state = scaler.init(3)
+    state, first = scaler.scale(state, jnp.asarray(reward[:10]), jnp.asarray(last[:10]), gamma)
+    state, second = scaler.scale(state, jnp.asarray(reward[10:]), jnp.asarray(last[10:]), gamma)
+    seen, total = [], np.zeros(3)
+    for t in range(20):
+        total = gamma * total + reward[t]
+        seen.append(total)
+        total = np.where(last[t], 0, total)
+    np.testing.assert_allclose(state.discounted, total, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(first, reward[:10] / np.std(seen[:10]), rtol=1e-4)
+    np.testing.assert_allclose(second, reward[10:] / np.std(seen), rtol=1e-4)
+
+
+@pytest.mark.parametrize("spirit", [0.0, 0.3, 1.0])
+def test_team_spirit(spirit):
+    """Two teams of three: each keeps a part of its own reward and takes the rest of the team's mean."""
+    scaler = normalize.team_spirit(3, spirit)
+    reward = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    state, mixed = jax.jit(scaler.scale)(scaler.init(6), reward, np.zeros((4, 6), bool), 0.9)
+    assert state == ()
+    for first in (0, 3):
+        team = np.float64(reward[:, first : first + 3])
+        for i in range(3):
+            expected = (1 - spirit) * team[:, i] + spirit * team.sum(axis=1) / 3
+            np.testing.assert_allclose(mixed[:, first + i], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="must divide num_envs = 7"):
+        scaler.init(7)

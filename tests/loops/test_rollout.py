@@ -1,0 +1,78 @@
+"""Rollouts: alignment, true next observations, and episode totals against a plain loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs, ppo
+from purerl.loops.rollout import episode_metrics, init_actors, rollout
+
+
+def test_episode_metrics_against_a_loop():
+    rng = np.random.default_rng(0)
+    episode_return, episode_length = jnp.zeros(3), jnp.zeros(3, jnp.int32)
+    total, length = np.zeros(3), np.zeros(3)
+    for chance in (0.3, 0.0, 1.0, 0.1):
+        reward, last = rng.normal(size=(8, 3)), rng.random((8, 3)) < chance
+        returns, lengths = [], []
+        for t in range(8):
+            total, length = total + reward[t], length + 1
+            returns += list(total[last[t]])
+            lengths += list(length[last[t]])
+            total, length = np.where(last[t], 0, total), np.where(last[t], 0, length)
+        episode_return, episode_length, metrics = episode_metrics(
+            episode_return, episode_length, jnp.asarray(reward), jnp.asarray(last)
+        )
+        np.testing.assert_allclose(episode_return, total, atol=1e-5)
+        np.testing.assert_array_equal(episode_length, length)
+        assert metrics["episodes"] == len(returns)
+        if returns:
+            np.testing.assert_allclose(metrics["episode_return"], np.mean(returns), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(metrics["episode_length"], np.mean(lengths), rtol=1e-5)
+        else:
+            assert np.isnan(metrics["episode_return"]) and np.isnan(metrics["episode_length"])
+
+
+def test_alignment(key):
+    """obs[t + 1] is next_obs[t], except across an episode's end; what was recorded while acting belongs to obs[t]."""
+    env = envs.make("CartPole-v1", max_steps=11)
+    learner = ppo.make_learner(ppo.Config(), env)
+    actors = init_actors(key, env, learner, 4)
+    state = learner.init(key, actors.obs)
+    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, env, learner, state, a, 64))(key, actors)
+    np.testing.assert_array_equal(trajectory.obs[0], actors.obs)
+    following = jnp.concatenate([trajectory.obs[1:], after.obs[None]])
+    goes_on = ~np.asarray(trajectory.last)
+    np.testing.assert_array_equal(following[goes_on], trajectory.next_obs[goes_on])
+    assert np.all(np.any(following[~goes_on] != trajectory.next_obs[~goes_on], axis=-1))
+    assert not np.any(trajectory.terminated & trajectory.truncated)
+    assert metrics["episodes"] == np.sum(~goes_on) > 4 and metrics["episode_length"] <= 11
+    again = learner.explore(state, trajectory.obs[5], (), learner.noise(key, (4,)))[2]
+    np.testing.assert_allclose(again.policy, trajectory.extras.policy[5], atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_halves_of_the_environments_by_turns(key, memory):
+    """Two half-batches, each with its half of the noise, as double buffers step them: the trajectories of all."""
+    env = envs.make("CartPole-v1", max_steps=11)
+    learner = ppo.make_learner(ppo.Config(memory=memory), env)
+    actors = init_actors(key, env, learner, 8)
+    state = learner.init(key, actors.obs)
+
+    def part(which):
+        """A rollout of the environments ``which``, whose noise is theirs among all eight."""
+
+        def noise(of):
+            return lambda key, shape: jax.tree.map(lambda x: x[:, which], of.noise(key, (shape[0], 8)))
+
+        mine = env._replace(noise=noise(env)), learner._replace(noise=noise(learner))
+        some = jax.tree.map(lambda x: x[which], actors)
+        return jax.jit(lambda key, some: rollout(key, *mine, state, some, 32)[1])(key, some)
+
+    whole, *halves = (part(which) for which in (slice(0, 8), slice(0, 4), slice(4, 8)))
+    together = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *halves)
+    for name in ("obs", "action", "reward", "last"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(whole, name))
+    np.testing.assert_allclose(together.extras.policy, whole.extras.policy, atol=1e-5)
+    assert np.any(whole.last) and len(np.unique(whole.action)) == 2

@@ -1,0 +1,112 @@
+"""Reports: what stands for a training that died, whose seeds are whose, and that every baseline is one that trains."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
+from purerl.learned import artefacts, sockets
+from purerl.meta import evolution, report
+
+TINY = {"total_steps": 256, "num_envs": 4, "num_steps": 16, "hidden_sizes": (8,)}
+REPLAY = {"capacity": 256, "warmup_steps": 64, "batch_size": 8}
+
+
+def saved(socket, directory):
+    """A run directory with what a search for ``socket`` begins with."""
+    algo = sockets.make(socket).algo
+    config = ALGORITHMS[algo].Config(**TINY, **(REPLAY if algo == "dqn" else {}))
+    card = {"algo": algo, "config": dataclasses.asdict(config), "envs": ["CartPole-v1"], "env_params": {}}
+    meta_params = sockets.make(socket).init(jax.random.key(0))
+    artefacts.save(directory / artefacts.NAME, artefacts.of_socket(socket, meta_params, card))
+    return directory
+
+
+def test_a_training_that_died_counts_as_the_worst_of_all():
+    baseline = sockets.value_loss().baselines[0]
+    ours, theirs = np.array([10.0, -np.inf, 30.0, 40.0]), np.array([5.0, 20.0, np.nan, 10.0])
+    row = report._row("CartPole-v1", True, baseline, 0.5, ours, theirs)
+    assert row["fitness"] == (10 + 5 + 30 + 40) / 4 and row["baseline_fitness"] == (5 + 20 + 5 + 10) / 4
+    assert row["difference"]["value"] == pytest.approx((5 - 15 + 25 + 30) / 4)
+    assert row["without"] == row["baseline_without"] == 1 and row["tuned"] == {"value_coef": 0.5}
+    none = report._row("CartPole-v1", True, baseline, 0.5, np.full(3, -np.inf), np.full(3, np.nan))
+    assert math.isnan(none["difference"]["value"]) and none["without"] == 3
+
+
+@pytest.mark.parametrize("socket", sockets.SOCKETS)
+def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
+    """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""
+    asked = []
+
+    def lifetimes(make_trainer, num_iterations, size, num_tasks, seeds, lanes=None):
+        def live(given, keys):
+            one = jax.tree.map(lambda x: x[0], given)
+            trainer = make_trainer(meta_params=one, task=0)
+            jax.eval_shape(lambda key: trainer.step(trainer.init(key)), keys[0])
+            asked.append((size, {name: np.asarray(x) for name, x in given.items()}, jax.random.key_data(keys)))
+            worth = -jnp.square(jnp.arange(size) - 2.0) if size > 1 else jnp.ones(1)
+            return jnp.broadcast_to(worth[:, None, None], (size, 1, seeds))
+
+        return live
+
+    monkeypatch.setattr(evolution, "lifetimes", lifetimes)
+    monkeypatch.setattr(jax, "jit", lambda function: function)
+    found = report.report(saved(socket, tmp_path), seeds=5, tuning_seeds=3, seed=11)
+    baselines = sockets.make(socket).baselines
+    assert [row["baseline"] for row in found["rows"]] == [baseline.name for baseline in baselines]
+    assert len(asked) == 1 + 2 * len(baselines) and not any(row["at_edge"] for row in found["rows"])
+    held_out = asked[0][2]
+    for baseline, tuning, compared in zip(baselines, asked[1::2], asked[2::2], strict=True):
+        np.testing.assert_allclose(compared[1][baseline.tuned], tuning[1][baseline.tuned][2:3])
+        assert tuning[0] == len(report.FACTORS) and len(tuning[2]) == 3
+        np.testing.assert_array_equal(compared[2], held_out)
+        assert not set(map(tuple, tuning[2].tolist())) & set(map(tuple, held_out.tolist()))
+    report.report(tmp_path, seeds=5, tuning_seeds=3, seed=12)
+    assert not set(map(tuple, asked[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
+
+
+def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch):
+    """Beside its file, and on its card; that of the network it was fitted to stays."""
+    lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], 1, len(keys)))  # noqa: E731
+    monkeypatch.setattr(evolution, "lifetimes", lifetimes)
+    card = artefacts.load(saved("value-loss", tmp_path)).card
+    path = tmp_path / "closed.json"
+    artefacts.save(path, artefacts.of_expression("value-loss", ["square", "error"], card))
+    found = report.report(path, seeds=2, tuning_seeds=2)
+    assert artefacts.load(path).card["evidence"]["rows"] == found["rows"]
+    assert {"closed-report.json", "closed.json", artefacts.NAME} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_published_constants_are_among_those_tuned():
+    """DPO with a = 2 has b = 0.6."""
+    [dpo] = [baseline for baseline in sockets.policy_drift().baselines if baseline.name == "DPO"]
+    objective = dpo.parts(dpo.start)["objective"]
+    from purerl.formulas import losses
+
+    config = ALGORITHMS["dpo"].Config()
+    log_ratio, advantage = jnp.array([0.7, -0.7, 0.7, -0.7]), jnp.array([1.0, 1.0, -1.0, -1.0])
+    np.testing.assert_allclose(
+        objective(log_ratio, advantage, None), losses.discovered_policy(log_ratio, advantage, config), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("card", "line"),
+    [
+        ({"envs": [["CartPole-v1"]]}, "names no environments"),
+        ({"env_params": None}, "has no parameters of environments"),
+        ({"algo": ["ppo"]}, "names no algorithm and config"),
+        ({"algo": "dqn"}, "names dqn, which has no socket value-loss"),
+        ({"config": {"learning_rate": 10**400}}, "learning_rate = 1000.*: must be finite"),
+    ],
+)
+def test_hostile_cards(card, line, tmp_path):
+    artefact = artefacts.load(saved("value-loss", tmp_path))
+    artefacts.save(tmp_path / artefacts.NAME, artefact._replace(card=artefact.card | card))
+    with pytest.raises(ConfigError, match=line):
+        report.report(tmp_path, seeds=2, tuning_seeds=2)

@@ -1,0 +1,235 @@
+"""Searches from the command line: the same bits however they were interrupted, and artefacts that other runs use."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from purerl import cli, load
+from purerl.learned import artefacts, sockets
+from purerl.meta import search
+
+TINY = "--total-steps 512 --num-envs 4 --num-steps 16 --hidden-sizes 8 --num-epochs 1 --num-minibatches 2".split()
+EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
+
+
+def run(*args):
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(map(str, args)))
+    return stop.value.code
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A search of 12 generations that nothing interrupted."""
+    directory = tmp_path_factory.mktemp("whole") / "run"
+    assert run(*EVOLVE, "--generations", 12, "--out", directory) == 0
+    return directory
+
+
+def outcome(directory):
+    """What a search came to: its meta-parameters, bit for bit, and its log."""
+    return json.loads((directory / artefacts.NAME).read_text())["meta_params"], (directory / search.LOG).read_text()
+
+
+def test_directory(whole):
+    rows = [json.loads(line) for line in (whole / search.LOG).read_text().splitlines()]
+    assert [row["generation"] for row in rows] == list(range(1, 13))
+    assert rows[-1]["frames"] == 12 * 4 * 512 and all(row["alive"] == 1 for row in rows)
+    assert all(row["fitness_worst"] <= row["fitness"] <= row["fitness_best"] for row in rows)
+    artefact = artefacts.load(whole)
+    assert artefact.socket == "value-loss" and artefact.card["frames"] == 12 * 4 * 512
+    assert artefact.card["strategy"]["name"] == "Open_ES" and artefact.card["versions"]["jax"] == jax.__version__
+    assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
+
+
+def test_longer_search_goes_on(whole, tmp_path):
+    """5 generations and then 7 more are 12."""
+    directory = tmp_path / "run"
+    assert run(*EVOLVE, "--generations", 5, "--out", directory) == 0
+    assert outcome(directory) != outcome(whole)
+    assert run(*EVOLVE, "--generations", 12, "--out", directory, "--resume") == 0
+    assert outcome(directory) == outcome(whole)
+
+
+def start(*args):
+    return subprocess.Popen([sys.executable, "-m", "purerl.cli", *map(str, args)], stderr=subprocess.DEVNULL)
+
+
+def wait_for(directory, generations):
+    """Until the log has as many rows."""
+    for _ in range(3000):
+        if (directory / search.LOG).exists() and len((directory / search.LOG).read_text().splitlines()) >= generations:
+            return
+        time.sleep(0.02)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
+def test_interrupted_search_goes_on(tmp_path, number, code, long):
+    """Killed in the middle: resumed, it ends in the bits of one that was not."""
+    generations, expected = long
+    directory = tmp_path / "run"
+    args = *EVOLVE, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
+    process = start(*args)
+    wait_for(directory, 20)
+    process.send_signal(number)
+    assert process.wait(60) == code
+    assert not (directory / "summary.json").exists() or number != signal.SIGKILL
+    assert start(*args, "--resume").wait(300) == 0
+    assert outcome(directory) == expected
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A search that takes long enough to be interrupted: its length and outcome."""
+    directory = tmp_path_factory.mktemp("long") / "run"
+    assert start(*EVOLVE, "--generations", 400, "--out", directory).wait(300) == 0
+    return 400, outcome(directory)
+
+
+def test_fixed_time(tmp_path):
+    directory = tmp_path / "run"
+    assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1) == 0
+    summary = json.loads((directory / "summary.json").read_text())
+    assert 1 <= summary["generations"] < 10**6 and summary["status"] == "stopped"
+    assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1, "--resume") == 0
+    again = json.loads((directory / "summary.json").read_text())
+    assert again["generations"] == summary["generations"] and again["seconds"] >= 1
+
+
+def test_dry_run(tmp_path, capsys):
+    assert run(*EVOLVE, "--generations", 10**6, "--population", 512, "--dry-run", "--out", tmp_path / "run") == 0
+    out = capsys.readouterr().out
+    assert "262,144,000,000" in out and "hours" in out and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("evolve", "value-los"), "socket = 'value-los': unknown; nearest: value-loss"),
+        (("evolve", "value-loss"), "env = (): name one environment or several"),
+        ((*EVOLVE, "--algo", "dqn"), "algo = 'dqn': has no socket value-loss; must be one of ppo, dpo, appo"),
+        ((*EVOLVE, "--strategy", "OpenES"), "strategy = 'OpenES': unknown; must be one of Open_ES"),
+        ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
+        ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
+        ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
+        ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
+        ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
+        ((*EVOLVE, "--strategy", "SNES", "--momentum", "0.5"), "momentum = 0.5: SNES does not use it"),
+        ((*EVOLVE, "--resume", "--overwrite"), "overwrite: a search that goes on replaces nothing"),
+        ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
+        ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
+        ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
+        (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "vtrace-weight: there is nothing to correct"),
+        ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
+        (("evolve", "distill", "/nowhere"), "/nowhere"),
+        (("evolve", "report", "/nowhere"), "/nowhere"),
+    ],
+)
+def test_problems(args, line, capsys, tmp_path):
+    more = ("--out", tmp_path / "run") if args[1] in ("value-loss", "vtrace-weight") else ()
+    assert run(*args, *more) == 2
+    err = capsys.readouterr().err
+    assert line in err and err.startswith("purerl: error: ") and not (tmp_path / "run").exists()
+
+
+def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
+    assert run(*EVOLVE, "--generations", 12, "--out", whole) == 2
+    assert "already in use" in capsys.readouterr().err
+    assert run(*EVOLVE, "--generations", 12, "--out", whole, "--resume", "--sigma", "0.5") == 2
+    err = capsys.readouterr().err
+    assert err == f"purerl: error: strategy.sigma = 0.5: the search in {str(whole)!r} has 0.04\n"
+    assert run(*EVOLVE, "--generations", 12, "--out", tmp_path / "none", "--resume") == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_overwrite_and_resume(tmp_path, capsys):
+    """A search is replaced when asked to, and never begun anew in the name of going on; other files stay."""
+    directory = tmp_path / "run"
+    for _ in range(2):
+        assert run(*EVOLVE, "--generations", 1, "--out", directory, "--overwrite") == 0
+    (directory / "notes.txt").write_text("mine")
+    capsys.readouterr()
+    assert run(*EVOLVE, "--generations", 1, "--out", directory, "--overwrite") == 2
+    assert "already in use" in capsys.readouterr().err and (directory / search.LOG).exists()
+    shutil.rmtree(directory / search.CHECKPOINTS)
+    assert run(*EVOLVE, "--generations", 2, "--out", directory, "--resume") == 2
+    assert "holds no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
+
+
+def test_hours_are_those_of_iterations():
+    """A life's beginning is not counted with every iteration."""
+    assert search._extrapolate([2, 16], (1.2, 1.9), 100) == pytest.approx(1.9 + 0.05 * 84)
+    assert search._extrapolate([2], (1.2,), 2) == 1.2 and search._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
+
+
+def test_dry_run_with_a_warm_up(tmp_path, capsys):
+    args = ["evolve", "td-loss", "--env", "Catch-bsuite", "--population", "2", "--hidden-sizes", "8"]
+    args += ["--total-steps", "4096", "--warmup-steps", "1024", "--capacity", "2048", "--dry-run"]
+    assert run(*args, "--generations", 10, "--out", tmp_path / "run") == 0
+    assert f"{10 * 2 * 4096:,}" in capsys.readouterr().out
+
+
+def test_report(whole, capsys, monkeypatch):
+    one = sockets.value_loss()._replace(baselines=sockets.value_loss().baselines[:1])
+    monkeypatch.setitem(sockets.SOCKETS, "value-loss", lambda: one)
+    assert run("evolve", "report", whole, "--seeds", 5, "--tuning-seeds", 2, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads((whole / "report.json").read_text()) == artefacts.load(whole).card["evidence"]
+    assert [row["baseline"] for row in found["rows"]] == ["L2"]
+    for row in found["rows"]:
+        gap = row["difference"]
+        assert row["trained_on"] and row["without"] == row["baseline_without"] == 0
+        np.testing.assert_allclose(gap["value"], row["fitness"] - row["baseline_fitness"], atol=1e-4)
+        assert gap["low"] <= gap["value"] <= gap["high"]
+
+
+def test_used_by_a_training(whole, tmp_path, capsys):
+    """By run or by file, learned or in closed form; and the run keeps what it used."""
+    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]
+    assert run("evolve", "distill", whole, "--out", tmp_path / "closed.json") == 0
+    assert "error" in capsys.readouterr().out
+    functions = {"plain": [], "learned": ["--value-loss", whole], "closed": ["--value-loss", tmp_path / "closed.json"]}
+    policies = {}
+    for name, more in functions.items():
+        assert run(*train, *more, "--out", tmp_path / name) == 0
+        policies[name] = np.concatenate([np.ravel(x) for x in jax.tree.leaves(load(tmp_path / name).policy)])
+    assert not np.array_equal(policies["plain"], policies["learned"])
+    assert not np.array_equal(policies["plain"], policies["closed"])
+    assert load(tmp_path / "learned").saved["learned"]["value_loss"]["socket"] == "value-loss"
+    capsys.readouterr()
+    assert run(*train, "--objective", whole, "--out", tmp_path / "wrong") == 2
+    assert "holds a value-loss, expected a policy-drift" in capsys.readouterr().err
+
+
+def test_several_environments(tmp_path):
+    """Two of them in one program; a candidate is as good as its ranks in both."""
+    args = ["evolve", "rule", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]
+    args += ["--strategy", "SNES", "--total-steps", "512", "--num-steps", "16", "--hidden-sizes", "8"]
+    assert run(*args, "--generations", 2, "--out", tmp_path / "run") == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["frames"] == 2 * 4 * 2 * 2 * 512 and artefacts.load(tmp_path / "run").socket == "rule"
+
+
+def test_search_in_use(whole, capsys):
+    hold = "import sys, time; from pathlib import Path; from purerl import checkpoint\n"
+    hold += "with checkpoint.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", hold, str(whole)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        before = {path: os.stat(path).st_mtime_ns for path in whole.iterdir() if path.is_file()}
+        assert run(*EVOLVE, "--generations", 12, "--out", whole, "--resume") == 2
+        assert f"in use by process {other.pid}" in capsys.readouterr().err
+        assert before == {path: os.stat(path).st_mtime_ns for path in before}
+    finally:
+        other.kill()
+        other.wait()
