@@ -1,7 +1,8 @@
-"""Draws of many random numbers at once.
+"""Draws of large arrays of random numbers.
 
-Each draws the same numbers as `jax.random` does, as one vector that is then reshaped: XLA on CPU compiles that several
-times faster than a draw of many axes, and runs it faster.
+Every function consumes ``key`` and returns an array of ``shape`` with the same numbers as its namesake in `jax.random`.
+The numbers are drawn as one vector and reshaped, which XLA on CPU compiles several times faster than a draw of many
+axes, and runs faster.
 """
 
 from collections.abc import Callable
@@ -13,24 +14,25 @@ from purerl.types import Array, Key
 
 
 def bits(key: Key, shape: tuple[int, ...]) -> Array:
-    """Random words, uint32."""
+    """Uniform random 32-bit words, uint32."""
     return _flat(jax.random.bits, key, shape)
 
 
 def uniform(key: Key, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> Array:
-    """Uniform in ``[low, high)``, float32."""
+    """Uniform numbers in ``[low, high)``, float32."""
     return _flat(lambda key, shape: jax.random.uniform(key, shape, minval=low, maxval=high), key, shape)
 
 
 def normal(key: Key, shape: tuple[int, ...]) -> Array:
-    """Standard normal, float32."""
+    """Standard normal numbers, float32."""
     return _flat(jax.random.normal, key, shape)
 
 
 def gumbel(key: Key, shape: tuple[int, ...]) -> Array:
-    """Standard Gumbel, float32."""
+    """Standard Gumbel numbers, float32."""
     return _flat(jax.random.gumbel, key, shape)
 
 
 def _flat(sample: Callable[..., Array], key: Key, shape: tuple[int, ...]) -> Array:
+    """``sample(key, shape)``, drawn as a vector."""
     return sample(key, (int(np.prod(shape)),)).reshape(shape)

@@ -1,21 +1,146 @@
-"""Spaces of observations and actions."""
+"""Spaces of observations and actions: boxes, integers, and trees of them.
 
+A tree of spaces (a dict, tuple, list or NamedTuple whose leaves are spaces) is a space; its elements are trees of arrays
+of the same structure.
+"""
+
+import math
+import numbers
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 
 class Box(NamedTuple):
-    """Arrays of one shape whose elements lie in ``[low, high]`` (scalars or arrays that broadcast to ``shape``)."""
+    """Arrays of one shape whose elements lie in ``[low, high]`` (scalars or arrays that broadcast to ``shape``).
+
+    With ``num_frames`` above 1 they are stacks of so many frames along their last axis, the newest last.
+    """
 
     low: Any
     high: Any
     shape: tuple[int, ...]
     dtype: Any
+    num_frames: int = 1
 
 
 class Discrete(NamedTuple):
-    """The integers ``0 .. n - 1``."""
+    """The integers ``0 .. n - 1``, int32."""
 
     n: int
 
 
-Space = Box | Discrete
+class MultiDiscrete(NamedTuple):
+    """Vectors of integers, int32: element ``i`` lies in ``0 .. sizes[i] - 1``."""
+
+    sizes: tuple[int, ...]
+
+
+Leaf = Box | Discrete | MultiDiscrete
+Space = Any
+"""A `Leaf`, or a tree of leaves."""
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether ``x`` is one of the three kinds of space, and not a tree of them."""
+    return isinstance(x, Leaf)
+
+
+def leaves(space: Space) -> list[Any]:
+    """The leaves of a tree of spaces, in the order of `jax.tree.leaves` of its elements."""
+    return jax.tree.leaves(space, is_leaf=is_leaf)
+
+
+def tree_map(function: Callable[..., Any], space: Space, *trees: Any) -> Any:
+    """``function(leaf, *elements)`` for every leaf of ``space`` and what stands in its place in ``trees``."""
+    return jax.tree.map(function, space, *trees, is_leaf=is_leaf)
+
+
+def struct(space: Space) -> Any:
+    """Shapes and dtypes of an element, as `jax.ShapeDtypeStruct`."""
+    return tree_map(lambda leaf: jax.ShapeDtypeStruct(*_type(leaf)), space)
+
+
+def frames(space: Space) -> Any:
+    """How many frames each leaf of an element stacks: a tree of integers; 1 for none."""
+    return tree_map(lambda leaf: leaf.num_frames if isinstance(leaf, Box) else 1, space)
+
+
+def bounds(leaf: Any) -> tuple[Any, Any]:
+    """Smallest and largest values of a leaf's elements, both included; scalars, or arrays that broadcast."""
+    if isinstance(leaf, Box):
+        return leaf.low, leaf.high
+    return 0, leaf.n - 1 if isinstance(leaf, Discrete) else np.array(leaf.sizes) - 1
+
+
+def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
+    """``shape`` many random elements: uniform, or standard normal and clipped where a Box is unbounded. Consumes
+    ``key``."""
+    if not is_leaf(space):
+        flat, structure = jax.tree.flatten(space, is_leaf=is_leaf)
+        keys = jax.random.split(key, len(flat))
+        return jax.tree.unflatten(structure, [sample(leaf, k, shape) for leaf, k in zip(flat, keys, strict=True)])
+    if isinstance(space, Discrete):
+        return jax.random.randint(key, shape, 0, space.n)
+    if isinstance(space, MultiDiscrete):
+        sizes = np.broadcast_to(np.array(space.sizes, np.int32), (*shape, len(space.sizes)))
+        return jax.random.randint(key, sizes.shape, 0, sizes)
+    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    bounded = np.all((np.abs(low) < 1e30) & (np.abs(high) < 1e30))
+    draw = jax.random.uniform if bounded else jax.random.normal
+    drawn = draw(key, (*shape, *space.shape))
+    low, high = np.broadcast_to(low, drawn.shape), np.broadcast_to(high, drawn.shape)
+    return jnp.asarray(low + drawn * (high - low) if bounded else jnp.clip(drawn, low, high), space.dtype)
+
+
+def problems(role: str, space: Space) -> list[str]:
+    """Why ``space`` cannot be a space, a line for each leaf that is wrong, which ``role`` and its path name."""
+    flat = jax.tree_util.tree_flatten_with_path(space, is_leaf=is_leaf)[0]
+    if not flat:
+        return [f"{role}: is {space!r}, which has no leaves"]
+    named = [(role + jax.tree_util.keystr(path), leaf) for path, leaf in flat]
+    return [f"{name}: {problem}" for name, leaf in named if (problem := _problem(leaf))]
+
+
+def kind(space: Space) -> str:
+    """The name of a space's kind, for messages."""
+    return type(space).__name__
+
+
+def _type(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    if isinstance(leaf, Box):
+        return tuple(leaf.shape), leaf.dtype
+    return ((len(leaf.sizes),) if isinstance(leaf, MultiDiscrete) else ()), jnp.int32
+
+
+def _problem(leaf: Any) -> str | None:
+    if isinstance(leaf, Discrete | MultiDiscrete):
+        sizes = (leaf.n,) if isinstance(leaf, Discrete) else leaf.sizes
+        if not isinstance(sizes, tuple) or not sizes:
+            return f"{leaf!r}: sizes must be a tuple with at least one whole number"
+        whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and n >= 1 for n in sizes)
+        return None if whole else f"{leaf!r}: must have whole numbers of at least 1"
+    if not isinstance(leaf, Box):
+        where = type(leaf).__module__.partition(".")[0]
+        return (
+            f"is {type(leaf).__name__} of {where}; must be a purerl.spaces.Box, Discrete or MultiDiscrete, or a tree "
+            "of them"
+        )
+    if any(isinstance(bound, jax.core.Tracer) for bound in (leaf.low, leaf.high)):
+        return None
+    try:
+        ordered = np.all(np.broadcast_to(leaf.low, leaf.shape) <= np.broadcast_to(leaf.high, leaf.shape))
+    except (ValueError, TypeError):
+        return f"low and high must broadcast to shape {leaf.shape}"
+    if not ordered:
+        return "low must not exceed high"
+    stacked = leaf.num_frames == 1 or (len(leaf.shape) > 0 and leaf.shape[-1] == leaf.num_frames)
+    return None if stacked else f"num_frames = {leaf.num_frames}: must be the last axis of shape {leaf.shape}"
+
+
+def num_values(leaf: Any) -> int:
+    """How many elements a Discrete or a MultiDiscrete space has."""
+    return leaf.n if isinstance(leaf, Discrete) else math.prod(leaf.sizes)

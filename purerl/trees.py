@@ -1,4 +1,4 @@
-"""Trees of arrays: reshaped, indexed, named and counted, leaf by leaf."""
+"""Operations on pytrees of arrays, leaf by leaf: reshaping, indexing, naming leaves, counting bytes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,20 +13,20 @@ from purerl.types import Array, Metrics, PyTree
 
 
 def like(constant, array):
-    """``constant`` with leading axes of length one, to combine with ``array`` without rank promotion."""
+    """``constant`` with leading axes of length 1 added up to the rank of ``array``, to avoid rank promotion."""
     return constant.reshape((1,) * (array.ndim - constant.ndim) + constant.shape)
 
 
 UNROLL = 2
-"""Updates in one trip of a scan over updates."""
+"""Updates per iteration of the compiled loop in `scan_means` (the ``unroll`` of `jax.lax.scan`)."""
 
 
 def scan_means(
     step: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]], state: PyTree, xs: PyTree
 ) -> tuple[PyTree, Metrics]:
-    """Scans updates ``step(state, x) -> (state, metrics)`` over ``xs``. Returns the last state and the metrics' means.
+    """Scans updates ``step(state, x) -> (state, metrics)`` over ``xs``; returns the last state and the mean metrics.
 
-    The metrics of an update travel as one vector.
+    ``xs`` has the leading axis ``[updates]``. Inside the scan the metrics of an update are packed into one vector.
     """
 
     def packed(state, x):
@@ -38,51 +38,60 @@ def scan_means(
     return state, unpack(jnp.mean(rows, axis=0))
 
 
+def length(tree: PyTree) -> int:
+    """The length of the leading axis, which all leaves share."""
+    return jax.tree.leaves(tree)[0].shape[0]
+
+
 def merge(tree: PyTree, ndim: int) -> PyTree:
-    """The first ``ndim`` axes of every leaf made one. What is summed over them then has the same bits alone and under
-    vmap; sums over two axes take other orders there."""
+    """Merges the first ``ndim`` axes of every leaf into one.
+
+    A sum over the merged axis has the same bits with and without vmap; a sum over several axes may not, because vmap
+    can change the order of summation.
+    """
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[ndim:]), tree)
 
 
 def split(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
-    """The first axis of every leaf made ``shape`` again."""
+    """Splits the first axis of every leaf into axes of ``shape``: the inverse of `merge`."""
     return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), tree)
 
 
 def restart(carry: PyTree, initial: PyTree, last: Array) -> PyTree:
-    """A carry ``[B, ...]``, and ``initial`` instead for the environments whose episode ended, ``last`` ``[B]``."""
+    """``carry`` ``[B, ...]`` with that of ``initial`` where an episode ended, which ``last`` ``[B]`` (bool) says."""
     return jax.tree.map(lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), old, new), carry, initial)
 
 
 def nbytes(tree: Any) -> int:
-    """Bytes of all arrays in a tree, or of their shapes and types alone; a typed key counts its words.
+    """Bytes of all leaves of a tree, arrays or `jax.ShapeDtypeStruct`; a typed key counts with its uint32 words.
 
-    ``nbytes(jax.eval_shape(replay.init, item))`` is what a buffer will hold; nothing is allocated.
+    ``nbytes(jax.eval_shape(replay.init, item))`` is the size of a buffer, found without allocating it.
     """
     size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)  # noqa: E731
     return sum(map(size, jax.tree.leaves(tree)))
 
 
 def shapes(tree: PyTree, sharding: Any = None) -> PyTree:
-    """The tree with shapes and types for its arrays, lying on devices as ``sharding`` says."""
+    """The tree with every array replaced by a `jax.ShapeDtypeStruct`, with ``sharding`` if given."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
 def zeros(tree: PyTree) -> PyTree:
-    """Zeros of the tree's shapes and types, in numpy: nothing is computed on a device."""
+    """Zeros of the tree's shapes and dtypes, as numpy arrays: nothing is computed on a device."""
     return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)
 
 
 def take(tree: PyTree, index: Any) -> PyTree:
-    """Elements ``index`` of the leading axis of every leaf."""
+    """Indexes the leading axis of every leaf with ``index``."""
     return jax.tree.map(lambda x: x[index], tree)
 
 
 def fill(tree: PyTree, size: int) -> PyTree:
-    """Repeats the last member until there are ``size`` of them."""
-    return take(tree, np.minimum(np.arange(size), jax.tree.leaves(tree)[0].shape[0] - 1))
+    """Pads the leading axis of every leaf to the length ``size`` by repeating the last element."""
+    return take(tree, np.minimum(np.arange(size), length(tree) - 1))
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
+    """Leaves by their path, its parts joined by dots."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}

@@ -131,8 +131,12 @@ class Env(NamedTuple):
     """An environment. Functions are for one environment; callers vmap them.
 
     ``noise(key, shape)`` draws all randomness of ``shape`` many steps at once, so that it can be drawn outside a scan;
-    ``step`` takes one element of it. A step resets by itself after the episode's end. Observations are stacks of
-    ``num_frames`` frames along their last axis, the newest last; with 1 they may have no such axis.
+    ``step`` takes one element of it. A step resets by itself after the episode's end. Observations are
+    elements of ``observation_space``, which may be a tree of spaces.
+
+    ``legal(obs)`` tells which actions may be taken: a mask ``[..., A]`` for `Discrete` actions, ``[..., sum(sizes)]``
+    for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from boolean and
+    integer leaves alone, which no normaliser changes, and at least one action must be legal.
     """
 
     name: str
@@ -141,7 +145,7 @@ class Env(NamedTuple):
     step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action)
     observation_space: Space
     action_space: Space
-    num_frames: int = 1
+    legal: Callable[[PyTree], Array] | None = None
 
 
 class Distribution(NamedTuple):

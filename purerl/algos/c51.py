@@ -9,6 +9,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values, checks
+from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
@@ -28,7 +29,7 @@ class Config(action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     return action_values.problems(config, env) + checks.order_problems(config, "v_min", "v_max")
 
 
@@ -36,7 +37,7 @@ def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_netw
     """A torso and the logits of a distribution for each action."""
     return value_networks.q_network(
         env.observation_space,
-        env.action_space.n,
+        joint_actions(env).num,
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,

@@ -6,6 +6,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values
+from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Array, Env, Learner
 
@@ -24,7 +25,7 @@ class Config(action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     found = action_values.problems(config, env)
     if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
         found.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
@@ -35,7 +36,7 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso and a value for each action."""
     return value_networks.q_network(
         env.observation_space,
-        env.action_space.n,
+        joint_actions(env).num,
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,
@@ -65,7 +66,10 @@ def make_learner(
         return td_loss(error, config), error
 
     values = action_values.Values(mean=lambda q: q, loss=loss)
-    return action_values.make_learner(config, env, network or make_network(config, env), values, optimiser, **more)
+    network = value_networks.as_value_network(network or make_network(config, env))
+    if env.legal:
+        network = value_networks.legal_only(network, joint_actions(env).legal)
+    return action_values.make_learner(config, env, network, values, optimiser, **more)
 
 
 dqn = Algorithm(

@@ -9,6 +9,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values
 from purerl.learners.action_values import problems
+from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
@@ -33,7 +34,7 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso, an embedding of fractions, and each action's quantile at each of them."""
     return value_networks.implicit_quantile_network(
         env.observation_space,
-        env.action_space.n,
+        joint_actions(env).num,
         config.hidden_sizes,
         config.activation,
         dueling=config.dueling,

@@ -10,9 +10,11 @@ from flax import linen as nn
 from purerl import config as cfg
 from purerl import draw, loops, networks
 from purerl.algos.algorithm import Algorithm
+from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
 from purerl.learners import checks, gradients, settings
-from purerl.spaces import Discrete
+from purerl.learners.joint_actions import joint_actions
+from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
 
@@ -66,19 +68,19 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     found = (
         cfg.problems(config)
         + checks.iteration_problems(config)
         + checks.minibatch_problems(config)
         + settings.torso_problems(config, env)
     )
-    return found + checks.space_problems(env, (Discrete,))
+    return found + checks.space_problems(env, (Discrete, MultiDiscrete))
 
 
 def make_network(config: Config, env: Env) -> nn.Module:
     """A torso with layer normalisation, which stands in for the target network, and a value for each action."""
-    return networks.Head(settings.make_torso(config, env), env.action_space.n, scale=0.01)
+    return networks.Head(settings.make_torso(config, env), joint_actions(env).num, scale=0.01)
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
@@ -92,7 +94,11 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
     ``network`` is a Flax module ``obs [..., *obs] -> q [..., A]``, ``optimiser`` is any optax transformation.
     """
-    network = network or make_network(config, env)
+    network, actions = network or make_network(config, env), joint_actions(env)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"network: is {type(network).__name__}; must be a Flax Linen module from observations to action values"
+        )
     optimiser = optimiser or make_optimiser(config)
     annealing = config.exploration_fraction * float(config.num_iterations)
 
@@ -103,25 +109,29 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         params = network.init(key, obs)
         return State(params, gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
 
+    def values(params: PyTree, obs: PyTree) -> Array:
+        return exploration.masked(network.apply(params, obs), actions.legal(obs))
+
     def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
-        return exploration.epsilon_greedy(network.apply(state.params, obs), epsilon(state), noise), carry, ()
+        number = exploration.epsilon_greedy(values(state.params, obs), epsilon(state), noise, actions.legal(obs))
+        return actions.action(number), carry, ()
 
     def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        return jnp.argmax(network.apply(policy, obs), axis=-1).astype(jnp.int32), carry
+        return actions.action(jnp.argmax(values(policy, obs), axis=-1).astype(jnp.int32)), carry
 
     def estimate(state: State, trajectory: Transition) -> Batch:
         """Lambda returns of a trajectory (the paper's section 3.3), by the parameters it was collected with, as
         ``[N = T * B]``."""
-        next_value = jnp.max(network.apply(state.params, trajectory.next_obs), axis=-1)
+        next_value = jnp.max(values(state.params, trajectory.next_obs), axis=-1)
         discount = config.gamma * (1 - trajectory.terminated)
         target = jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(
             trajectory.reward, next_value, discount, trajectory.last, config.trace_lambda
         )
-        batch = Batch(trajectory.obs, trajectory.action, target)
+        batch = Batch(trajectory.obs, actions.number(trajectory.action), target)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-        q = network.apply(params, batch.obs)
+        q = values(params, batch.obs)
         chosen = jnp.sum(q * jax.nn.one_hot(batch.action, q.shape[-1]), axis=-1)
         error = batch.target - chosen
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(jnp.abs(error))}

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import draw, networks, replay
 from purerl.algos.algorithm import Algorithm
+from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, td_errors
 from purerl.learners import action_values, settings
 from purerl.learners.action_values import State
+from purerl.learners.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Item, Key, Learner, Metrics, PyTree, Sample, Trainer
@@ -77,7 +79,7 @@ class Config(settings.Recall, action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     found = action_values.problems(config, env)
     if not cfg.sound(config, "num_steps", "period", "unroll"):
         return found
@@ -94,13 +96,21 @@ def make_network(config: Config, env: Env) -> recurrent.Recurrent:
     """A torso, a recurrent cell, and streams to the action values."""
     torso = settings.make_torso(config, env, config.hidden_sizes[:-1])
     activation = networks.ACTIVATIONS[config.activation]
-    head = Streams(env.action_space.n, config.hidden_sizes[-1], activation, config.dueling)
+    head = Streams(joint_actions(env).num, config.hidden_sizes[-1], activation, config.dueling)
     return recurrent.recurrent(torso, settings.make_memory(config), head)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
     """R2D2 as a `Learner`. ``network`` is a `recurrent.Recurrent` whose output is ``[B, A]``."""
+    actions = joint_actions(env)
     network = network or make_network(config, env)
+    if not isinstance(network, recurrent.Recurrent):
+        raise ConfigError(
+            f"network: is {type(network).__name__}; must be a recurrent.Recurrent, as recurrent.recurrent(torso, memory, "
+            "head) makes of two Flax Linen modules and a memory"
+        )
+    if env.legal:
+        network = recurrent.legal_only(network, actions.legal)
     optimiser = optimiser or settings.make_optimiser(config)
     early, late = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
 
@@ -110,11 +120,12 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
         q, following = network.step(state.params, obs, carry)
         epsilon = action_values.epsilons(config, state.updates, q.shape[0])
-        return exploration.epsilon_greedy(q, epsilon, noise), following, carry
+        number = exploration.epsilon_greedy(q, epsilon, noise, actions.legal(obs))
+        return actions.action(number), following, carry
 
     def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
         q, carry = network.step(policy, obs, carry)
-        return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
+        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
     def unroll(params: PyTree, items: Item) -> tuple[Array, Array]:
         """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows; and of what
@@ -150,7 +161,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             ),
             config.rescale_epsilon,
         )
-        taken = jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
+        taken = jnp.take_along_axis(q, actions.number(action)[..., None], axis=-1)[..., 0]
         error = jnp.where(learned, target - taken, 0.0)
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
         mean = jnp.sum(size, axis=0) / steps

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import spaces
 from purerl.errors import ConfigError
-from purerl.spaces import Discrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
 _NUM_RESETS = 512
@@ -30,22 +30,10 @@ def check_env(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: 
         raise ConfigError("\n".join(f"{env.name}: {problem}" for problem in problems))
 
 
-def random_actions(space: Space, key: Key, shape: tuple[int, ...]) -> Array:
-    """``shape`` many actions: uniform over the space, or standard normal ones clipped into it where it is unbounded."""
-    if isinstance(space, Discrete):
-        return jax.random.randint(key, shape, 0, space.n)
-    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-    bounded = np.all((np.abs(low) < 1e30) & (np.abs(high) < 1e30))
-    draw = jax.random.uniform if bounded else jax.random.normal
-    sample = draw(key, (*shape, *space.shape))
-    low, high = np.broadcast_to(low, sample.shape), np.broadcast_to(high, sample.shape)
-    return jnp.asarray(low + sample * (high - low) if bounded else jnp.clip(sample, low, high), space.dtype)
-
-
 def _type_problems(env: Env, key: Key) -> list[str]:
     problems = [
-        *_space_problems("observation_space", env.observation_space),
-        *_space_problems("action_space", env.action_space),
+        *spaces.problems("observation_space", env.observation_space),
+        *spaces.problems("action_space", env.action_space),
     ]
     if problems:
         return problems
@@ -57,7 +45,7 @@ def _type_problems(env: Env, key: Key) -> list[str]:
         return [f"reset or noise: cannot be traced by jit: {_first_line(error)}"]
     if jax.tree.structure(noise) != jax.tree.structure(noises):
         return ["noise: its tree structure depends on the shape asked for"]
-    action = jax.eval_shape(lambda key: random_actions(env.action_space, key, ()), key)
+    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key), key)
     problems += [
         f"noise{jax.tree_util.keystr(path)}: shape {many.shape} for noise(key, (2, 3)), but {(2, 3, *one.shape)} "
         f"follows from noise(key, ())"
@@ -66,6 +54,7 @@ def _type_problems(env: Env, key: Key) -> list[str]:
     ]
     problems += _obs_problems("reset's obs", obs, env.observation_space)
     problems += _weak("reset's env_state", env_state)
+    problems += [] if problems else _legal_problems(env, obs)
     try:
         next_state, step = jax.eval_shape(env.step, noise, env_state, action)
     except Exception as error:
@@ -88,19 +77,38 @@ def _type_problems(env: Env, key: Key) -> list[str]:
     return problems
 
 
-def _space_problems(leaf: str, space: Space) -> list[str]:
-    if isinstance(space, Discrete):
+def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space) -> list[str]:
+    like = spaces.struct(space)
+    if jax.tree.structure(obs) != jax.tree.structure(like):
+        return [f"{leaf}: must be {_words(like)}, but is {_words(obs)}"]
+    pairs = zip(jax.tree.leaves_with_path(obs), jax.tree.leaves(like), strict=True)
+    return [
+        line
+        for (path, x), y in pairs
+        for line in _array_problems(leaf + jax.tree_util.keystr(path), x, y.shape, y.dtype)
+    ]
+
+
+def _words(tree: PyTree) -> str:
+    single = jax.tree.structure(tree) == jax.tree.structure(0)
+    return "one array" if single else str(jax.tree.structure(tree))
+
+
+def _legal_problems(env: Env, obs: PyTree) -> list[str]:
+    """Shape and type of the mask of legal actions, and that it does not depend on floats, which are normalised."""
+    if env.legal is None:
         return []
+    space = env.action_space
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return [f"legal: actions are {spaces.kind(space)}; only Discrete and MultiDiscrete ones can be illegal"]
+    size = space.n if isinstance(space, spaces.Discrete) else sum(space.sizes)
     try:
-        ordered = np.all(np.broadcast_to(space.low, space.shape) <= np.broadcast_to(space.high, space.shape))
-    except ValueError:
-        return [f"{leaf}: low and high must broadcast to shape {space.shape}"]
-    return [] if ordered else [f"{leaf}: low must not exceed high"]
-
-
-def _obs_problems(leaf: str, obs: PyTree, space: Space) -> list[str]:
-    shape, dtype = ((), jnp.int32) if isinstance(space, Discrete) else (tuple(space.shape), space.dtype)
-    return _array_problems(leaf, obs, shape, dtype)
+        mask = jax.eval_shape(env.legal, obs)
+        many = jax.eval_shape(env.legal, jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, 3, *x.shape), x.dtype), obs))
+    except Exception as error:
+        return [f"legal: cannot be traced by jit: {_first_line(error)}"]
+    problems = _array_problems("legal", mask, (size,), bool)
+    return problems or _array_problems("legal of observations [2, 3, ...]", many, (2, 3, size), bool)
 
 
 def _array_problems(leaf: str, x: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:
@@ -128,54 +136,86 @@ def _state_problems(before: PyTree, after: PyTree) -> list[str]:
 
 
 def _value_problems(env: Env, key: Key, num_steps: int, num_envs: int) -> list[str]:
-    space = env.observation_space
-    low, high = (0, space.n - 1) if isinstance(space, Discrete) else (space.low, space.high)
+    def inside(obs: PyTree) -> Array:
+        """Whether all observations lie within their space."""
 
-    def inside(obs):
-        least, most = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), obs.shape) for bound in (low, high))
-        above = obs >= least - _ROUNDING * (1 + jnp.abs(least))
-        return jnp.all(above & (obs <= most + _ROUNDING * (1 + jnp.abs(most))))
+        def leaf(space: spaces.Leaf, x: Array) -> Array:
+            least, most = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), x.shape) for bound in spaces.bounds(space))
+            above = x >= least - _ROUNDING * (1 + jnp.abs(least))
+            return jnp.all(above & (x <= most + _ROUNDING * (1 + jnp.abs(most))))
 
-    def rollout(key):
+        return _all(spaces.tree_map(leaf, env.observation_space, obs))
+
+    def finite(obs: PyTree) -> Array:
+        return _all(jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), obs))
+
+    def each(test: Any, *trees: PyTree) -> Array:
+        """``[B]``: whether ``test`` holds for any element of any leaf of an environment."""
+        rows = jax.tree.map(lambda *x: jnp.any(test(*x).reshape(num_envs, -1), axis=1), *trees)
+        return jnp.any(jnp.stack(jax.tree.leaves(rows)), axis=0)
+
+    def rollout(key: Key) -> dict[str, Array]:
         key_reset, key_noise, key_action = jax.random.split(key, 3)
         keys = jax.random.split(key_reset, _NUM_RESETS)
         starts, again = jax.vmap(env.reset)(keys), jax.vmap(env.reset)(keys)
         pairs = zip(jax.tree.leaves(starts), jax.tree.leaves(again), strict=True)
         same = [jnp.array_equal(_bits(x), _bits(y), equal_nan=True) for x, y in pairs]
-        first_obs = jnp.asarray(starts[1], jnp.float32)
-        narrow, wide = jnp.min(first_obs, axis=0), jnp.max(first_obs, axis=0)
-        margin = wide - narrow
+        first_obs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), starts[1])
+        narrow = jax.tree.map(lambda x: jnp.min(x, axis=0), first_obs)
+        wide = jax.tree.map(lambda x: jnp.max(x, axis=0), first_obs)
+
+        def unlike_reset(x: Array, low: Array, high: Array) -> Array:
+            margin = high - low
+            return (x < (low - margin)[None]) | (x > (high + margin)[None])
 
         def one_step(env_state, inputs):
             env_state, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
             last = step.terminated | step.truncated
-            differs = jnp.any((step.obs != step.next_obs).reshape(num_envs, -1), axis=1)
-            stale = (step.obs < (narrow - margin)[None]) | (step.obs > (wide + margin)[None])
+            differs = each(lambda x, y: x != y, step.obs, step.next_obs)
             return env_state, {
                 "step's obs: leaves observation_space": ~inside(step.obs),
                 "step's next_obs: leaves observation_space": ~inside(step.next_obs),
-                "step's obs: is not finite": ~jnp.all(jnp.isfinite(step.obs)),
-                "step's next_obs: is not finite": ~jnp.all(jnp.isfinite(step.next_obs)),
+                "step's obs: is not finite": ~finite(step.obs),
+                "step's next_obs: is not finite": ~finite(step.next_obs),
                 "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
                 "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
                 "step's obs: differs from next_obs in the middle of an episode": jnp.any(differs & ~last),
                 "step's obs: after an episode's end it is unlike what reset gives": jnp.any(
-                    jnp.any(stale.reshape(num_envs, -1), axis=1) & last
+                    each(unlike_reset, step.obs, narrow, wide) & last
                 ),
+                **_legality(env, step.obs),
             }
 
         noise = env.noise(key_noise, (num_steps, num_envs))
-        actions = random_actions(env.action_space, key_action, (num_steps, num_envs))
+        actions = spaces.sample(env.action_space, key_action, (num_steps, num_envs))
         env_state = jax.tree.map(lambda x: x[:num_envs], starts[0])
-        _, found = jax.lax.scan(one_step, env_state, (noise, actions), num_steps)
+        _, broken = jax.lax.scan(one_step, env_state, (noise, actions), num_steps)
         return {
             "reset: gives two results for one key": ~jnp.all(jnp.array(same)),
             "reset's obs: leaves observation_space": ~inside(first_obs),
-            "reset's obs: is not finite": ~jnp.all(jnp.isfinite(first_obs)),
-        } | jax.tree.map(jnp.any, found)
+            "reset's obs: is not finite": ~finite(first_obs),
+        } | jax.tree.map(jnp.any, broken)
 
-    found = jax.device_get(jax.jit(rollout)(key))
-    return [problem for problem, present in found.items() if present]
+    broken = jax.device_get(jax.jit(rollout)(key))
+    return [problem for problem, present in broken.items() if present]
+
+
+def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
+    """What may be wrong with the legal actions in observations ``[B, ...]``."""
+    if env.legal is None:
+        return {}
+    mask = env.legal(obs)
+    blind = jax.tree.map(lambda x: jnp.zeros_like(x) if jnp.issubdtype(x.dtype, jnp.inexact) else x, obs)
+    sizes = (env.action_space.n,) if isinstance(env.action_space, spaces.Discrete) else env.action_space.sizes
+    parts = jnp.split(mask, np.cumsum(sizes)[:-1], axis=-1)
+    return {
+        "legal: no action is legal": ~_all([jnp.any(part, axis=-1) for part in parts]),
+        "legal: depends on floats of the observation": jnp.any(mask != env.legal(blind)),
+    }
+
+
+def _all(tree: PyTree) -> Array:
+    return jnp.all(jnp.stack([jnp.all(x) for x in jax.tree.leaves(tree)]))
 
 
 def _bits(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Composes an environment from its physics: step counter, time limit, true next observation, automatic reset."""
+"""Builds an `Env` from its dynamics: adds step counter, time limit, true next observation and automatic reset."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import spaces
 from purerl.spaces import Box, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
 
 class EpisodeState(NamedTuple):
-    """The physical state, and the number of steps taken in this episode (int32)."""
+    """The physical state, and ``t``, the number of steps taken in this episode (int32)."""
 
     physical: PyTree
     t: Array
@@ -24,49 +25,54 @@ def episodic(
     noise: Callable[[Key, tuple[int, ...]], PyTree],
     initial: Callable[[PyTree], PyTree],
     dynamics: Callable[[PyTree, Array], tuple[PyTree, Array, Array]],
-    observe: Callable[[PyTree], Array],
+    observe: Callable[[PyTree], PyTree],
     time_limit: Any,
     observation_space: Space,
     action_space: Space,
+    legal: Callable[[PyTree], Array] | None = None,
 ) -> Env:
     """An `Env` whose state is an `EpisodeState`.
 
-    - ``noise(key, shape)`` draws what ``shape`` many resets need at random, in one call.
-    - ``initial(noise) -> physical`` is the first state of an episode: any pytree of arrays, never of keys.
-    - ``dynamics(physical, action) -> (physical, reward, terminated)`` brings the action into range itself.
-    - ``observe(physical) -> obs``, cast to float32.
-    - ``time_limit``, in steps, a number or a tracer: reaching it truncates, unless the same step terminates.
+    - ``name``: the name of the `Env`.
+    - ``noise(key, shape)``: draws the randomness of ``shape`` many resets in one call. Consumes ``key``.
+    - ``initial(noise) -> physical``: the first state of an episode, any pytree of arrays that are not keys.
+    - ``dynamics(physical, action) -> (physical, reward, terminated)``: must clip the action itself.
+    - ``observe(physical) -> obs``: the observation, which is cast to the dtypes of ``observation_space``.
+    - ``time_limit``: in steps, a number or a tracer; reaching it truncates, unless the same step terminates.
+    - ``observation_space, action_space, legal``: those of the `Env`.
 
-    Rewards are float32, flags bool, and no leaf is weakly typed, whatever these functions return. Randomness enters at
-    the reset only, so that the dynamics are deterministic.
+    Rewards are cast to float32, flags to bool, and weak types are removed. Randomness enters at resets only: the
+    dynamics are deterministic.
     """
 
     def start(noise: PyTree) -> PyTree:
         return jax.tree.map(_strong, initial(noise))
 
-    def seen(physical: PyTree) -> Array:
-        return jnp.asarray(observe(physical), jnp.float32)
+    def observed(physical: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda x, like: jnp.asarray(x, like.dtype), observe(physical), spaces.struct(observation_space)
+        )
 
     def reset(key: Key) -> tuple[EpisodeState, Array]:
         physical = start(noise(key, ()))
-        return EpisodeState(physical, jnp.zeros((), jnp.int32)), seen(physical)
+        return EpisodeState(physical, jnp.zeros((), jnp.int32)), observed(physical)
 
     def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
         physical, reward, terminated = dynamics(env_state.physical, action)
         terminated = jnp.asarray(terminated, bool)
         t = env_state.t + 1
         last = terminated | (t >= time_limit)
-        fresh, next_obs = start(noise), seen(physical)
+        fresh, next_obs = start(noise), observed(physical)
         following = jax.tree.map(lambda new, old: jnp.where(last, new, jnp.asarray(old, new.dtype)), fresh, physical)
-        obs = jnp.where(last, seen(fresh), next_obs)
+        obs = jax.tree.map(lambda new, old: jnp.where(last, new, old), observed(fresh), next_obs)
         step = Step(obs, next_obs, jnp.asarray(reward, jnp.float32), terminated, last & ~terminated)
         return EpisodeState(following, jnp.where(last, 0, t)), step
 
-    return Env(name, reset, noise, step, observation_space, action_space)
+    return Env(name, reset, noise, step, observation_space, action_space, legal)
 
 
 def box(low: Any, high: Any) -> Box:
-    """A float32 `Box` of vectors, given element by element. Its bounds are numpy arrays unless a number is traced."""
+    """A float32 `Box` of vectors with these bounds, one per element: numpy arrays, or jax arrays if one is traced."""
     return Box(_bound(low), _bound(high), (len(low),), jnp.float32)
 
 
@@ -76,4 +82,5 @@ def _bound(values: Any) -> Any:
 
 
 def _strong(x: Any) -> Array:
+    """``x`` as an array that is not weakly typed."""
     return jnp.asarray(x, jnp.result_type(x))

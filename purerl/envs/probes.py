@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.envs.episodic import box, episodic
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Env
 
 
@@ -69,6 +69,70 @@ def target_action() -> Env:
     return _probe("target-action", _nothing, dynamics, 1.0, 1.0, action_space=Box(-1.0, 1.0, (1,), jnp.float32))
 
 
+def dict_obs() -> Env:
+    """One step, observed as a dict: ``pos`` ``[2]``, of which the first number is -1 or 1, and ``img`` ``[5, 5, 1]``,
+    bool, all of it False or all True. Reward 1 for action 1 at 1 and for action 0 at -1, else -1; 0.5 more if
+    the image is lit, 0.5 less if it is dark. The best policy has V = 1.5 lit, 0.5 dark.
+    """
+
+    def dynamics(physical, action):
+        sign, lit = physical
+        return physical, jnp.where((action > 0) == (sign > 0), 1.0, -1.0) + 0.5 * lit, True
+
+    def observe(physical):
+        sign, lit = physical
+        return {"pos": jnp.stack([sign, jnp.zeros_like(sign)]), "img": jnp.full((5, 5, 1), lit > 0)}
+
+    return episodic(
+        "probe/dict-obs",
+        noise=lambda key, shape: jax.random.rademacher(key, (*shape, 2), dtype=jnp.float32),
+        initial=lambda noise: (noise[0], noise[1]),
+        dynamics=dynamics,
+        observe=observe,
+        time_limit=1,
+        observation_space={"pos": box((-1.0, 0.0), (1.0, 0.0)), "img": Box(False, True, (5, 5, 1), jnp.dtype(bool))},
+        action_space=Discrete(2),
+    )
+
+
+def multi_discrete() -> Env:
+    """One step with two actions, of two and of three: reward 1 if the first matches the observation, -1 or 1, and 1
+    more if the second is 2. The best policy has V = 2."""
+
+    def dynamics(obs, action):
+        matches, right = (action[0] > 0) == (obs[0] > 0), action[1] == 2
+        return obs, matches.astype(jnp.float32) + right.astype(jnp.float32), True
+
+    return _probe("multi-discrete", _sign, dynamics, -1.0, 1.0, action_space=MultiDiscrete((2, 3)))
+
+
+def illegal_actions() -> Env:
+    """Two steps, observed with their number and which two of three actions are legal. Reward 1 for the action after the
+    illegal one, 0 for the other, and 100 for the illegal one, which nobody may take: V = 1 + gamma, then 1.
+    """
+
+    def dynamics(physical, action):
+        time, forbidden = physical
+        reward = jnp.where(action == forbidden, 100.0, jnp.where(action == (forbidden + 1) % 3, 1.0, 0.0))
+        return (time + 1.0, (forbidden + 1.0) % 3), reward, time > 0
+
+    def observe(physical):
+        time, forbidden = physical
+        return {"time": jnp.minimum(time, 1.0)[None], "legal": jnp.arange(3) != forbidden}
+
+    return episodic(
+        "probe/illegal-actions",
+        noise=lambda key, shape: jax.random.randint(key, shape, 0, 3),
+        initial=lambda noise: (jnp.zeros(()), noise.astype(jnp.float32)),
+        dynamics=dynamics,
+        observe=observe,
+        time_limit=2,
+        observation_space={"time": box((0.0,), (1.0,)), "legal": Box(False, True, (3,), jnp.dtype(bool))},
+        action_space=Discrete(3),
+        legal=lambda obs: obs["legal"],
+    )
+
+
 PROBES = {
     "constant-reward": constant_reward,
     "one-step": one_step,
@@ -77,6 +141,9 @@ PROBES = {
     "action-dependent-reward": action_dependent_reward,
     "obs-action-match": obs_action_match,
     "target-action": target_action,
+    "dict-obs": dict_obs,
+    "multi-discrete": multi_discrete,
+    "illegal-actions": illegal_actions,
 }
 
 

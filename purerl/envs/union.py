@@ -1,4 +1,4 @@
-"""Several environments as one, chosen by a number: one program that trains in any of them."""
+"""Several environments behind one interface, selected by an index, so that one program trains in any of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,13 @@ from purerl.types import Array, Env, Key, PyTree, Step
 
 
 def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
-    """``choose(task)``: the environment number ``task`` (int32, may be traced), in spaces that hold all of them.
+    """Returns ``choose(task)``: environment number ``task`` (int32, may be traced), in spaces common to all of them.
 
-    Observations are flattened, float32, and filled up with zeros to the longest. Of discrete actions there are as many
-    as any environment has, and one that has fewer takes the remainder; continuous ones lie in [-1, 1], are stretched to
-    an environment's bounds, and those beyond its own do nothing. Only the chosen environment is stepped, unless
-    ``task`` differs between lanes of one `jax.vmap`. Raises `ConfigError` if action spaces are of both kinds, if
-    observations are no `Box`, and if actions have no bounds.
+    Observations are flattened, cast to float32 and padded with zeros to the longest. There are as many discrete actions
+    as the environment with the most has; the others take the action modulo their own number. Continuous actions lie in
+    [-1, 1] and are scaled to the environment's bounds; surplus elements are ignored. Only the selected environment is
+    stepped, unless ``task`` is mapped by `jax.vmap`. Raises `ConfigError` if action spaces differ in kind, an
+    observation space is not a `Box`, actions are unbounded, or an environment has illegal actions.
     """
     kinds = {type(env.action_space) for env in envs}
     if len(kinds) != 1:
@@ -26,6 +26,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
     for env in envs:
         if not isinstance(env.observation_space, Box):
             raise ConfigError(f"env = {env.name!r}: has {type(env.observation_space).__name__} observations; needs Box")
+        if env.legal:
+            raise ConfigError(f"env = {env.name!r}: has illegal actions; a union of environments has none")
         bounds = () if kinds == {Discrete} else (env.action_space.low, env.action_space.high)
         if not all(np.all(np.isfinite(bound)) for bound in bounds):
             raise ConfigError(f"env = {env.name!r}: has actions without bounds")
@@ -38,8 +40,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
 
     def choose(task: Array) -> Env:
         def reset(key: Key) -> tuple[PyTree, Array]:
-            found = [env.reset(one) for env, one in zip(envs, jax.random.split(key, len(envs)), strict=True)]
-            states, observed = zip(*found, strict=True)
+            resets = [env.reset(one) for env, one in zip(envs, jax.random.split(key, len(envs)), strict=True)]
+            states, observed = zip(*resets, strict=True)
             return states, jnp.stack([pad(obs) for obs in observed])[task]
 
         def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
@@ -48,10 +50,10 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
 
         def branch(i: int) -> Callable[..., tuple[PyTree, Step]]:
             def step(noises: PyTree, states: PyTree, action: Array) -> tuple[PyTree, Step]:
-                state, made = envs[i].step(noises[i], states[i], _own(envs[i], action))
-                obs, next_obs = pad(made.obs), pad(made.next_obs)
-                made = made._replace(obs=obs, next_obs=next_obs, reward=jnp.asarray(made.reward, jnp.float32))
-                return (*states[:i], state, *states[i + 1 :]), made
+                state, result = envs[i].step(noises[i], states[i], _own(envs[i], action))
+                obs, next_obs = pad(result.obs), pad(result.next_obs)
+                result = result._replace(obs=obs, next_obs=next_obs, reward=jnp.asarray(result.reward, jnp.float32))
+                return (*states[:i], state, *states[i + 1 :]), result
 
             return step
 
@@ -66,11 +68,12 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
 
 
 def _box(envs: Sequence[Env]) -> Box:
+    """The union's continuous action space: vectors in [-1, 1] of the largest dimension."""
     return Box(-1.0, 1.0, (max(int(np.prod(env.action_space.shape)) for env in envs),), jnp.float32)
 
 
 def _own(env: Env, action: Array) -> Array:
-    """An environment's own action for one of the union's."""
+    """The action of ``env`` that corresponds to an action of the union."""
     space = env.action_space
     if isinstance(space, Discrete):
         return jnp.remainder(action, space.n)

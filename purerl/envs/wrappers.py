@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import spaces
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -15,7 +16,7 @@ class StackState(NamedTuple):
     """The state of the environment within, and the stack that the policy sees next ``[..., num_frames]``."""
 
     inner: PyTree
-    frames: Array
+    frames: PyTree
 
 
 def frame_stack(env: Env, num_frames: int) -> Env:
@@ -24,29 +25,44 @@ def frame_stack(env: Env, num_frames: int) -> Env:
     Mnih et al. 2015, Methods, "Preprocessing". The first observation of an episode fills the whole stack. ``next_obs``
     is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes
     ``[H, W, num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``,
-    which goes to its `MLP`. Raises `ConfigError` for ``num_frames`` that is no whole number >= 1, and for observations
-    that are no `Box`.
+    which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames`` that
+    is no whole number >= 1, and for observations with a leaf that is no `Box`.
     """
     if type(num_frames) is not int or num_frames < 1:
         raise ConfigError(f"env = {env.name!r}: frame_stack = {num_frames!r}: must be a whole number >= 1")
-    space = _needs(Box, env, "observation", env.observation_space, "frame_stack")
+    space = env.observation_space
+    for leaf in spaces.leaves(space):
+        _needs(Box, env, "observation", leaf, "frame_stack")
 
-    def fill(obs: Array) -> Array:
-        return jnp.broadcast_to(obs[..., None], (*space.shape, num_frames))
+    def fill(obs: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], (*x.shape, num_frames)), obs)
 
-    def reset(key: Key) -> tuple[StackState, Array]:
+    def push(frames: PyTree, obs: PyTree) -> PyTree:
+        return jax.tree.map(lambda old, new: jnp.concatenate([old[..., 1:], new[..., None]], axis=-1), frames, obs)
+
+    def reset(key: Key) -> tuple[StackState, PyTree]:
         inner, obs = env.reset(key)
         return StackState(inner, fill(obs)), fill(obs)
 
     def step(noise: PyTree, env_state: StackState, action: Array) -> tuple[StackState, Step]:
         inner, step = env.step(noise, env_state.inner, action)
-        next_obs = jnp.concatenate([env_state.frames[..., 1:], step.next_obs[..., None]], axis=-1)
-        obs = jnp.where(step.terminated | step.truncated, fill(step.obs), next_obs)
+        next_obs, last = push(env_state.frames, step.next_obs), step.terminated | step.truncated
+        obs = jax.tree.map(lambda first, other: jnp.where(last, first, other), fill(step.obs), next_obs)
         return StackState(inner, obs), step._replace(obs=obs, next_obs=next_obs)
 
-    low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in (space.low, space.high))
-    stacked = Box(low, high, (*space.shape, num_frames), space.dtype)
-    return env._replace(reset=reset, step=step, observation_space=stacked, num_frames=num_frames)
+    def legal(obs: PyTree) -> Array:
+        return env.legal(jax.tree.map(lambda x: x[..., -1], obs))
+
+    def stacked(leaf: Box) -> Box:
+        low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in (leaf.low, leaf.high))
+        return Box(low, high, (*leaf.shape, num_frames), leaf.dtype, num_frames)
+
+    return env._replace(
+        reset=reset,
+        step=step,
+        observation_space=spaces.tree_map(stacked, space),
+        legal=legal if env.legal else None,
+    )
 
 
 def show_last(env: Env) -> Env:
@@ -57,6 +73,8 @@ def show_last(env: Env) -> Env:
     that are no `Box` and actions that are not `Discrete`.
     """
     space = _needs(Box, env, "observation", env.observation_space, "show_last")
+    if env.legal:
+        raise ConfigError(f"env = {env.name!r}: has illegal actions, which show_last would hide")
     num_actions = _needs(Discrete, env, "action", env.action_space, "show_last").n
 
     def join(obs: Array, action: Array, reward: Array) -> Array:
@@ -82,7 +100,7 @@ def show_last(env: Env) -> Env:
 
     low, high = bound(space.low, 0.0, -np.inf), bound(space.high, 1.0, np.inf)
     vector = Box(low, high, low.shape, jnp.float32)
-    return env._replace(reset=reset, step=step, observation_space=vector, num_frames=1)
+    return env._replace(reset=reset, step=step, observation_space=vector)
 
 
 def _needs(kind: type, env: Env, role: str, space: Space, wrapper: str) -> Any:

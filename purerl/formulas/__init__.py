@@ -1,1 +1,4 @@
-"""Formulas: returns, losses, distributions, exploration, schedules and aggregates. They know no algorithm."""
+"""Formulas: returns, TD errors, losses, distributions, exploration, schedules and aggregates.
+
+None of them depends on an algorithm.
+"""

@@ -1,9 +1,9 @@
-"""Summaries of scores over runs, with their uncertainty (Agarwal et al. 2021, arXiv 2108.13264, section 4).
+"""Aggregate scores over runs, with their uncertainty (Agarwal et al. 2021, arXiv 2108.13264, section 4).
 
-A score is one number for a run, such as its mean return. Scores are ``[R, tasks]``, or ``[R]`` where there is one
-task. The greater is the better. A score that is not finite belongs to a run that died and counts as the worst: it
-is taken as ``-inf``, below every other score and equal to its like. A statistic keeps the axes that stand before
-these two, so that all resamples of a bootstrap are one call. Numpy float64 throughout.
+A score is one number per run, such as its mean return; higher is better. Scores have the shape ``[R, tasks]``, or
+``[R]`` for a single task. A non-finite score (a run that died) counts as the worst: it is replaced by ``-inf``, and all
+such scores are tied. Statistics keep any leading axes ``[..., R, tasks]``, so that one call handles all resamples of a
+bootstrap. All arithmetic is numpy float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
 
 
 def _scores(scores: ArrayLike) -> np.ndarray:
-    """``[..., R, tasks]``, with -inf for what is not finite."""
+    """Scores as float64 ``[..., R, tasks]``, with -inf in place of non-finite ones."""
     scores = np.asarray(scores, np.float64)
     if scores.ndim == 0 or scores.size == 0:
         raise ValueError(f"scores must be [R] or [R, tasks] and not empty, got the shape {list(scores.shape)}")
@@ -33,9 +33,9 @@ def _scores(scores: ArrayLike) -> np.ndarray:
 def iqm(scores: ArrayLike) -> np.ndarray:
     """Interquartile mean of ``[..., R, tasks]`` or ``[R]``, over runs and tasks together: ``[...]``.
 
-    A quarter of the ``R * tasks`` scores, rounded down, is cut off at each end, and the rest is averaged. So the result
-    is -inf as soon as more runs died than are cut off: more than a quarter, or any one of fewer than four. Raises
-    `ValueError` if there are no scores.
+    The mean of what is left after dropping the lowest and the highest quarter of the ``R * tasks`` scores (each rounded
+    down). It is -inf if more runs died than are dropped at the low end: more than a quarter, or, with fewer than four
+    scores, any. Raises `ValueError` if there are no scores.
     """
     scores = _scores(scores)
     scores = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
@@ -44,11 +44,11 @@ def iqm(scores: ArrayLike) -> np.ndarray:
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """P(X > Y) + P(X = Y) / 2 of a run of ``x`` against one of ``y``, averaged over tasks: ``[...]``.
+    """P(X > Y) + P(X = Y) / 2 for a random run of ``x`` and one of ``y``, averaged over tasks: ``[...]``.
 
     ``x`` is ``[..., R_x, tasks]`` or ``[R_x]``, ``y`` is ``[..., R_y, tasks]`` or ``[R_y]``. For one task this is the
-    Mann-Whitney U of ``x`` divided by ``R_x * R_y``. Raises `ValueError` if there are no scores, or the tasks of
-    ``x`` and ``y`` differ in number.
+    Mann-Whitney U statistic of ``x`` divided by ``R_x * R_y``. Raises `ValueError` if there are no scores, or if ``x``
+    and ``y`` have different numbers of tasks.
     """
     x, y = _scores(x), _scores(y)
     if x.shape[-1] != y.shape[-1]:
@@ -65,15 +65,17 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The two ends of a stratified bootstrap percentile interval of ``statistic(*samples)``.
+    """Lower and upper end of a stratified percentile bootstrap interval of ``statistic(*samples)``.
 
-    Each sample is ``[R, tasks]`` or ``[R]``, with an ``R`` of its own. Each task is a stratum: its ``R`` runs are drawn
-    again with replacement from its own runs, apart from the other tasks and samples. ``statistic`` is called once, with
-    ``[num_resamples, R, tasks]`` for each sample, and gives ``[num_resamples]``. An end is -inf where too many
-    resamples are. The same seed gives the same interval.
+    - ``statistic``: called once with ``[num_resamples, R, tasks]`` for each sample; returns ``[num_resamples]``.
+    - ``samples``: each ``[R, tasks]`` or ``[R]``; ``R`` may differ between samples.
+    - ``num_resamples``: number of bootstrap resamples.
+    - ``level``: coverage of the interval.
+    - ``seed``: of numpy's generator; the same seed gives the same interval.
 
-    With few runs the interval is too narrow, and with a single one it has no width. Raises `ValueError` if a sample is
-    empty.
+    Every task of every sample is a stratum: its runs are resampled with replacement independently of all others. An end
+    is -inf if too many resamples are. The interval is too narrow for few runs, and has zero width for a single run.
+    Raises `ValueError` if a sample is empty.
     """
     rng = np.random.default_rng(seed)
     resampled = []
@@ -85,7 +87,7 @@ def bootstrap_interval(
 
 
 def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **options: Any) -> Estimate:
-    """``statistic(*samples)`` with its `bootstrap_interval`, whose arguments are ``options``.
+    """``statistic(*samples)`` with its `bootstrap_interval`, to which ``options`` are passed.
 
     ``estimate(scores)`` is the interquartile mean of one set of runs;
     ``estimate(x, y, statistic=probability_of_improvement)`` compares two.
@@ -94,10 +96,11 @@ def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **
 
 
 def quantiles(values: ArrayLike, qs: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
-    """Quantiles ``[len(qs), ...]`` of ``values`` ``[..., P]`` over their last axis, as if the nans were not there.
+    """Quantiles ``[len(qs), ...]`` of ``values`` ``[..., P]`` over the last axis, ignoring nans.
 
-    Metrics ``[iterations, P]`` give ``[len(qs), iterations]``; nan where all members are nan. Linear between two
-    neighbours (Hyndman & Fan 1996, definition 7, as numpy has it), and infinite between a finite and an infinite one.
+    Metrics ``[iterations, P]`` give ``[len(qs), iterations]``; the result is nan where all members are nan. Linear
+    interpolation between neighbours (Hyndman & Fan 1996, definition 7, numpy's default); infinite between a finite and
+    an infinite neighbour.
     """
     values = np.sort(np.asarray(values, np.float64), axis=-1)  # nans last
     last = np.maximum(np.sum(~np.isnan(values), axis=-1) - 1, 0)

@@ -1,18 +1,21 @@
-"""Action distributions, as `Distribution` bundles over the parameters that a network puts out; epsilon-greedy."""
+"""Action distributions, as `Distribution` bundles of functions of a policy network's outputs."""
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.spaces import Box, Discrete, Space
+from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.trees import like
 from purerl.types import Distribution
 
 
 def categorical(num_actions: int) -> Distribution:
-    """Over ``0 .. A - 1``; the parameters are logits ``[..., A]``, the noise is Gumbel ``[..., A]``.
+    """A categorical distribution over the actions ``0 .. A - 1``, with ``A = num_actions``.
 
+    The parameters are logits ``[..., A]``, the noise is standard Gumbel ``[..., A]``, actions are int32 ``[...]``.
     Sampling is the Gumbel-max trick: ``argmax(logits + noise)``.
     """
 
@@ -36,15 +39,16 @@ def categorical(num_actions: int) -> Distribution:
 
 
 def _actions(logits):
-    """``0 .. A - 1``, shaped to compare with ``action[..., None]``."""
+    """``0 .. A - 1``, with leading axes of length 1 to compare with ``action[..., None]``."""
     return jnp.arange(logits.shape[-1]).reshape((1,) * (logits.ndim - 1) + (-1,))
 
 
 def gaussian(space: Box) -> Distribution:
-    """A diagonal Gaussian over a Box of ``D`` dimensions; the parameters are means and log standard deviations
-    ``[..., 2 * D]``, in units in which the Box is [-1, 1] (a side without finite bounds keeps its own units).
+    """A diagonal Gaussian over a Box of ``D`` dimensions.
 
-    Samples may leave the Box; environments clip. The noise is standard normal ``[..., D]``.
+    The parameters are means and log standard deviations ``[..., 2 * D]``, in units in which the Box is [-1, 1]; a
+    dimension without finite bounds keeps its own units. The noise is standard normal ``[..., D]``. Actions have the
+    shape and the units of ``space``. They may lie outside the Box: environments clip them.
     """
     size = int(np.prod(space.shape))
     low, high = (np.broadcast_to(np.asarray(b, np.float32), space.shape) for b in (space.low, space.high))
@@ -82,6 +86,32 @@ def gaussian(space: Box) -> Distribution:
     )
 
 
+def product(sizes: Sequence[int]) -> Distribution:
+    """Independent categorical distributions, one for each of ``sizes``; the parameters are their logits side by side,
+    ``[..., sum(sizes)]``, and actions are int32 vectors ``[..., len(sizes)]``."""
+    parts, ends = [categorical(n) for n in sizes], np.cumsum(sizes)[:-1]
+
+    def split(params):
+        return jnp.split(params, ends, axis=-1)
+
+    def stack(name, params, *more):
+        columns = zip(parts, split(params), *more, strict=True)
+        return jnp.stack([getattr(part, name)(*rest) for part, *rest in columns], axis=-1)
+
+    return Distribution(
+        num_params=sum(sizes),
+        num_free=0,
+        noise=lambda key, shape: draw.gumbel(key, (*shape, sum(sizes))),
+        sample=lambda params, noise: stack("sample", params, split(noise)),
+        mode=lambda params: stack("mode", params),
+        log_prob=lambda params, action: jnp.sum(stack("log_prob", params, jnp.moveaxis(action, -1, 0)), axis=-1),
+        entropy=lambda params: jnp.sum(stack("entropy", params), axis=-1),
+    )
+
+
 def for_space(space: Space) -> Distribution:
-    """The usual family for an action space: `categorical` for Discrete, `gaussian` for Box."""
+    """The usual family for an action space: `categorical` for Discrete, `product` for MultiDiscrete, `gaussian` for
+    Box."""
+    if isinstance(space, MultiDiscrete):
+        return product(space.sizes)
     return categorical(space.n) if isinstance(space, Discrete) else gaussian(space)

@@ -1,24 +1,41 @@
-"""Epsilon-greedy action choice, and how epsilon is spread over environments."""
+"""Epsilon-greedy action selection, and Ape-X's schedule of one epsilon per environment."""
 
 import jax.numpy as jnp
 
 from purerl.types import Array
 
+ILLEGAL = -1e9
+"""The value or logit of an illegal action: below all others, but finite, so that no sum over actions becomes nan."""
 
-def epsilon_greedy(q: Array, epsilon: Array, noise: Array) -> Array:
-    """The action of the largest value in ``q`` ``[..., A]``, or with chance ``epsilon`` any action (Mnih et al. 2015).
 
-    ``noise`` ``[..., 2]`` is uniform in [0, 1): its first half decides which, its second is the action. ``epsilon`` is
-    a scalar or ``[...]``. Returns int32 ``[...]``.
+def masked(values: Array, legal: Array | None) -> Array:
+    """Values or logits ``[..., A]``, `ILLEGAL` where the mask ``legal`` ``[..., A]`` is False; None masks nothing."""
+    return values if legal is None else jnp.where(legal, values, ILLEGAL)
+
+
+def epsilon_greedy(q: Array, epsilon: Array, noise: Array, legal: Array | None = None) -> Array:
+    """The action of the largest value, or with probability ``epsilon`` a uniformly random one (Mnih et al. 2015).
+
+    - ``q``: action values ``[..., A]``, those of illegal actions `masked`.
+    - ``epsilon``: a scalar or ``[...]``.
+    - ``noise``: uniform in [0, 1), ``[..., 2]``; the first half decides whether, the second which random action.
+    - ``legal``: which actions are legal, bool ``[..., A]``; None: all.
+
+    Returns int32 ``[...]``.
     """
-    random = jnp.floor(noise[..., 1] * q.shape[-1]).astype(jnp.int32)
+    if legal is None:
+        random = jnp.floor(noise[..., 1] * q.shape[-1]).astype(jnp.int32)
+    else:
+        rank = jnp.cumsum(legal, axis=-1)
+        chosen = jnp.floor(noise[..., 1] * rank[..., -1])
+        random = jnp.argmax(rank > chosen[..., None], axis=-1).astype(jnp.int32)
     return jnp.where(noise[..., 0] < epsilon, random, jnp.argmax(q, axis=-1).astype(jnp.int32))
 
 
 def epsilon_ladder(epsilon: Array, exponent: Array, num_envs: int) -> Array:
-    """A chance of a random action for each of ``B`` environments, ``epsilon ** (1 + exponent * i / (B - 1))``. ``[B]``.
+    """Epsilon of each of ``B = num_envs`` environments: ``epsilon ** (1 + exponent * i / (B - 1))``. ``[B]``.
 
-    Ape-X (Horgan et al. 2018, arXiv 1803.00933, section 4.1) has ``epsilon`` 0.4 and ``exponent`` 7. Both are scalars;
-    ``epsilon`` lies in [0, 1]. One environment alone gets ``epsilon``.
+    Ape-X (Horgan et al. 2018, arXiv 1803.00933, section 4.1) uses ``epsilon`` 0.4 and ``exponent`` 7. Both are scalars;
+    ``epsilon`` lies in [0, 1]. A single environment gets ``epsilon``.
     """
     return epsilon ** (1 + exponent * jnp.arange(num_envs) / max(num_envs - 1, 1))

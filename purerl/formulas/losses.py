@@ -1,17 +1,8 @@
-"""Objectives and losses. Up to `huber` they are elementwise, and callers take the mean.
+"""Objectives and losses of policy gradients, and diagnostics of them.
 
-Temporal-difference errors and losses, from `q_learning` to `quantile_q_learning`, are for one transition, and callers
-vmap them. They share their arguments:
-
-- the first, ``[A]`` or ``[A, K]``, is what the online network gives for its observation. Gradients flow into it alone.
-- ``target_q`` ``[A]`` are the target network's values of the same observation; what begins with ``next_`` is the target
-  network's for the next one.
-- ``action`` (int), ``reward`` and ``discount`` are scalars. Over ``h`` steps ``reward`` is their discounted sum, and
-  ``discount`` is ``gamma^h * (1 - terminated)``.
-- ``chooser`` ``[A]``: the values by which the next action is chosen, the largest one's. The online network's values of
-  the next observation make it double Q-learning (van Hasselt et al. 2016, arXiv 1509.06461).
-
-An error is what the action's value lacks.
+Objectives are maximised, losses are minimised; both are elementwise, and callers take the mean. `standardise` and
+`explained_variance` reduce over all elements. ``config`` is the algorithm's Config, of which only the named fields are
+read. TD errors are in `purerl.formulas.td_errors`.
 """
 
 from typing import Any
@@ -23,9 +14,10 @@ from purerl.types import Array
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """PPO's objective, to be maximised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
+    """PPO's clipped surrogate objective, to be maximised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
 
-    ``min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A)`` with ``eps = config.clip_epsilon``.
+    ``min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A)`` with ``ratio = exp(log_ratio)``, ``A = advantage`` and
+    ``eps = config.clip_epsilon``. ``log_ratio`` is log pi_new(action) - log pi_old(action).
     """
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_epsilon, 1 + config.clip_epsilon)
@@ -33,12 +25,11 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
 
 
 def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """Discovered policy optimisation's objective, to be maximised: ``ratio * A - drift`` (Lu et al. 2022, arXiv
-    2210.05639, section 5).
+    """The objective of discovered policy optimisation (DPO), to be maximised: ``ratio * A - drift``.
 
-    The drift is ``relu((ratio - 1) * A - a * tanh((ratio - 1) * A / a))`` where ``A >= 0``, and
-    ``relu(log_ratio * A - b * tanh(log_ratio * A / b))`` elsewhere, with ``a = config.drift_a`` and
-    ``b = config.drift_b``. It is zero, with zero slope, at ratio 1, and never negative.
+    Lu et al. 2022 (arXiv 2210.05639, section 5). The drift is ``relu((ratio - 1) * A - a * tanh((ratio - 1) * A / a))``
+    where ``A >= 0``, and ``relu(log_ratio * A - b * tanh(log_ratio * A / b))`` elsewhere, with ``a = config.drift_a``
+    and ``b = config.drift_b``. It is non-negative, and zero with zero slope at ratio 1.
     """
     ratio = jnp.exp(log_ratio)
     gain, loss = jnp.expm1(log_ratio) * advantage, log_ratio * advantage
@@ -48,23 +39,26 @@ def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
 
 
 def squared_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """``0.5 * (V - target)^2``. ``old_value``, what the critic gave before, and ``config`` are not used."""
+    """``0.5 * (value - target)^2``. ``old_value`` (the critic's value before the update) and ``config`` are unused."""
     return 0.5 * jnp.square(value - target)
 
 
 def clipped_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """``0.5 * max((V - target)^2, (V_clip - target)^2)``, ``V_clip`` being V moved at most ``config.clip_epsilon`` from
-    ``old_value``, what the critic gave before.
+    """``0.5 * max((V - target)^2, (V_clip - target)^2)``, where ``V_clip`` is ``value`` clipped to within
+    ``config.clip_epsilon`` of ``old_value``, the critic's value before the update.
 
     The value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1), pessimistic:
-    it takes the larger of the two. An infinite ``clip_epsilon`` gives half the squared error.
+    it takes the larger of the two losses. An infinite ``clip_epsilon`` gives half the squared error.
     """
     clipped = old_value + jnp.clip(value - old_value, -config.clip_epsilon, config.clip_epsilon)
     return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
 def standardise(x: Array, epsilon: float = 1e-8) -> Array:
-    """``(x - mean) / (std + epsilon)`` over all elements; zeros if they differ by no more than float32 rounds."""
+    """``(x - mean) / (std + epsilon)`` over all elements; zeros if their spread is mere float32 rounding.
+
+    Rounding is assumed where ``std`` is at most ``1e-6 * abs(mean)``.
+    """
     mean = jnp.mean(x)
     centred = x - mean
     std = jnp.sqrt(jnp.mean(jnp.square(centred)))
@@ -72,9 +66,10 @@ def standardise(x: Array, epsilon: float = 1e-8) -> Array:
 
 
 def approximate_kl(log_ratio: Array) -> Array:
-    """An estimate of KL(old || new) from samples of the old policy: ``ratio - 1 - log ratio``, never negative.
+    """An estimate of KL(old || new) from samples of the old policy: ``ratio - 1 - log_ratio``, never negative.
 
-    Schulman 2020, "Approximating KL divergence", estimator k3.
+    Elementwise; the mean over samples estimates the divergence. Schulman 2020, "Approximating KL divergence",
+    estimator k3.
     """
     return jnp.expm1(log_ratio) - log_ratio
 

@@ -1,12 +1,15 @@
 """Returns and advantages over one trajectory: ``[T]`` in, ``[T]`` out. Callers vmap over environments.
 
-Every estimate here is a linear recurrence that runs backwards in time. Common arguments:
+Every estimate here is a linear recurrence that runs backwards in time. Shared arguments, all ``[T]``:
 
-- ``reward`` ``[T]``, ``discount`` ``[T]``: ``gamma * (1 - terminated)``.
-- ``value[t]`` is V(obs[t]); ``next_value[t]`` is V(next_obs[t]), the true next observation, so that a truncated step
-  bootstraps from where it was cut.
-- ``last[t]``: the episode ended here, either way; nothing flows across it. The end of the trajectory cuts likewise,
-  bootstrapping from ``next_value[T - 1]``.
+- ``reward[t]``: the reward of step ``t``.
+- ``discount[t]``: ``gamma * (1 - terminated[t])``.
+- ``value[t]``: V(obs[t]).
+- ``next_value[t]``: V(next_obs[t]), where ``next_obs`` is the true next observation before any reset, so that a
+  truncated step bootstraps from the state in which it was truncated.
+- ``last[t]``: whether the episode ended at this step, by termination or truncation. The recurrence is cut there. It is
+  also cut at the end of the trajectory, where it bootstraps from ``next_value[T - 1]``.
+- ``log_ratio[t]``: log pi(action[t]) - log mu(action[t]), of the current policy pi and the behaviour policy mu.
 """
 
 import chex
@@ -28,7 +31,7 @@ def _accumulate(increment: Array, weight: Array) -> Array:
 
 
 def _next(x: Array) -> Array:
-    """``x[t + 1]``, and zero after the end. ``[T]``."""
+    """``x`` shifted by one step: ``x[t + 1]``, and zero at ``T - 1``. ``[T]``."""
     return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
 
 
@@ -37,6 +40,9 @@ def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: A
 
     ``A[t] = delta[t] + discount[t] * lambda * A[t+1]`` within an episode, with
     ``delta[t] = reward[t] + discount[t] * next_value[t] - value[t]`` (eq. 9).
+
+    - ``reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
+    - ``gae_lambda``: scalar in [0, 1].
     """
     chex.assert_rank([reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
@@ -47,7 +53,10 @@ def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Arra
     """Lambda returns ``[T]`` (Sutton & Barto 2018, eq. 12.18, in recursive form).
 
     ``G[t] = reward[t] + discount[t] * ((1 - lambda) * next_value[t] + lambda * G[t+1])`` within an episode;
-    ``reward[t] + discount[t] * next_value[t]`` where it ends.
+    ``G[t] = reward[t] + discount[t] * next_value[t]`` at its last step.
+
+    - ``reward, next_value, discount, last``: ``[T]``, see the module docstring.
+    - ``trace_lambda``: scalar in [0, 1].
     """
     chex.assert_rank([reward, next_value, discount, last], 1)
     trace = trace_lambda * (1 - last.at[-1].set(True))
@@ -55,9 +64,12 @@ def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Arra
 
 
 def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: int) -> Array:
-    """Returns over at most ``n`` steps, then a bootstrap ``[T]`` (Sutton & Barto 2018, eq. 7.1).
+    """Bootstrapped n-step returns ``[T]`` (Sutton & Barto 2018, eq. 7.1).
 
-    Fewer steps where the episode or the trajectory ends sooner.
+    A return covers fewer than ``n`` steps where the episode or the trajectory ends sooner.
+
+    - ``reward, next_value, discount, last``: ``[T]``, see the module docstring.
+    - ``n``: number of steps, at least 1.
     """
     chex.assert_rank([reward, next_value, discount, last], 1)
     last = last.at[-1].set(True)
@@ -69,14 +81,18 @@ def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: in
 
 
 def stored_n_step(reward: Array, value: Array, discount: Array, truncated: Array, n: int) -> Array:
-    """Returns over at most ``n`` steps from rows of a replay buffer, then a bootstrap ``[T]``.
+    """Bootstrapped n-step returns ``[T]`` of a sequence from a replay buffer without true next observations.
 
-    The buffer never stored the true next observation of a truncated step, so ``value[t]`` is all there is: the value
-    of obs[t] itself, by which the step before bootstraps. A return stops before a truncated step and at the end, with
-    the value there. What stands at a step that is itself truncated, and in the last row, is just ``value``.
+    Such a buffer has no V(next_obs[t]) of a truncated step, so a return stops before a truncated step and at the end of
+    the sequence, and bootstraps from ``value`` there. At a truncated step and in the last row the result is ``value``
+    itself.
 
-    ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = value[t]`` where ``truncated[t]`` or ``t = T - 1``, else
-    ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits).
+    The result is ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = value[t]`` where ``truncated[t]`` or
+    ``t = T - 1``, else ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits).
+
+    - ``reward, value, discount``: ``[T]``, see the module docstring.
+    - ``truncated``: ``[T]`` bool, whether the episode was truncated at this step.
+    - ``n``: number of steps, at least 1.
     """
     chex.assert_rank([reward, value, discount, truncated], 1)
     stop = truncated.at[-1].set(True)
@@ -99,17 +115,25 @@ def vtrace(
 ) -> tuple[Array, Array]:
     """V-trace advantages and targets, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2).
 
-    ``log_ratio[t] = log pi(action[t]) - log mu(action[t])``. With ``rho = min(rho_bar, ratio)`` and
-    ``c = lambda * min(c_bar, ratio)``, the target is ``v[t] = value[t] + e[t]``, where
-    ``e[t] = rho[t] * delta[t] + discount[t] * c[t] * e[t+1]`` within an episode; the advantage is
-    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy with lambda 1 both are Monte Carlo.
+    With ``ratio = exp(log_ratio)``, ``rho = min(rho_bar, ratio)`` and ``c = lambda * min(c_bar, ratio)``, the target is
+    ``v[t] = value[t] + e[t]``, where ``e[t] = rho[t] * delta[t] + discount[t] * c[t] * e[t+1]`` within an episode and
+    ``delta[t] = reward[t] + discount[t] * next_value[t] - value[t]``. The advantage is
+    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy with lambda 1 targets are Monte Carlo returns.
+
+    - ``log_ratio, reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
+    - ``trace_lambda``: scalar in [0, 1], decay of the trace.
+    - ``rho_bar``: V-trace's rho-bar, upper clip of the weight of a step's TD error.
+    - ``c_bar``: V-trace's c-bar, upper clip of the trace weight.
     """
     rho, c = vtrace_weights(log_ratio, trace_lambda, rho_bar, c_bar)
     return weighted_returns(rho, c, reward, value, next_value, discount, last)
 
 
 def vtrace_weights(log_ratio: Array, trace_lambda: Array, rho_bar: Array, c_bar: Array) -> tuple[Array, Array]:
-    """V-trace's ``rho`` and ``c``, elementwise (arXiv 1802.01561, eq. 1)."""
+    """V-trace's weights ``rho = min(rho_bar, ratio)`` and ``c = trace_lambda * min(c_bar, ratio)``, elementwise.
+
+    Espeholt et al. 2018 (arXiv 1802.01561, eq. 1), with ``ratio = exp(log_ratio)``.
+    """
     ratio = jnp.exp(log_ratio)
     return jnp.minimum(rho_bar, ratio), trace_lambda * jnp.minimum(c_bar, ratio)
 
@@ -117,8 +141,12 @@ def vtrace_weights(log_ratio: Array, trace_lambda: Array, rho_bar: Array, c_bar:
 def weighted_returns(
     rho: Array, c: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array
 ) -> tuple[Array, Array]:
-    """Advantages and targets, both ``[T]``, as in `vtrace`, for any weights: ``rho[t]`` of a step's own error, and
-    ``c[t]`` with which it passes later errors on."""
+    """Advantages and targets, both ``[T]``, as in `vtrace` but with the weights given.
+
+    - ``rho``: ``[T]``, weight of each step's TD error.
+    - ``c``: ``[T]``, trace weight: the factor on the accumulated errors of later steps.
+    - ``reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
+    """
     chex.assert_rank([rho, c, reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
     error = _accumulate(rho * delta, discount * c * (1 - last))
@@ -136,9 +164,13 @@ def retrace(
 ) -> Array:
     """Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` (Munos et al. 2016, arXiv 1606.02647, eq. 3 and 4).
 
-    ``q_value[t]`` is Q(obs[t], action[t]), ``next_value[t]`` is E_pi Q(next_obs[t], .). With
-    ``c = lambda * min(1, ratio)``, the error ``G - q_value`` obeys
+    With ``c = lambda * min(1, exp(log_ratio))`` the target is ``q_value[t] + x[t]``, where
     ``x[t] = reward[t] + discount[t] * next_value[t] - q_value[t] + discount[t] * c[t+1] * x[t+1]`` within an episode.
+
+    - ``log_ratio, reward, discount, last``: ``[T]``, see the module docstring.
+    - ``q_value``: ``[T]``, Q(obs[t], action[t]).
+    - ``next_value``: ``[T]``, the expectation of Q(next_obs[t], .) under the current policy.
+    - ``trace_lambda``: scalar in [0, 1], decay of the trace.
     """
     chex.assert_rank([log_ratio, reward, q_value, next_value, discount, last], 1)
     c = trace_lambda * jnp.minimum(1.0, jnp.exp(log_ratio))

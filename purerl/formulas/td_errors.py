@@ -1,4 +1,19 @@
-"""Temporal-difference errors and losses of action values and of return distributions."""
+"""Temporal-difference (TD) errors and losses of action values and of return distributions.
+
+A TD error is target minus prediction. The functions from `q_learning` to `quantile_q_learning` take one transition, and
+callers vmap them; `huber`, `rescale` and `unrescale` are elementwise. Shared arguments:
+
+- ``q`` ``[A]``, ``logits`` or ``quantiles`` ``[A, K]``: the online network's output for the observation. It is the only
+  argument that gradients flow into.
+- ``target_q`` ``[A]``: the target network's action values of the same observation.
+- ``action`` (int): the action taken.
+- ``reward`` (scalar): the reward, or the discounted sum of ``h`` rewards of a transition over ``h`` steps.
+- ``discount`` (scalar): ``gamma^h * (1 - terminated)``.
+- ``chooser`` ``[A]``: action values of the next observation; their argmax is the next action. Those of the online
+  network give double Q-learning (van Hasselt et al. 2016, arXiv 1509.06461).
+- ``next_q`` ``[A]``, ``next_logits`` or ``next_quantiles`` ``[A, K]``: the target network's output for the next
+  observation.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +22,7 @@ from purerl.types import Array
 
 
 def huber(error: Array, delta: Array) -> Array:
-    """``0.5 * error^2`` up to ``|error| = delta``, and on from there in a straight line (Huber 1964, eq. 2).
+    """The Huber loss: ``0.5 * error^2`` up to ``|error| = delta``, linear beyond it (Huber 1964, eq. 2).
 
     With ``delta = 1`` its slope is the error clipped to [-1, 1], as in Mnih et al. 2015 (Methods).
     """
@@ -18,10 +33,13 @@ def huber(error: Array, delta: Array) -> Array:
 def q_learning(
     q: Array, target_q: Array, action: Array, reward: Array, discount: Array, chooser: Array, next_q: Array
 ) -> Array:
-    """``reward + discount * next_q[argmax chooser] - q[action]``, a scalar. ``target_q`` is not used.
+    """The TD error of Q-learning, a scalar: ``reward + discount * next_q[argmax chooser] - q[action]``.
 
     With ``next_q`` as the chooser this is Mnih et al. 2015 (Nature 518, Algorithm 1); with the online network's values
     it is van Hasselt et al. 2016 (the unnumbered equation of section "Double DQN").
+
+    - ``q, action, reward, discount, chooser, next_q``: see the module docstring.
+    - ``target_q``: not used; `munchausen` has the same arguments and needs it.
     """
     target = reward + discount * _at(next_q, jnp.argmax(chooser))
     return jax.lax.stop_gradient(target) - _at(q, action)
@@ -40,12 +58,18 @@ def munchausen(
     temperature: Array = 0.03,
     floor: Array = -1.0,
 ) -> Array:
-    """Munchausen's error, a scalar (Vieillard et al. 2020, arXiv 2007.14430, eq. 1 and section 3.1).
+    """The TD error of Munchausen DQN, a scalar (Vieillard et al. 2020, arXiv 2007.14430, eq. 1 and section 3.1).
 
     ``reward + alpha * clip(temperature * log pi(action), floor, 0) + discount * soft - q[action]``, where
-    ``soft = sum_a pi'(a) * (next_q[a] - temperature * log pi'(a))`` is ``temperature * logsumexp(next_q /
-    temperature)``. ``pi`` and ``pi'`` are ``softmax(target_q / temperature)`` and ``softmax(next_q / temperature)``;
-    ``temperature`` is positive and in units of the reward. ``chooser`` is not used.
+    ``soft = sum_a pi'(a) * (next_q[a] - temperature * log pi'(a))`` is computed as
+    ``temperature * logsumexp(next_q / temperature)``. ``pi`` and ``pi'`` are ``softmax(target_q / temperature)`` and
+    ``softmax(next_q / temperature)``.
+
+    - ``q, target_q, action, reward, discount, next_q``: see the module docstring.
+    - ``chooser``: not used.
+    - ``alpha``: scale of the Munchausen bonus, in [0, 1].
+    - ``temperature``: of both softmax policies, positive, in units of the reward.
+    - ``floor``: lower clip of the bonus before scaling, at most 0, in units of the reward.
     """
     log_policy = _at(jax.nn.log_softmax(target_q / temperature), action)
     bonus = alpha * jnp.clip(temperature * log_policy, floor, 0.0)
@@ -62,12 +86,15 @@ def categorical_q_learning(
     next_logits: Array,
     support: Array,
 ) -> tuple[Array, Array]:
-    """Cross-entropy to the projected target, and the KL divergence from it, two scalars.
+    """C51's cross-entropy loss, and the divergence ``KL(target || online)``, two scalars.
 
-    ``logits`` and ``next_logits`` ``[A, K]`` are of distributions over the returns ``support`` ``[K]``. The target has
-    the atoms ``reward + discount * support`` (Bellemare et al. 2017, arXiv 1707.06887, Algorithm 1). The divergence
-    ``KL(target || online)`` is the loss less the target's entropy: the priority of Hessel et al. 2018 (arXiv
-    1710.02298, section "The Integrated Agent").
+    The target distribution has the atoms ``reward + discount * support``, projected on ``support`` (Bellemare et al.
+    2017, arXiv 1707.06887, Algorithm 1). The KL divergence is the loss minus the target's entropy; it is the priority
+    of Hessel et al. 2018 (arXiv 1710.02298, section "The Integrated Agent").
+
+    - ``logits, next_logits``: ``[A, K]``, of a distribution over ``support`` for each action.
+    - ``action, reward, discount, chooser``: see the module docstring.
+    - ``support``: ``[K]``, the atoms (returns), ascending and evenly spaced.
     """
     probabilities = jax.nn.softmax(_at(next_logits, jnp.argmax(chooser)))
     target = jax.lax.stop_gradient(project(reward + discount * support, probabilities, support))
@@ -85,12 +112,17 @@ def quantile_q_learning(
     next_quantiles: Array,
     kappa: Array,
 ) -> tuple[Array, Array]:
-    """Quantile Huber loss and the error of the mean, two scalars (Dabney et al. 2018, arXiv 1710.10044, eq. 10).
+    """The quantile Huber loss and the TD error of the mean, two scalars (Dabney et al. 2018, arXiv 1710.10044, eq. 10).
 
-    ``quantiles`` ``[A, K]`` are those at the fractions ``taus`` ``[K]``, ``next_quantiles`` ``[A, M]`` those at any
-    other ``M``. The loss is ``sum_i mean_j |tau_i - 1{delta_ij < 0}| * huber(delta_ij, kappa) / kappa`` with
-    ``delta_ij = reward + discount * next_quantiles[argmax chooser, j] - quantiles[action, i]`` and ``kappa > 0`` (also
-    IQN's, arXiv 1806.06923, eq. 3). The error is the mean over the targets minus the mean of the action's quantiles.
+    The loss is ``sum_i mean_j |tau_i - 1{delta_ij < 0}| * huber(delta_ij, kappa) / kappa`` with
+    ``delta_ij = reward + discount * next_quantiles[argmax chooser, j] - quantiles[action, i]`` (for IQN: arXiv
+    1806.06923, eq. 3). The TD error is the mean of the target's quantiles minus the mean of the action's quantiles.
+
+    - ``quantiles``: ``[A, K]``, the online network's, at the fractions ``taus``.
+    - ``taus``: ``[K]``, quantile fractions in (0, 1).
+    - ``action, reward, discount, chooser``: see the module docstring.
+    - ``next_quantiles``: ``[A, M]``, the target network's, at any ``M`` fractions.
+    - ``kappa``: positive, the Huber loss' threshold.
     """
     target = jax.lax.stop_gradient(reward + discount * _at(next_quantiles, jnp.argmax(chooser)))
     quantile = _at(quantiles, action)
@@ -101,21 +133,22 @@ def quantile_q_learning(
 
 
 def project(values: Array, probabilities: Array, support: Array) -> Array:
-    """Probabilities ``[K]`` of the atoms ``support`` ``[K]`` in place of those at ``values``, which may lie anywhere.
+    """Projects a categorical distribution onto the atoms ``support`` ``[K]``, ascending. Returns probabilities ``[K]``.
 
-    Each value shares its probability among its two neighbours by nearness; one beyond an end gives all to the end atom
-    (Bellemare et al. 2017, arXiv 1707.06887, eq. 7). ``support`` is ascending and evenly spaced.
+    The distribution has ``probabilities`` at ``values``, of one shape ``[V]``. The probability of each value is split
+    between its two neighbouring atoms in proportion to proximity; a value outside the support goes to the nearest end
+    (Bellemare et al. 2017, arXiv 1707.06887, eq. 7).
     """
-    passed = jnp.clip((values[:, None] - support[None, :-1]) / jnp.diff(support)[None], 0.0, 1.0)  # [K, K - 1]
+    passed = jnp.clip((values[:, None] - support[None, :-1]) / jnp.diff(support)[None], 0.0, 1.0)  # [V, K - 1]
     share = jnp.pad(passed, ((0, 0), (1, 0)), constant_values=1.0) - jnp.pad(passed, ((0, 0), (0, 1)))
     return jnp.sum(probabilities[:, None] * share, axis=0)
 
 
 def rescale(x: Array, epsilon: Array = 1e-3) -> Array:
-    """``sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x``: returns of any size made small, elementwise.
+    """Value rescaling ``h(x) = sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x``, elementwise: compresses large returns.
 
-    ``h`` of Pohlen et al. 2018 (arXiv 1805.11593, Proposition A.2), as in R2D2 (Kapturowski et al. 2019). It is
-    computed as ``x / (sqrt(|x| + 1) + 1) + epsilon * x``, which loses no digits near zero.
+    Pohlen et al. 2018 (arXiv 1805.11593, Proposition A.2), as in R2D2 (Kapturowski et al. 2019). It is computed as
+    ``x / (sqrt(|x| + 1) + 1) + epsilon * x``, which is free of cancellation near zero.
     """
     return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + epsilon * x
 
@@ -123,8 +156,8 @@ def rescale(x: Array, epsilon: Array = 1e-3) -> Array:
 def unrescale(x: Array, epsilon: Array = 1e-3) -> Array:
     """The inverse of `rescale`, elementwise (Pohlen et al. 2018, arXiv 1805.11593, Proposition A.2).
 
-    ``|x|`` comes from ``y``, and ``u = sqrt(|y| + 1) - 1`` solves ``epsilon * u^2 + (1 + 2 * epsilon) * u = |x|``. Its
-    root is written without a difference of large numbers.
+    For ``x = rescale(y)`` this returns ``y``: ``u = sqrt(|y| + 1) - 1`` solves
+    ``epsilon * u^2 + (1 + 2 * epsilon) * u = |x|``, and the root is written in a form without cancellation.
     """
     linear = 1 + 2 * epsilon
     u = 2 * x / (linear + jnp.sqrt(jnp.square(linear) + 4 * epsilon * jnp.abs(x)))
@@ -132,6 +165,6 @@ def unrescale(x: Array, epsilon: Array = 1e-3) -> Array:
 
 
 def _at(x: Array, action: Array) -> Array:
-    """``x[action]`` of ``[A]`` or ``[A, K]`` as a sum, whose gradient is no scatter."""
+    """``x[action]`` of ``[A]`` or ``[A, K]``, as a masked sum: its gradient needs no scatter."""
     chosen = (jnp.arange(x.shape[0]) == action).reshape(-1, *(1,) * (x.ndim - 1))
     return jnp.sum(jnp.where(chosen, x, 0.0), axis=0)

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import draw, replay
+from purerl import draw, replay, trees
 from purerl.formulas import exploration, schedules
-from purerl.learners import checks, from_replay, gradients, older, settings
-from purerl.networks.value_networks import ValueNetwork
-from purerl.spaces import Discrete
+from purerl.learners import checks, from_replay, gradients, joint_actions, older, settings
+from purerl.networks.value_networks import ValueNetwork, as_value_network
+from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Trainer
 
 
@@ -78,12 +78,17 @@ class Values(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     found = cfg.problems(config)
     found += settings.with_head_problems(config) + settings.torso_problems(config, env)
     if cfg.sound(config, "lag", "max_lag") and config.lag > config.max_lag:
         found.append(f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}")
-    return found + from_replay.problems(config, env) + checks.space_problems(env, (Discrete,))
+    return (
+        found
+        + from_replay.problems(config, env)
+        + checks.space_problems(env, (Discrete, MultiDiscrete))
+        + joint_actions.problems(env)
+    )
 
 
 def epsilons(config: Config, updates: Array, num_envs: int) -> Array:
@@ -141,7 +146,12 @@ def make_learner(
     record: Callable[[Array, Array], PyTree] = nothing,
 ) -> Learner:
     """A `Learner` of action values. ``record(q [B, A], action [B])`` is kept in the replay, as ``extras``."""
-    optimiser = optimiser or settings.make_optimiser(config)
+    optimiser, network = optimiser or settings.make_optimiser(config), as_value_network(network)
+    actions = joint_actions.joint_actions(env)
+
+    def choices(out: PyTree, obs: PyTree) -> Array:
+        """Action values ``[..., A]`` by which actions are chosen: never illegal ones."""
+        return exploration.masked(values.mean(out), actions.legal(obs))
 
     def init(key: Key, obs: PyTree) -> State:
         return init_state(config, optimiser, network.init(key, obs))
@@ -152,25 +162,25 @@ def make_learner(
 
     def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
         network_noise, epsilon_noise = noise
-        q = values.mean(network.apply(state.params, obs, network_noise))
-        action = exploration.epsilon_greedy(q, epsilons(config, state.updates, q.shape[0]), epsilon_noise)
-        return action, carry, record(q, action)
+        q = choices(network.apply(state.params, obs, network_noise), obs)
+        epsilon = epsilons(config, state.updates, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(obs))
+        return actions.action(number), carry, record(q, number)
 
     def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        num_envs = jax.tree.leaves(obs)[0].shape[0]
-        q = values.mean(network.apply(policy, obs, network.still((num_envs,))))
-        return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
+        q = choices(network.apply(policy, obs, network.still((trees.length(obs),))), obs)
+        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
         out = network.apply(params, items.obs, noise)
         choosing = jax.lax.stop_gradient(params) if config.double else target_params
-        chooser = values.mean(network.apply(choosing, items.next_obs, chooser_noise))
+        chooser = choices(network.apply(choosing, items.next_obs, chooser_noise), items.next_obs)
         each, error = jax.vmap(values.loss)(
-            out, target_out, items.action, items.reward, items.discount, chooser, next_out
+            out, target_out, actions.number(items.action), items.reward, items.discount, chooser, next_out
         )
         size = jnp.abs(error)
-        q = values.mean(out)
+        q = choices(out, items.obs)
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
         return jnp.mean(weight * each), (size, metrics)
 

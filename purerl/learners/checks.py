@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from purerl import spaces
 from purerl.config import sound
 from purerl.types import Env
 
@@ -48,7 +49,13 @@ def order_problems(config: Any, low: str, high: str) -> list[str]:
 
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
     """What an algorithm that acts in spaces of ``kinds`` says of an environment (None: not known)."""
-    if env is None or isinstance(env.action_space, kinds):
+    if env is None:
+        return []
+    found = spaces.problems("observation_space", env.observation_space)
+    found += spaces.problems("action_space", env.action_space)
+    if found:
+        return [f"env = {env.name!r}: {line}" for line in found]
+    if isinstance(env.action_space, kinds):
         return []
     names = " or ".join(kind.__name__ for kind in kinds)
-    return [f"env = {env.name!r}: has {type(env.action_space).__name__} actions; the algorithm needs {names}"]
+    return [f"env = {env.name!r}: has {spaces.kind(env.action_space)} actions; the algorithm needs {names}"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from purerl import config as cfg
-from purerl import loops, replay
+from purerl import loops, replay, spaces
 from purerl.learners import settings
 from purerl.types import Array, Env, Learner, PyTree, Replay, Trainer
 
@@ -76,7 +76,9 @@ def problems(config: Any, env: Env | None) -> list[str]:
     if not cfg.sound(config, *counts):
         return []
     found = []
-    least = replay.least_rows(config.sample_rows, config.sample_stride, env.num_frames if env else 1)
+    least = replay.least_rows(
+        config.sample_rows, config.sample_stride, replay.most_frames(spaces.frames(env.observation_space)) if env else 1
+    )
     if config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
         found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
@@ -96,7 +98,7 @@ def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyT
         "num_envs": config.num_envs,
         "batch_size": config.batch_size,
         "view": view,
-        "num_frames": env.num_frames,
+        "num_frames": spaces.frames(env.observation_space),
         "next_obs": config.store_next_obs,
     }
     if not config.prioritised:

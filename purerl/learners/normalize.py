@@ -59,14 +59,23 @@ def identity() -> Normalizer:
 
 
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
-    """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``."""
+    """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``.
 
-    def apply(moments, x):
+    Of a tree of observations every leaf has moments of its own; boolean leaves stay as they are, masks above all.
+    """
+
+    def normalise(x: Array, moments: Moments | tuple[()]) -> Array:
+        if not moments:
+            return x
         lead = (1,) * (x.ndim - moments.mean.ndim)
         mean, var = (m.reshape(lead + m.shape) for m in (moments.mean, moments.var))
         return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
 
-    return Normalizer(init=lambda example: init_moments(example.shape), update=update_moments, apply=apply)
+    return Normalizer(
+        init=lambda example: jax.tree.map(lambda x: () if x.dtype == bool else init_moments(x.shape), example),
+        update=lambda state, batch: jax.tree.map(lambda x, m: update_moments(m, x) if m else m, batch, state),
+        apply=lambda state, x: jax.tree.map(normalise, x, state),
+    )
 
 
 class ReturnScale(NamedTuple):

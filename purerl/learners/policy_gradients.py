@@ -19,7 +19,7 @@ from purerl.learners import checks, gradients, normalize, older, settings
 from purerl.learners.estimates import Estimate, Experience, estimates
 from purerl.learners.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
 
@@ -91,14 +91,14 @@ class Parts(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Discrete and Box actions will do."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete, MultiDiscrete or Box."""
     found = cfg.problems(config)
     if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
         found.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
     if config.memory != "none" and config.hidden_sizes == ():
         found.append("hidden_sizes = (): must have the width of the layer after the memory")
     found += settings.torso_problems(config, env)
-    return found + checks.iteration_problems(config) + checks.space_problems(env, (Discrete, Box))
+    return found + checks.iteration_problems(config) + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
 def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
@@ -128,8 +128,9 @@ def make_parts(
     """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
     what comes with them. More than one of ``num_predictions`` asks for an estimate and a loss that know of them."""
     distribution = distributions.for_space(env.action_space)
+    made = networks.as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
     return Parts(
-        network or make_network(config, env, distribution, num_predictions),
+        networks.legal_only(made, env.legal) if env.legal else made,
         distribution,
         optimiser or settings.make_optimiser(config),
         normalize.running() if config.normalize_obs else normalize.identity(),
@@ -143,8 +144,8 @@ def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> Sta
     return State(
         params,
         gradients.init_optimiser(parts.optimiser, params),
-        parts.normalizer.init(obs[0]),
-        parts.scaler.init(obs.shape[0]),
+        parts.normalizer.init(trees.take(obs, 0)),
+        parts.scaler.init(trees.length(obs)),
         params if config.max_lag else (),
         older.past(params, config.max_lag),
     )

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
+import jax
 import optax
 
 from purerl import config as cfg
-from purerl import networks
+from purerl import networks, spaces
 from purerl.formulas import schedules
 from purerl.learners import gradients
 from purerl.networks import memory
@@ -119,12 +120,15 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
     if config.torso != "resnet":
         return []
     found = ["layer_norm = True: a resnet has none"] if config.layer_norm else []
-    if env is not None and len(env.observation_space.shape) != 3:
-        shape = env.observation_space.shape
-        found.append(f"torso = 'resnet': needs observations of three axes; {env.name} has the shape {shape}")
+    if env is not None and not any(networks.is_image(leaf) for leaf in spaces.leaves(env.observation_space)):
+        found.append(f"torso = 'resnet': needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
     return found
 
 
 def with_head_problems(config: Any) -> list[str]:
     """One line if ``hidden_sizes`` lacks the width of the head."""
     return ["hidden_sizes = (): must have the width of the head"] if config.hidden_sizes == () else []
+
+
+def _shapes(space: spaces.Space) -> str:
+    return ", ".join(f"the shape {x.shape}" for x in jax.tree.leaves(spaces.struct(space)))

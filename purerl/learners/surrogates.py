@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Discrete and Box actions will do."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete, MultiDiscrete or Box."""
     found = policy_gradients.problems(config, env)
     if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
         return found + checks.minibatch_problems(config)

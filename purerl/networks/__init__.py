@@ -1,8 +1,16 @@
 """Networks: layers, torsos and heads; memories, recurrent networks and networks of action values."""
 
-from purerl.networks.heads import ActorCritic, Head, PolicyAndValue, actor_critic, predictions
+from purerl.networks.heads import (
+    ActorCritic,
+    Head,
+    PolicyAndValue,
+    actor_critic,
+    as_actor_critic,
+    legal_only,
+    predictions,
+)
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, ResNet, torso
+from purerl.networks.torsos import CNN, ResNet, is_image, torso
 
 __all__ = [
     "ACTIVATIONS",
@@ -14,8 +22,11 @@ __all__ = [
     "PolicyAndValue",
     "ResNet",
     "actor_critic",
+    "as_actor_critic",
     "dense",
     "halve",
+    "is_image",
+    "legal_only",
     "orthogonal",
     "predictions",
     "torso",

@@ -1,12 +1,14 @@
-"""Torsos, heads and the orthogonal initialiser."""
+"""Output heads on a torso, and the actor-critic networks made of them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from purerl.errors import ConfigError
+from purerl.formulas import exploration
 from purerl.networks.layers import MLP, dense
 from purerl.types import Array, Key, PyTree
 
@@ -20,7 +22,7 @@ class Head(nn.Module):
     free: int = 0
 
     @nn.compact
-    def __call__(self, obs: Array) -> Array:
+    def __call__(self, obs: PyTree) -> Array:
         out = dense(self.size, self.scale)(self.torso(obs))
         if self.free:
             shared = self.param("free", nn.initializers.zeros, (self.free,))
@@ -35,27 +37,27 @@ class ActorCritic(NamedTuple):
     them. Without a memory, any leading axes will do everywhere.
     """
 
-    init: Callable[[Key, Array], PyTree]  # (key, obs [B, ...]) -> params
+    init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> params
     init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
-    act: Callable[[PyTree, Array, PyTree], tuple[Array, PyTree]]
+    act: Callable[[PyTree, PyTree, PyTree], tuple[Array, PyTree]]
     # (params, obs [B, ...], carry) -> (policy [B, num_params], carry)
-    unroll: Callable[[PyTree, Array, PyTree, Array], tuple[Array, Array, PyTree]]
+    unroll: Callable[[PyTree, PyTree, PyTree, Array], tuple[Array, Array, PyTree]]
     # (params, obs [T, B, ...], carry, last [T, B]) -> (policy [T, B, num_params], value [T, B], carries [T, B, ...])
-    value: Callable[[PyTree, Array, PyTree], Array]  # (params, obs [..., *obs], carry [...]) -> [...]
+    value: Callable[[PyTree, PyTree, PyTree], Array]  # (params, obs [..., *obs], carry [...]) -> [...]
 
 
 def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
     """Two modules without memory that share nothing: the actor puts out distribution parameters, the critic
     ``[..., K]`` predictions, or ``[..., 1]`` for a value ``[...]``."""
 
-    def init(key: Key, obs: Array) -> PyTree:
+    def init(key: Key, obs: PyTree) -> PyTree:
         key_actor, key_critic = jax.random.split(key)
         return {"actor": actor.init(key_actor, obs), "critic": critic.init(key_critic, obs)}
 
-    def policy(params: PyTree, obs: Array) -> Array:
+    def policy(params: PyTree, obs: PyTree) -> Array:
         return actor.apply(params["actor"], obs)
 
-    def value(params: PyTree, obs: Array, carry: PyTree = ()) -> Array:
+    def value(params: PyTree, obs: PyTree, carry: PyTree = ()) -> Array:
         return predictions(critic.apply(params["critic"], obs))
 
     return ActorCritic(
@@ -65,6 +67,45 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
         unroll=lambda params, obs, carry, last: (policy(params, obs), value(params, obs), ()),
         value=value,
     )
+
+
+def as_actor_critic(network: Any) -> ActorCritic:
+    """``network`` itself, or the `ActorCritic` of a Flax Linen module ``obs -> (policy [..., num_params], value [...])``.
+
+    Raises `ConfigError` for anything else.
+    """
+    if isinstance(network, ActorCritic):
+        return network
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"network: is {type(network).__name__}; must be a networks.ActorCritic, as networks.actor_critic(actor, "
+            "critic) makes of two Flax Linen modules, or one Linen module from observations to (policy, value)"
+        )
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+        return *network.apply(params, obs), ()
+
+    return ActorCritic(
+        init=network.init,
+        init_carry=lambda num_envs: (),
+        act=lambda params, obs, carry: (network.apply(params, obs)[0], carry),
+        unroll=unroll,
+        value=lambda params, obs, carry: network.apply(params, obs)[1],
+    )
+
+
+def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array]) -> ActorCritic:
+    """A policy of logits in which those of actions that are not ``legal`` (as of `Env`) are `exploration.ILLEGAL`."""
+
+    def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
+        policy, carry = network.act(params, obs, carry)
+        return exploration.masked(policy, legal(obs)), carry
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+        policy, value, carries = network.unroll(params, obs, carry, last)
+        return exploration.masked(policy, legal(obs)), value, carries
+
+    return network._replace(act=act, unroll=unroll)
 
 
 def predictions(out: Array) -> Array:

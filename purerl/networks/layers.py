@@ -1,4 +1,4 @@
-"""Layers: orthogonal initialisation, dense layers, and convolutions that are fast in loops on CPU."""
+"""Orthogonal initialisation, dense layers, and convolution and pooling that are fast inside loops on CPU."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -16,12 +16,13 @@ ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gel
 
 
 def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
-    """An initialiser of ``[..., in, out]`` kernels with orthonormal rows or columns, times ``scale``.
+    """An initialiser ``init(key, shape, dtype)`` of ``[..., in, out]`` kernels: orthonormal rows or columns times
+    ``scale``. It consumes ``key``.
 
-    Saxe et al. 2014 (arXiv 1312.6120). Gram-Schmidt on Gaussian columns, run twice over ("twice is enough", Giraud et
-    al. 2005) gives the factor Q of the QR decomposition with a positive diagonal in R, which is uniformly distributed
-    over the orthogonal matrices. It is plain array arithmetic: batched LAPACK calls, which several initialisers under
-    vmap become, deadlock XLA on CPU.
+    Saxe et al. 2014 (arXiv 1312.6120). Gram-Schmidt orthogonalisation of Gaussian columns, with every projection
+    applied twice ("twice is enough", Giraud et al. 2005), yields the factor Q of the QR decomposition whose R has a
+    positive diagonal; it is uniformly distributed over the orthogonal matrices. LAPACK is avoided because its batched
+    calls, which result from initialisers under vmap, deadlock XLA on CPU.
     """
 
     def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
@@ -44,16 +45,16 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
 
 
 def dense(size: int, scale: float) -> nn.Dense:
-    """A dense layer with an orthogonal kernel and no bias at the start."""
+    """A dense layer of ``size`` units, its kernel initialised by `orthogonal` with ``scale``, its bias by zeros."""
     return nn.Dense(size, kernel_init=orthogonal(scale))
 
 
 class MLP(nn.Module):
-    """Flattens the last ``obs_ndim`` axes, then dense ``hidden_sizes``. ``[..., *obs] -> [..., features]``.
+    """Flattens the last ``obs_ndim`` axes and applies dense layers of ``hidden_sizes``. ``[..., *obs] -> [..., F]``.
 
-    With ``layer_norm`` each dense layer is normalised over its units before the activation (Ba et al. 2016,
-    arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). Without ``hidden_sizes`` the features are
-    the flattened observation.
+    With ``layer_norm`` the outputs of each dense layer are normalised before the activation (Ba et al. 2016,
+    arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). With empty ``hidden_sizes`` the features
+    are the flattened observation.
     """
 
     hidden_sizes: Sequence[int]
@@ -71,11 +72,11 @@ class MLP(nn.Module):
 
 
 class Conv(nn.Module):
-    """A 3x3 convolution, orthogonal at the start. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
+    """A 3x3 convolution with orthogonal initialisation. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
 
-    With ``pad`` a border of zeros keeps height and width. It is one matrix product over all patches.
-    `flax.linen.Conv`'s gradient with respect to its kernel takes ten times as long in a loop on CPU, and a `jax.vmap`
-    over kernels turns it into a grouped convolution.
+    With ``pad`` the input is padded with zeros, so that height and width are kept. It is computed as one matrix product
+    over all patches: the kernel gradient of `flax.linen.Conv` takes ten times as long in a loop on CPU, and `jax.vmap`
+    over kernels would turn it into a grouped convolution.
     """
 
     features: int
@@ -97,14 +98,14 @@ def windows(x: Array) -> list[Array]:
 
 
 def _border(x: Array, value: float, low: tuple[int, int] = (1, 1)) -> Array:
-    """``[..., H, W, C]`` with ``low`` rows and columns of ``value`` before it, and one of each behind."""
+    """``[..., H, W, C]`` padded with ``value``: ``low`` rows and columns before, one row and one column after."""
     return jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(low[0], 1), (low[1], 1), (0, 0)], constant_values=value)
 
 
 def halve(x: Array) -> Array:
-    """The maximum of every second 3x3 window. ``[..., H, W, C] -> [..., ceil(H / 2), ceil(W / 2), C]``.
+    """3x3 max pooling with stride 2. ``[..., H, W, C] -> [..., ceil(H / 2), ceil(W / 2), C]``.
 
-    `flax.linen.max_pool` with stride 2 and padding "SAME", whose gradient takes longer on CPU.
+    It equals `flax.linen.max_pool` with padding "SAME", whose gradient takes longer on CPU.
     """
     bordered = _border(x, -jnp.inf, low=(x.shape[-3] % 2, x.shape[-2] % 2))
     return functools.reduce(jnp.maximum, windows(bordered))[..., ::2, ::2, :]

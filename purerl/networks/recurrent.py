@@ -6,6 +6,8 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 
+from purerl import trees
+from purerl.formulas import exploration
 from purerl.networks.heads import ActorCritic
 from purerl.networks.memory.base import Memory
 from purerl.types import Array, Key, PyTree
@@ -31,18 +33,18 @@ def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
     ``unroll`` applies torso and head to all steps at once.
     """
 
-    def init(key: Key, obs: Array) -> PyTree:
+    def init(key: Key, obs: PyTree) -> PyTree:
         key_torso, key_memory, key_head = jax.random.split(key, 3)
         features, torso_params = torso.init_with_output(key_torso, obs)
         memory_params = memory.init(key_memory, features)
-        out, _ = memory.step(memory_params, features, memory.init_carry(obs.shape[0]))
+        out, _ = memory.step(memory_params, features, memory.init_carry(trees.length(obs)))
         return {"torso": torso_params, "memory": memory_params, "head": head.init(key_head, out)}
 
-    def step(params: PyTree, obs: Array, carry: PyTree) -> tuple[PyTree, PyTree]:
+    def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
         out, carry = memory.step(params["memory"], torso.apply(params["torso"], obs), carry)
         return head.apply(params["head"], out), carry
 
-    def unroll(params: PyTree, obs: Array, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
         features = torso.apply(params["torso"], obs)
         out, carries, carry = memory.unroll(params["memory"], features, carry, last)
         return head.apply(params["head"], out), carries, carry
@@ -50,14 +52,28 @@ def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
     return Recurrent(init, memory.init_carry, step, unroll)
 
 
+def legal_only(network: Recurrent, legal: Callable[[PyTree], Array | None]) -> Recurrent:
+    """A network of action values in which those of actions that are not ``legal`` are `exploration.ILLEGAL`."""
+
+    def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
+        q, carry = network.step(params, obs, carry)
+        return exploration.masked(q, legal(obs)), carry
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
+        q, carries, carry = network.unroll(params, obs, carry, last)
+        return exploration.masked(q, legal(obs)), carries, carry
+
+    return network._replace(step=step, unroll=unroll)
+
+
 def actor_critic(network: Recurrent) -> ActorCritic:
     """Of a network whose head puts out ``(policy [..., num_params], value [...])``."""
 
-    def act(params: PyTree, obs: Array, carry: PyTree) -> tuple[Array, PyTree]:
+    def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
         (policy, _), carry = network.step(params, obs, carry)
         return policy, carry
 
-    def unroll(params: PyTree, obs: Array, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
         (policy, value), carries, _ = network.unroll(params, obs, carry, last)
         return policy, value, carries
 

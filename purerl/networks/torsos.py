@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
+from purerl import spaces
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, halve
-from purerl.spaces import Space
-from purerl.types import Array
+from purerl.spaces import Box, Space
+from purerl.types import Array, PyTree
 
 
 class CNN(nn.Module):
@@ -55,6 +57,28 @@ class ResNet(nn.Module):
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3)(self.activation(x))
 
 
+class OneHot(nn.Module):
+    """Integers as one-hot vectors side by side: ``[...]`` for one of ``sizes``, ``[..., len(sizes)]`` for several."""
+
+    sizes: tuple[int, ...]
+    several: bool
+
+    def __call__(self, x: Array) -> Array:
+        columns = jnp.moveaxis(x, -1, 0) if self.several else [x]
+        return jnp.concatenate([jax.nn.one_hot(c, n) for c, n in zip(columns, self.sizes, strict=True)], axis=-1)
+
+
+class Join(nn.Module):
+    """Features of each leaf of an observation by its own part of ``parts``, side by side, through ``joint``."""
+
+    parts: tuple[nn.Module, ...]
+    joint: nn.Module
+
+    def __call__(self, obs: PyTree) -> Array:
+        features = [part(x) for part, x in zip(self.parts, jax.tree.leaves(obs), strict=True)]
+        return self.joint(jnp.concatenate(features, axis=-1))
+
+
 def torso(
     space: Space,
     hidden_sizes: Sequence[int],
@@ -62,11 +86,34 @@ def torso(
     layer_norm: bool = False,
     kind: Literal["plain", "resnet"] = "plain",
 ) -> nn.Module:
-    """``plain``: `CNN` for observations of three axes ``[H, W, C]`` whose convolution fits, `MLP` for all others.
-    ``resnet``: `ResNet`, for observations of three axes; it has no ``layer_norm``."""
+    """A module from observations of ``space`` to features.
+
+    A Box alone: `CNN` for three axes ``[H, W, C]`` whose convolution fits, otherwise `MLP`; ``resnet``: `ResNet`, for
+    three axes; it has no ``layer_norm``. A tree of spaces: each image through such a network without dense layers, each
+    integer one-hot, all else flattened; then dense ``hidden_sizes`` on all of them side by side.
+    """
     act = ACTIVATIONS[activation]
+    if isinstance(space, Box):
+        return _of_box(space, tuple(hidden_sizes), act, layer_norm, kind)
+    parts = tuple(_of_leaf(leaf, act, layer_norm, kind) for leaf in spaces.leaves(space))
+    return Join(parts, MLP(tuple(hidden_sizes), act, layer_norm=layer_norm))
+
+
+def is_image(leaf: spaces.Leaf) -> bool:
+    """Whether observations have three axes ``[H, W, C]`` that a 3x3 convolution fits into."""
+    return isinstance(leaf, Box) and len(leaf.shape) == 3 and min(leaf.shape[:2]) >= 3
+
+
+def _of_box(space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm: bool, kind: str) -> nn.Module:
     if kind == "resnet":
         return ResNet(hidden_sizes=hidden_sizes, activation=act)
-    if len(space.shape) == 3 and min(space.shape[:2]) >= 3:
+    if is_image(space):
         return CNN(hidden_sizes=hidden_sizes, activation=act, layer_norm=layer_norm)
     return MLP(hidden_sizes, act, obs_ndim=len(space.shape), layer_norm=layer_norm)
+
+
+def _of_leaf(leaf: spaces.Leaf, act: Callable, layer_norm: bool, kind: str) -> nn.Module:
+    if isinstance(leaf, Box):
+        return _of_box(leaf, (), act, layer_norm, kind if is_image(leaf) else "plain")
+    several = not isinstance(leaf, spaces.Discrete)
+    return OneHot(leaf.sizes if several else (leaf.n,), several)

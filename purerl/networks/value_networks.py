@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import draw
+from purerl import draw, spaces, trees
+from purerl.errors import ConfigError
+from purerl.formulas import exploration
 from purerl.networks import layers, torsos
 from purerl.spaces import Space
 from purerl.types import Array, Key, PyTree
@@ -26,8 +28,8 @@ class ValueNetwork(NamedTuple):
     draws consume their key.
     """
 
-    init: Callable[[Key, Array], PyTree]  # (key, obs [N, ...]) -> params
-    apply: Callable[[PyTree, Array, PyTree], PyTree]  # (params, obs [N, ...], noise [N, ...]) -> out [N, ...]
+    init: Callable[[Key, PyTree], PyTree]  # (key, obs [N, ...]) -> params
+    apply: Callable[[PyTree, PyTree, PyTree], PyTree]  # (params, obs [N, ...], noise [N, ...]) -> out [N, ...]
     noise: Callable[[Key, tuple[int, ...]], PyTree]
     acting_noise: Callable[[Key, tuple[int, ...]], PyTree]
     still: Callable[[tuple[int, ...]], PyTree]
@@ -124,7 +126,7 @@ class TorsoAndStreams(nn.Module):
     torso: nn.Module
     streams: Streams
 
-    def __call__(self, obs: Array, noise: PyTree) -> Array:
+    def __call__(self, obs: PyTree, noise: PyTree) -> Array:
         return self.streams(self.torso(obs), noise)
 
 
@@ -145,7 +147,7 @@ class ImplicitQuantiles(nn.Module):
     num_cosines: int
 
     @nn.compact
-    def __call__(self, obs: Array, taus: Array) -> tuple[Array, Array]:
+    def __call__(self, obs: PyTree, taus: Array) -> tuple[Array, Array]:
         features = self.torso(obs)
         chex.assert_equal_rank([features, taus])
         chex.assert_equal_shape_prefix([features, taus], features.ndim - 1)
@@ -222,9 +224,35 @@ def implicit_quantile_network(
     return _bundle(module, noise, lambda key, shape: level * noise(key, shape), still)
 
 
+def as_value_network(network: Any) -> ValueNetwork:
+    """``network`` itself, or the `ValueNetwork` of a Flax Linen module ``obs [N, ...] -> out [N, ...]`` without noise.
+
+    Raises `ConfigError` for anything else.
+    """
+    if isinstance(network, ValueNetwork):
+        return network
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"network: is {type(network).__name__}; must be a value_networks.ValueNetwork, or a Flax Linen module from "
+            "observations to what the algorithm learns"
+        )
+    nothing = lambda *_: ()  # noqa: E731
+    return ValueNetwork(network.init, lambda params, obs, noise: network.apply(params, obs), nothing, nothing, nothing)
+
+
+def legal_only(network: ValueNetwork, legal: Callable[[PyTree], Array | None]) -> ValueNetwork:
+    """A network of action values ``[N, A]`` in which those of actions that are not ``legal`` are
+    `exploration.ILLEGAL`."""
+
+    def apply(params: PyTree, obs: PyTree, noise: PyTree) -> Array:
+        return exploration.masked(network.apply(params, obs, noise), legal(obs))
+
+    return network._replace(apply=apply)
+
+
 def _bundle(module: nn.Module, noise, acting_noise, still) -> ValueNetwork:
     return ValueNetwork(
-        init=lambda key, obs: module.init(key, obs, still(obs.shape[:1])),
+        init=lambda key, obs: module.init(key, obs, still((trees.length(obs),))),
         apply=module.apply,
         noise=noise,
         acting_noise=acting_noise,
@@ -234,6 +262,6 @@ def _bundle(module: nn.Module, noise, acting_noise, still) -> ValueNetwork:
 
 def _num_features(torso: nn.Module, space: Space) -> int:
     """The length of the vector that ``torso`` makes of an observation; nothing is computed."""
-    obs = jax.ShapeDtypeStruct((1, *space.shape), space.dtype)
+    obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
     features, _ = jax.eval_shape(torso.init_with_output, jax.random.key(0), obs)
     return features.shape[-1]

@@ -1,4 +1,4 @@
-"""Many trainings in one program: members, how they lie on devices, what they cost, and selection among them."""
+"""Populations: many trainings in one program, their placement on devices, cost and memory, and selection among them."""
 
 from purerl.population.layouts import AXIS, CPU_LANES, Layout, layout, place, spread
 from purerl.population.membership import Members, members

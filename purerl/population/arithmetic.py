@@ -1,4 +1,4 @@
-"""Floating-point operations of a program, counted from its jaxpr."""
+"""Counts the floating-point operations of a program from its jaxpr."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,11 @@ import numpy as np
 
 
 def flops(function: Callable[..., Any], *args: Any) -> float:
-    """Arithmetic of one call, from its jaxpr: products count two for each multiply-add, all else one for each element.
+    """Floating-point operations of ``function(*args)``, which is traced but not run.
 
-    Scans count every trip; a while loop, whose trips are not known, counts one; of a cond's branches the dearest
-    counts. Data movement (reshapes, gathers, copies) counts nothing.
+    Matrix products and convolutions count two for each multiply-add, other operations one for each element of their
+    result, data movement (`MOVEMENT`) nothing. A scan counts every iteration; a while loop, whose number of iterations
+    is unknown, counts one; a cond counts its most expensive branch.
     """
     return _flops(jax.make_jaxpr(function)(*args).jaxpr)
 
@@ -20,6 +21,7 @@ MOVEMENT = frozenset(
     "reshape broadcast_in_dim transpose squeeze slice dynamic_slice dynamic_update_slice concatenate gather scatter "
     "copy convert_element_type bitcast_convert_type iota rev pad split expand_dims select_n".split()
 )
+"""Primitives that move data and compute nothing."""
 
 
 def _flops(jaxpr: Any) -> float:

@@ -1,4 +1,4 @@
-"""What the machine has: CPU cores as devices, and memory."""
+"""The machine: CPU cores as devices, compiler options, free memory, the compilation cache."""
 
 import os
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
 
 def use_cpu_cores() -> None:
-    """Makes every CPU core that this process may use a device, so that a population can use them all.
+    """Makes every CPU core that this process may use a JAX device, so that a population can use them all.
 
-    To be called before anything is computed; afterwards JAX raises `RuntimeError`. Does nothing where ``XLA_FLAGS`` or
-    ``JAX_NUM_CPU_DEVICES`` sets their number already.
+    Call it before JAX computes anything: afterwards it raises `RuntimeError`. It does nothing if ``XLA_FLAGS`` or
+    ``JAX_NUM_CPU_DEVICES`` already sets the number of CPU devices.
     """
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not chosen and "JAX_NUM_CPU_DEVICES" not in os.environ:
@@ -24,11 +24,12 @@ def use_cpu_cores() -> None:
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
-    """Options for `jax.jit` under which the state of a `jax.vmap`'s lane has the bits of a lone run, at any size.
+    """Options for `jax.jit` under which every lane of a `jax.vmap` computes the same bits as a single run.
 
-    On CPU three parts of XLA choose the order of a sum by the size of the whole array: its library for reductions, its
-    newer emitters of fused loops, and LLVM where it vectorises. All are left out, which halves the speed or worse:
-    meant for tests. `train_population` does without. No options elsewhere; ``device`` defaults to the first one.
+    On CPU three parts of XLA choose the order of a sum by the size of the whole array: its reduction library, its
+    fusion emitters, and LLVM's vectoriser. These options disable all three, which at least halves the speed; they are
+    meant for tests, and `train_population` does not use them. Returns no options for other platforms. ``device``
+    defaults to the first one.
     """
     if (device or jax.devices()[0]).platform != "cpu":
         return {}
@@ -40,7 +41,11 @@ def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
 
 
 def available_bytes(devices: Sequence[jax.Device]) -> int:
-    """Memory that is free on each of ``devices``. Those of a CPU share the machine's, or their control group's."""
+    """Free memory of each of ``devices``, in bytes.
+
+    It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
+    group (cgroup), equally.
+    """
     stats = [device.memory_stats() for device in devices]
     if all(s and "bytes_limit" in s for s in stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats)
@@ -51,7 +56,7 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
 
 
 def use_compilation_cache(directory: Path) -> None:
-    """Keeps compiled programs in ``directory``, for later processes. ``JAX_COMPILATION_CACHE_DIR`` goes before it."""
+    """Caches compiled programs in ``directory`` for later processes, unless ``JAX_COMPILATION_CACHE_DIR`` is set."""
     if not jax.config.jax_compilation_cache_dir:
         jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

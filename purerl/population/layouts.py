@@ -1,4 +1,4 @@
-"""How members lie on devices: in groups one after another, and side by side within a group."""
+"""Placement of members on devices: every device computes groups sequentially, and the members of a group by vmap."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,13 +13,14 @@ from purerl.trees import fill, take
 from purerl.types import PyTree
 
 AXIS = "P"
+"""Name of the mesh axis over devices."""
 CPU_LANES = 1
-"""Members that a CPU core computes side by side. With 4 it is about an eighth faster, but XLA on CPU chooses the order
-of some sums by the size of the whole array, so that members then differ from lone ones in the last bits."""
+"""Members that a CPU core computes at once, under vmap. 4 are about an eighth faster, but XLA on CPU chooses the order
+of some sums by the size of the whole array, so that a member would differ in the last bits from a training of its own."""
 
 
 class Layout(NamedTuple):
-    """How members lie on ``devices``: on each, ``groups`` one after another, of ``lanes`` members side by side."""
+    """A placement: each of ``devices`` computes ``groups`` one after another, each of ``lanes`` members under vmap."""
 
     devices: tuple[jax.Device, ...]
     groups: int
@@ -27,23 +28,24 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Members that the program computes, those that only fill it up included."""
+        """Number of members that the program computes, including padding."""
         return len(self.devices) * self.groups * self.lanes
 
     @property
     def sharding(self) -> NamedSharding | None:
-        """Of arrays that lead with ``[P]``; None on a single device."""
+        """The sharding of arrays with leading axis ``[P]``; None on a single device."""
         return NamedSharding(self.mesh, PartitionSpec(AXIS)) if len(self.devices) > 1 else None
 
     @property
     def mesh(self) -> Mesh:
+        """The devices as a mesh of one axis."""
         return Mesh(np.array(self.devices), (AXIS,))
 
 
 def layout(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> Layout:
-    """Deals ``size`` members out to ``devices`` (default: all), evenly, in groups of at most ``lanes``.
+    """Distributes ``size`` members evenly over ``devices`` (default: all), in groups of at most ``lanes``.
 
-    ``lanes`` defaults to `CPU_LANES` on CPU and to all members of a device elsewhere.
+    ``lanes`` defaults to `CPU_LANES` on CPU, and to all members of a device elsewhere.
     """
     devices = tuple(devices or jax.devices())[:size]
     share = math.ceil(size / len(devices))
@@ -53,19 +55,20 @@ def layout(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | 
 
 
 def place(members: PyTree, layout: Layout) -> PyTree:
-    """Members filled up to the layout's size and laid on its devices."""
+    """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices."""
     return jax.device_put(fill(members, layout.size), layout.sharding or layout.devices[0])
 
 
 def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Callable[..., tuple[PyTree, PyTree]]:
-    """``function(given, state, *shared) -> (state, out)`` of one member, for ``layout.size`` of them.
+    """Maps ``function(given, state, *shared) -> (state, out)`` of one member over ``layout.size`` members.
 
-    Every leaf of ``given``, ``state`` and ``out`` gains a leading axis ``[P]``; ``shared`` is the same for all. States
-    are replaced in place, group by group. The function that comes back takes ``groups``, by name: how many groups of
-    each device to compute (an int32 that may be traced; default: all). Those left out keep their state, and get zeros.
+    In the returned function every leaf of ``given``, ``state`` and ``out`` has a leading axis ``[P]``; ``shared`` is
+    the same for all members. States are updated in place, group by group. It takes a keyword ``groups``: how many
+    groups of each device to compute (an int32 that may be traced; default: all). Members of the other groups keep their
+    state, and their ``out`` is zero.
     """
 
-    function = jax.jit(function, inline=True)  # traced once for its shapes and for the loop
+    function = jax.jit(function, inline=True)  # so that it is traced once, for shapes and for the loop
 
     def on_device(groups, given, state, *shared):
         if layout.groups == 1:
@@ -84,19 +87,19 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
     def everywhere(given, state, *shared, groups=layout.groups):
         if len(layout.devices) == 1:
             return on_device(groups, given, state, *shared)
-        one, all = PartitionSpec(AXIS), PartitionSpec()
-        specs = (all, one, one, *(all for _ in shared))
-        sharded = jax.shard_map(on_device, mesh=layout.mesh, in_specs=specs, out_specs=one, check_vma=False)
+        split, replicated = PartitionSpec(AXIS), PartitionSpec()
+        specs = (replicated, split, split, *(replicated for _ in shared))
+        sharded = jax.shard_map(on_device, mesh=layout.mesh, in_specs=specs, out_specs=split, check_vma=False)
         return sharded(groups, given, state, *shared)
 
     return everywhere
 
 
 def _side_by_side(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`jax.vmap` over the first two arguments, but a single member is computed as if it were alone.
+    """`jax.vmap` over the first two arguments, except that a single member is computed without vmap.
 
-    XLA on CPU simplifies an axis of one element away half-way through and then rounds as neither a lone run nor a lane
-    of several does.
+    XLA on CPU removes an axis of length 1 midway through its optimisations; the result then differs in rounding both
+    from a run without vmap and from a lane of a larger vmap.
     """
 
     def call(given, state, *shared):

@@ -1,4 +1,4 @@
-"""Members of a population: what each is given, and its key."""
+"""Members of a population: the arguments and the key of each."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from purerl.types import Key, PyTree
 
 
 class Members(NamedTuple):
-    """What tells one member from another; every leaf leads with ``[P]``. ``given`` are keyword arguments."""
+    """The keyword arguments (``given``) and the key of each member; every leaf has the leading axis ``[P]``."""
 
     given: dict[str, PyTree]
     keys: Key
@@ -22,11 +22,11 @@ class Members(NamedTuple):
 def members(
     configs: Any, keys: Key, *, env_params: dict[str, Any] | None = None, meta_params: PyTree | None = None
 ) -> Members:
-    """Pairs configs, keys and parameters up, member by member.
+    """The members of a population, with everything that all members share repeated.
 
-    Floats of ``configs`` and ``env_params`` are scalars that all members share, or vectors ``[P]``; ``keys`` are one
-    key that all share (common random numbers), or ``[P]``; every leaf of ``meta_params`` leads with ``[P]``. Raises
-    `ValueError` if their lengths differ.
+    Floats of ``configs`` and ``env_params`` are scalars that all members share, or vectors ``[P]``; ``keys`` is one key
+    that all share (common random numbers), or ``[P]``; every leaf of ``meta_params`` has the leading axis ``[P]``.
+    Raises `ValueError` if their lengths differ.
     """
     given = {"config": configs} | ({} if env_params is None else {"env_params": env_params})
     floats = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), given)

@@ -1,4 +1,4 @@
-"""What a program will cost, known before it runs: bytes, arithmetic, and how many members fit."""
+"""The predicted cost of a program before it runs: memory, arithmetic, and how many members fit."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,16 +12,22 @@ from purerl.types import PyTree
 
 
 class DoesNotFit(MemoryError):
-    """Asked for more memory than there is. The text says how much, and what takes it."""
+    """A program needs more memory than is free. The message says how much, and what takes most of it."""
 
 
 class Plan(NamedTuple):
-    """The predicted cost of a population's program. Bytes are those of all devices together.
+    """The predicted cost of a population's program. Bytes are totals over all devices, unless they are per member.
 
-    ``peak_bytes`` is what the compiled program holds at most for ``batch_size`` members at once, and
-    ``bytes_per_member`` what one more adds; ``fits`` is how many members ``available_bytes`` would hold at once.
-    ``flops_per_frame`` counts the jaxpr of one iteration: two for each multiply-add of a product, one for each element
-    of any other result. ``replay_bytes`` is what one member's replay holds, where a plan was made for a `Trainer`.
+    - ``members``: members of the population.
+    - ``devices``: number of devices.
+    - ``batch_size``: members that the program trains at once.
+    - ``peak_bytes``: the most memory that the compiled program holds.
+    - ``bytes_per_member``: memory that one more member adds.
+    - ``available_bytes``: free memory.
+    - ``fits``: members that fit into the free memory at once.
+    - ``flops_per_frame``: floating-point operations of one member per environment step (`arithmetic.flops`).
+    - ``compile_seconds``: time spent compiling.
+    - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
     """
 
     members: int
@@ -37,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def in_words(plan: Plan) -> str:
-    """A plan for a person to read."""
+    """A plan as text, one line per quantity."""
     lines = {
         "agents": f"{plan.members:,}",
         "devices": f"{plan.devices}",
@@ -54,7 +60,7 @@ def in_words(plan: Plan) -> str:
 
 
 class Compiled(NamedTuple):
-    """A program, how many members it takes at once, and what it will cost."""
+    """A compiled program, its `Layout`, the number of members that it trains at once, and its compile time."""
 
     program: jax.stages.Compiled
     layout: Any
@@ -63,11 +69,11 @@ class Compiled(NamedTuple):
 
     @property
     def peak_bytes(self) -> int:
-        """What the program holds at most, on all devices together."""
+        """The most memory that the program holds, in bytes, over all devices together."""
         return held(self.program) * len(self.layout.devices)
 
     def plan(self, members: int, flops_per_frame: float) -> Plan:
-        """The plan of ``members`` members in batches of this program."""
+        """The plan of a population of ``members``, trained in batches by this program."""
         deal = self.layout
         count, free = len(deal.devices), machine.available_bytes(deal.devices)
         fixed = self.program.memory_analysis().temp_size_in_bytes if deal.groups > 1 else 0
@@ -88,10 +94,10 @@ class Compiled(NamedTuple):
 def compile_to_fit(
     lower: Callable[[int], tuple[jax.stages.Lowered, Any]], members: int, batch_size: int | str, advice: str
 ) -> Compiled:
-    """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that the devices' free memory holds.
+    """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that fits into free memory.
 
-    ``batch_size`` is a number, or "auto" for all ``members`` if they fit, else as many as do. Raises `DoesNotFit`, with
-    ``advice``, if the number does not fit, or not even one member a device does.
+    ``batch_size`` is a number, or "auto": all ``members`` if they fit, otherwise as many as do. Raises `DoesNotFit`,
+    with ``advice``, if the given number does not fit, or with "auto" if not even one member per device does.
     """
     start, count = time.perf_counter(), members if batch_size == "auto" else min(int(batch_size), members)
     while True:
@@ -108,7 +114,7 @@ def compile_to_fit(
 
 
 def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str) -> None:
-    """Raises `DoesNotFit`, with ``advice``, if a program holds more than a device's free memory."""
+    """Raises `DoesNotFit`, with ``advice``, if a program needs more than the free memory of a device."""
     need, free = held(program), machine.available_bytes(devices)
     if need > free:
         raise DoesNotFit(f"needs {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}")
@@ -117,7 +123,7 @@ def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], a
 def held(program: jax.stages.Compiled) -> int:
     """Bytes that a program holds on each device while it runs: arguments, results and temporaries.
 
-    On CPU ``peak_memory_in_bytes`` leaves the temporaries out.
+    The sum of buffers is used where XLA's ``peak_memory_in_bytes`` is smaller: on CPU that omits the temporaries.
     """
     memory = program.memory_analysis()
     buffers = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
@@ -125,7 +131,7 @@ def held(program: jax.stages.Compiled) -> int:
 
 
 def check_state(init: Callable[..., PyTree], *args: Any, devices: Sequence[jax.Device] | None = None) -> None:
-    """Raises `DoesNotFit` if what ``init(*args)`` returns is larger than a device's free memory. Computes nothing."""
+    """Raises `DoesNotFit` if the result of ``init(*args)`` exceeds a device's free memory. ``init`` is not run."""
     state, free = jax.eval_shape(init, *args), machine.available_bytes(devices or jax.devices())
     need = nbytes(state)
     if need > free:
@@ -135,7 +141,7 @@ def check_state(init: Callable[..., PyTree], *args: Any, devices: Sequence[jax.D
 
 
 def largest(state: PyTree, count: int = 3) -> str:
-    """The largest arrays of a state, in words."""
+    """The ``count`` largest arrays of a state as text: name, shape and size."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
     leaves = sorted(leaves, key=lambda leaf: -nbytes(leaf[1]))[:count]
     name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")  # noqa: E731
@@ -144,7 +150,7 @@ def largest(state: PyTree, count: int = 3) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """``1610612736`` reads ``1.5 GiB``."""
+    """A number of bytes as text: ``1610612736`` becomes ``1.5 GiB``."""
     for size, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= size:
             return f"{count / size:.3g} {unit}"

@@ -1,11 +1,10 @@
-"""Choosing among members while they train, inside one program: population-based training and successive halving.
+"""Selection among members during training, inside one program: population-based training and successive halving.
 
-Both work on any `Trainer`: a member's state is a pytree, and so is what it was given. A member that died has the worst
-fitness. ::
+Both work with any `Trainer`. The fitness of a member that died is ``-inf``. ::
 
     train = jax.jit(population_based_training(make_trainer, 16, num_intervals=10, num_iterations=20,
                                               explore=perturb(learning_rate=(1e-5, 1e-1))))
-    found = train(jax.random.key(0), population.members(configs, keys))
+    result = train(jax.random.key(0), population.members(configs, keys))
 """
 
 import dataclasses
@@ -22,15 +21,18 @@ from purerl.population import layouts, membership
 from purerl.types import Array, Key, Metrics, PyTree, Trainer, TrainState
 
 Fitness = Callable[[Metrics], Array]
-"""Of the metrics ``[iterations]`` of one member, a scalar to be maximised; rows that were not run are nan."""
+"""Maps the metrics ``[iterations]`` of one member to a scalar to be maximised. Metrics of iterations that were not run
+are nan, or 0 if they are integers."""
 
 
 class Evolved(NamedTuple):
-    """What population-based training returns. ``I`` intervals, ``P`` members.
+    """The result of population-based training, for ``I`` intervals and ``P`` members.
 
-    ``given[i, p]`` is what member ``p`` trained with in interval ``i``, ``fitness[i, p]`` what it came to, and
-    ``parent[i, p]`` (int32) the member whose state it then took: ``p`` itself if it was left alone. `ancestry` reads
-    lineages off ``parent``.
+    - ``state``: final training states ``[P]``.
+    - ``given``: ``[I, P]``, the arguments that each member trained with in each interval.
+    - ``fitness``: ``[I, P]``, the fitness of each member in each interval.
+    - ``parent``: ``[I, P]`` int32, the member whose state each member took after the interval; its own index if it kept
+      its state. `ancestry` follows these.
     """
 
     state: TrainState
@@ -50,12 +52,19 @@ def population_based_training(
     fitness: Fitness | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[Key, membership.Members], Evolved]:
-    """``train(key, members)``, to jit: ``size`` members train; at intervals the worst go on from copies of the best.
+    """Returns ``train(key, members)``, to jit: after every interval the worst members continue from the best ones.
 
-    Jaderberg et al. 2017 (arXiv 1711.09846, algorithm 1). After every ``num_iterations`` iterations
-    ``exploit(key, fitness [P]) -> parent [P]`` (default `truncation`) says whose state each member takes, bit for bit,
-    all but the key, so that twins part; those that took another's get ``explore(key, given)`` of what that one was
-    given (`perturb`). ``fitness`` defaults to `mean_return` over the interval. Consumes ``key``.
+    Jaderberg et al. 2017 (arXiv 1711.09846, algorithm 1). A member that takes another's state takes all of it except
+    the key, so that their trainings diverge. ``train`` consumes ``key``.
+
+    - ``make_trainer(**given)``: the `Trainer` of a member.
+    - ``size``: number of members ``P``.
+    - ``num_intervals``: number of intervals, each followed by a selection.
+    - ``num_iterations``: iterations of an interval.
+    - ``explore(key, given)``: new arguments for a member that took another's state, from that one's (`perturb`).
+    - ``exploit(key, fitness [P]) -> parent [P]``: whose state each member takes; default `truncation`.
+    - ``fitness``: of the metrics of an interval; default `mean_return`.
+    - ``devices``: default all.
     """
     exploit, fitness = exploit or truncation(), fitness or mean_return
     layout = layouts.layout(size, devices)
@@ -83,7 +92,10 @@ def population_based_training(
 
 
 def truncation(fraction: float = 0.2) -> Callable[[Key, Array], Array]:
-    """The worst ``fraction`` of the members, at least one, take the state of one of as many of the best, at random."""
+    """Truncation selection: each of the worst ``fraction`` of members takes the state of a random one of the best.
+
+    The best and the worst are the same number of members, at least 1. ``exploit`` consumes its key.
+    """
 
     def exploit(key: Key, scores: Array) -> Array:
         size = scores.shape[0]
@@ -98,10 +110,10 @@ def truncation(fraction: float = 0.2) -> Callable[[Key, Array], Array]:
 def perturb(
     *, factors: tuple[float, float] = (0.8, 1.25), resample: float = 0.25, **ranges: tuple[float, float]
 ) -> Callable[[Key, PyTree], PyTree]:
-    """Multiplies fields of the config by one of ``factors``, or draws them anew with the chance ``resample``.
+    """Multiplies fields of the config by a random one of ``factors``, or with probability ``resample`` redraws them.
 
-    ``ranges`` name the fields, with the lowest and the highest value that they may take, both above 0; a new draw is
-    uniform in the logarithm.
+    ``ranges`` maps the fields to the lowest and the highest value that they may take, both positive; values are clipped
+    to it, and redrawn log-uniformly from it. ``explore`` consumes its key.
     """
 
     def explore(key: Key, given: dict[str, PyTree]) -> dict[str, PyTree]:
@@ -118,9 +130,10 @@ def perturb(
 
 
 def ancestry(parent: Any, member: int) -> list[int]:
-    """Which member's place each state on the way to ``member``'s last one was in, interval by interval.
+    """The lineage of ``member``'s final state: the member that held its ancestor in each interval, then ``member``.
 
-    ``parent`` is that of `Evolved`. The last interval's own choice counts: it made the state that was returned.
+    ``parent`` ``[I, P]`` is that of `Evolved`. Returns ``I + 1`` indices, because the selection after the last interval
+    counts too.
     """
     line = [member]
     for row in np.asarray(parent)[::-1]:
@@ -129,10 +142,13 @@ def ancestry(parent: Any, member: int) -> list[int]:
 
 
 class Halved(NamedTuple):
-    """What successive halving returns, members in order of rank, the survivor first.
+    """The result of successive halving, with members ``[P]`` in order of rank, the best first.
 
-    ``member`` ``[P]`` (int32) is the place that each had among those given, ``rungs`` ``[P]`` how many rungs it ran,
-    and ``fitness`` ``[P]`` that of its last one. The states of members that were dropped are of no use.
+    - ``state``: training states; those of members that were dropped are not meaningful.
+    - ``given``: the arguments of each member.
+    - ``member``: int32, the index of each member in the population that was passed in.
+    - ``rungs``: the number of rungs that each member ran.
+    - ``fitness``: the fitness of each member in its last rung.
     """
 
     state: TrainState
@@ -152,12 +168,19 @@ def successive_halving(
     fitness: Fitness | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[membership.Members], Halved]:
-    """``train(members)``, to jit: after each rung only the best ``1 / reduction`` of the members go on.
+    """Returns ``train(members)``, to jit: after each rung only the best ``1 / reduction`` of the members continue.
 
-    Jamieson & Talwalkar 2016 (arXiv 1502.07943, figure 3), by total budget: at the end of rung ``r`` a member has
-    trained for ``num_iterations * reduction ** r`` iterations. Survivors are moved together to the front, so that those
-    that were dropped cost nothing but the rest of a group; they train on as they would have alone, bit for bit.
-    ``fitness`` defaults to `mean_return` over the rung.
+    Jamieson & Talwalkar 2016 (arXiv 1502.07943, figure 3), with cumulative budgets: at the end of rung ``r`` (from 0) a
+    member has trained for ``num_iterations * reduction ** r`` iterations. Survivors are moved to the front, so that
+    dropped members cost nothing except to complete a group. Survivors train exactly as they would alone.
+
+    - ``make_trainer(**given)``: the `Trainer` of a member.
+    - ``size``: number of members ``P``.
+    - ``num_rungs``: number of rungs.
+    - ``num_iterations``: iterations of the first rung.
+    - ``reduction``: the factor by which members decrease and budgets increase per rung.
+    - ``fitness``: of the metrics of a rung; default `mean_return`.
+    - ``devices``: default all.
     """
     fitness = fitness or mean_return
     totals = [0] + [num_iterations * reduction**r for r in range(num_rungs)]
@@ -168,18 +191,18 @@ def successive_halving(
     count = len(layout.devices)
     share = layout.groups * layout.lanes
     rank = np.arange(layout.size)
-    place = (rank % count) * share + rank // count  # of each rank: dealt out to the devices in turn
+    place = (rank % count) * share + rank // count  # index of each rank in [P]; ranks go to the devices in turn
     rank_of_place = np.argsort(place)
 
     def rung(carry, now):
         length, survivors = now
         given, state, member, rungs, scores = carry
         groups = (survivors + count * layout.lanes - 1) // (count * layout.lanes)
-        laid = trees.take((given, state), rank_of_place)
-        state, metrics = trees.take(advance(*laid, length, groups=groups), place)
+        placed = trees.take((given, state), rank_of_place)
+        state, metrics = trees.take(advance(*placed, length, groups=groups), place)
         ran = rank < survivors
         scores = jnp.where(ran, _score(fitness, state, metrics), scores)
-        order = jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))  # the best of those that ran in front
+        order = jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))  # those that ran first, the best in front
         carry = given, state, member, rungs + ran, scores
         return trees.take(carry, order), None
 
@@ -195,18 +218,20 @@ def successive_halving(
 
 
 def mean_return(metrics: Metrics) -> Array:
-    """Mean return of the episodes that ended; nan if none did."""
+    """Mean return of all episodes that ended in metrics ``[iterations]``; nan if none did."""
     episodes = jnp.nan_to_num(metrics["episodes"].astype(jnp.float32))
     total = jnp.sum(jnp.where(episodes > 0, metrics["episode_return"] * episodes, 0.0))
     return total / jnp.sum(episodes)
 
 
 def _score(fitness: Fitness, state: TrainState, metrics: Metrics) -> Array:
+    """The fitness ``[P]`` of members; -inf for those that died or whose fitness is nan."""
     scores = jax.vmap(fitness)(metrics)
     return jnp.where(state.alive & ~jnp.isnan(scores), scores, -jnp.inf)
 
 
 def _init(make_trainer: Callable[..., Trainer], members: membership.Members, layout: layouts.Layout) -> TrainState:
+    """Initial training states ``[P]`` of members."""
     init = layouts.spread(lambda m, _: ((), make_trainer(**m.given).init(m.keys)), layout)
     return trees.take(init(trees.fill(members, layout.size), ())[1], np.arange(members.size))
 
@@ -214,7 +239,10 @@ def _init(make_trainer: Callable[..., Trainer], members: membership.Members, lay
 def _advance(
     make_trainer: Callable[..., Trainer], layout: layouts.Layout, capacity: int
 ) -> Callable[..., tuple[TrainState, Metrics]]:
-    """``advance(given, state, length, groups=...)``: ``length`` iterations; metrics of rows not run are nan, or 0."""
+    """Returns ``advance(given, state, length, groups=...)``, which runs ``length`` iterations, at most ``capacity``.
+
+    Metrics are ``[P, capacity]``; from row ``length`` on they are nan, or 0 if they are integers.
+    """
 
     def one(given, state, length):
         state, metrics = loops.chunk(make_trainer(**given), capacity)(state, length)
@@ -225,4 +253,5 @@ def _advance(
 
 
 def _nothing(x: Array) -> Any:
+    """The value of a metric of ``x``'s dtype in an iteration that was not run: nan, or 0 for integers."""
     return jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.zeros((), x.dtype)

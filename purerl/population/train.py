@@ -1,8 +1,8 @@
 """Many trainings in one program: seeds, hyper-parameters, environment parameters and meta-parameters, on every device.
 
-A population is a list of members ``[P]``. They are dealt out to the devices (`shard_map`); each device computes its
-share in groups, one after another, and the members of a group side by side (`vmap`). On CPU a group is one member by
-default, so that a member gets the same bits wherever it lies: alone, in a later batch, or on another device.
+A population is a list of members ``[P]``, distributed over the devices (`shard_map`). Each device computes its share in
+groups, one after another, and the members of a group in parallel (`vmap`). On CPU a group is a single member by
+default, so that a member's results have the same bits in any population, batch and device.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +30,19 @@ def train_population(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> PyTree:
-    """Trains ``P`` members, whatever they differ in, and returns what ``train(key)`` returns with ``[P]`` leading.
+    """Trains ``P`` members and returns the results of their ``train(key)`` with a leading axis ``[P]``.
 
-    ``make_train(config=...)``, called with ``env_params=...`` and ``meta_params=...`` too where these are given, makes
-    ``train(key)``; `members` says what may vary. ``batch_size`` members are on the devices at once: "auto" takes as
-    many as their free memory holds, and later batches wait with results kept in the host's memory. ``lanes`` is that
-    of `layout`. Raises `planning.DoesNotFit` if not even one member a device fits. On CPU call
+    - ``make_train(config=...)``: makes ``train(key)``; it also gets ``env_params`` and ``meta_params`` if they are given.
+    - ``configs``: a config whose floats are scalars, shared by all members, or ``[P]``.
+    - ``keys``: one key that all members share, or ``[P]``.
+    - ``env_params``: parameters of the environment by name, scalars or ``[P]``.
+    - ``meta_params``: a tree whose leaves have the leading axis ``[P]``.
+    - ``batch_size``: members on the devices at once; "auto": as many as fit into free memory. With several batches,
+      results are kept in host memory.
+    - ``devices``: default all.
+    - ``lanes``: members that a device computes at once, as for `layout`.
+
+    Raises `planning.DoesNotFit` if not even one member per device fits, and `ValueError` if lengths differ. On CPU call
     `purerl.use_cpu_cores` first. ::
 
         train = lambda config, env_params: ppo.make_train(config, envs.make("CartPole-v1", **env_params))
@@ -65,9 +72,10 @@ def plan(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> planning.Plan:
-    """What `train_population` would cost with the same arguments. Compiles its program and runs nothing.
+    """The predicted cost of `train_population` with the same arguments. Compiles its program but does not run it.
 
-    A frame's arithmetic is that of a whole training over ``configs.total_steps``. Raises `planning.DoesNotFit`.
+    ``flops_per_frame`` is the arithmetic of a whole training divided by ``configs.total_steps``. Raises
+    `planning.DoesNotFit` and `ValueError` as `train_population` does.
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
     compiled = _compile(make_train, everyone, batch_size, devices, lanes)
@@ -82,7 +90,7 @@ def _compile(
     devices: Sequence[jax.Device] | None,
     lanes: int | None,
 ) -> planning.Compiled:
-    """The program of a batch of members ``[batch_size]``, as large as it fits."""
+    """The compiled program that trains a batch of members; arguments as for `train_population`."""
     train = jax.jit(lambda member: make_train(**member.given)(member.keys), inline=True)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, Layout]:

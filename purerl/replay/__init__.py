@@ -1,8 +1,18 @@
-"""Replay buffers, as `Replay` bundles of pure functions."""
+"""Replay buffers, each a `Replay` bundle of pure functions, and the views that define what a sample is."""
 
 from purerl.replay.host import on_host
 from purerl.replay.queue import queue
-from purerl.replay.ring import least_rows, prioritised, uniform
+from purerl.replay.ring import least_rows, most_frames, prioritised, uniform
 from purerl.replay.views import View, sequences, transitions
 
-__all__ = ["View", "least_rows", "on_host", "prioritised", "queue", "sequences", "transitions", "uniform"]
+__all__ = [
+    "View",
+    "least_rows",
+    "most_frames",
+    "on_host",
+    "prioritised",
+    "queue",
+    "sequences",
+    "transitions",
+    "uniform",
+]

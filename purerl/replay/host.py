@@ -1,4 +1,4 @@
-"""A buffer that lives in the host's memory while training computes on the device."""
+"""Replay buffers in host memory, for training on a device."""
 
 from collections.abc import Callable
 
@@ -12,20 +12,21 @@ HOST, DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
 
 
 def on_host(replay: Replay) -> Replay:
-    """``replay`` with its state in pinned memory of the host, for buffers larger than the device's memory.
+    """``replay`` with its state in pinned host memory, for buffers larger than the device's memory.
 
-    The host does the reading and writing; only trajectories, samples and priorities cross over. Samples are those of
-    ``replay``. For use inside `jax.jit`. Raises `ValueError` if the backend has no memory kind ``pinned_host``.
+    The host reads and writes the buffer; only trajectories, samples and priorities are transferred. Samples are the
+    same as those of ``replay``. For use inside `jax.jit`. Raises `ValueError` if the backend has no memory kind
+    ``pinned_host``.
     """
     kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]
     if "pinned_host" not in kinds:
         raise ValueError(f"this backend has no memory kind pinned_host, only {', '.join(kinds)}")
 
     def hosted(function: Callable[..., PyTree], space: jax.memory.Space) -> Callable[..., PyTree]:
-        """``function`` computed by the host, its result in ``space``.
+        """``function`` executed on the host, with its result in the memory ``space``.
 
-        jax lets no operation mix the two memories, and takes the constants inside ``function`` for the device's. So it
-        is traced as if everything were the device's, and called as a whole.
+        JAX does not allow an operation to mix memory spaces, and places constants inside ``function`` in device memory.
+        So ``function`` is traced with device memory throughout, and its jaxpr is then executed on the host as a whole.
         """
 
         def run(*args: PyTree) -> PyTree:

@@ -1,4 +1,4 @@
-"""A queue of trajectories that are each learned from a limited number of times."""
+"""A first-in, first-out queue of trajectories, each of which is sampled a limited number of times."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,11 @@ from purerl.types import Array, Key, PyTree, Replay, Sample, Transition
 
 
 class QueueState(NamedTuple):
-    """``trajectories`` ``[S, T, B]`` and how often each was used ``[S, B]``; the slot that is written next, and how
-    many hold data (int32)."""
+    """State of a `queue` with ``S`` slots.
+
+    ``trajectories`` ``[S, T, B]``; ``uses`` ``[S, B]``, how often each was used; ``position``, the slot that is written
+    next; ``filled``, the number of slots that hold data (all int32).
+    """
 
     trajectories: PyTree
     uses: Array
@@ -20,13 +23,19 @@ class QueueState(NamedTuple):
 
 
 def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max_uses: int) -> Replay:
-    """The last ``num_slots`` trajectories ``[T = num_steps, B = num_envs]``, first in, first out.
+    """A queue of the last ``num_slots`` trajectories ``[T, B]``, sampled in order of age.
 
-    Each environment's part is a trajectory of its own, kept whole with its extras; booleans of several elements are
-    packed. ``sample`` gives the ``N = batch_size`` oldest, as a `Transition` ``[T, N]``, of those that were used less
-    than ``max_uses`` times; the batch has weight 0 where there are no more. No two of a batch are the same. Its key is
-    not used. ``update`` counts one use of each trajectory of a sample whose weight is not 0. Raises `ValueError` for a
-    number below 1, a batch larger than the queue, or a trajectory of other sizes.
+    - ``num_slots``: trajectories ``[T, B]`` that it holds.
+    - ``num_steps``: steps ``T`` of a trajectory.
+    - ``num_envs``: environments ``B``; each environment's part counts as a trajectory of its own.
+    - ``batch_size``: trajectories ``N`` in a sample.
+    - ``max_uses``: how often a trajectory is used before it is no longer sampled.
+
+    Trajectories are stored whole, with their extras; booleans of several elements are bit-packed. ``sample`` returns
+    the ``N`` oldest that were used fewer than ``max_uses`` times, all different, as a `Transition` ``[T, N]``; if there
+    are fewer, the rest of the batch has weight 0. Its key is not used. ``update`` counts one use of each sampled
+    trajectory with positive weight. Raises `ValueError` for a number below 1, a batch larger than the queue, or a
+    trajectory of another shape.
     """
     if min(num_slots, num_steps, num_envs, batch_size, max_uses) < 1:
         raise ValueError("num_slots, num_steps, num_envs, batch_size and max_uses must be at least 1")
@@ -60,12 +69,12 @@ def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max
         ready = (age < state.filled)[:, None] & (state.uses[slots] < max_uses)  # [S, B]
         rank = jnp.cumsum(ready.reshape(-1))
         chosen = jnp.searchsorted(rank, jnp.arange(1, batch_size + 1))
-        there = chosen < rank.size
-        chosen = jnp.where(there, chosen, 0)
+        exists = chosen < rank.size
+        chosen = jnp.where(exists, chosen, 0)
         slot, env = slots[chosen // num_envs], chosen % num_envs
         read = lambda x: x[slot[None], jnp.arange(num_steps)[:, None], env[None]]  # noqa: E731
         items = jax.tree.map(unpack, jax.tree.map(read, state.trajectories), is_leaf=lambda x: isinstance(x, Packed))
-        return Sample(items, slot, env, there.astype(jnp.float32))
+        return Sample(items, slot, env, exists.astype(jnp.float32))
 
     def update(state: QueueState, sample: Sample, priority: Array) -> QueueState:
         return state._replace(uses=state.uses.at[sample.slot, sample.env].add(sample.weight > 0))

@@ -1,4 +1,7 @@
-"""Rings of the last rows of ``B`` environments, sampled uniformly or by priority, as `Replay` bundles."""
+"""Ring buffers of the last rows of ``B`` environments, sampled uniformly or by priority, as `Replay` bundles.
+
+A row is one step of all ``B`` environments.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,11 +17,12 @@ from purerl.replay.views import View
 from purerl.types import Array, Item, Key, PyTree, Replay, Sample, Transition
 
 MIN_PRIORITY = 1e-6
-"""Added to every priority, so that nothing usable is out of reach (Schaul et al. 2016, section 3.3)."""
+"""Added to every priority, so that every usable sample can be drawn (Schaul et al. 2016, section 3.3)."""
 
 
 class RingState(NamedTuple):
-    """``items`` ``[rows, B]``; the row that is written next, and how many hold data (int32, never beyond ``rows``)."""
+    """``items`` ``[rows, B]``; ``position``, the row that is written next; ``filled``, the number of rows that hold
+    data, at most ``rows`` (both int32)."""
 
     items: Item
     position: Array
@@ -26,7 +30,7 @@ class RingState(NamedTuple):
 
 
 class PrioritisedState(NamedTuple):
-    """A ring; the sums of ``priority^alpha``; the largest priority ever given; and the updates so far (int32)."""
+    """A ring; ``sums`` of ``priority^alpha``; the ``largest`` priority so far; the number of ``updates`` (int32)."""
 
     ring: RingState
     sums: sums.Sums
@@ -35,10 +39,11 @@ class PrioritisedState(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """What both rings do, for the beginnings of samples: blocks of ``stride`` rows, counted from the oldest on.
+    """What both kinds of ring share. Rows form blocks of ``stride`` rows, and a sample begins at the start of a block.
 
-    ``age`` of a block is 0 for the oldest in the data. Those from ``first`` to ``first + count(state) - 1`` begin a
-    sample that lies wholly in the data; ``span`` blocks at either end of the data together do not.
+    The age of a block is its distance from the oldest block in the data. Blocks of age ``first`` to
+    ``first + count(state) - 1`` begin a sample that lies wholly in the data, with the frames that it needs before it.
+    The other ``span`` blocks do not: ``first`` at the old end of the data, the rest at the new end.
     """
 
     init: Callable[[Transition], RingState]
@@ -52,14 +57,22 @@ class Ring(NamedTuple):
 
 
 def least_rows(length: int, stride: int = 1, num_frames: int = 1) -> int:
-    """Rows that must have been added, or fit in, before there is a sample: of ``length`` rows, the first a multiple of
-    ``stride``, with the rows before it that its stack of ``num_frames`` takes."""
+    """The number of rows that a ring must hold for one sample.
+
+    A sample is ``length`` rows, the first a multiple of ``stride``, and the rows before it that a stack of
+    ``num_frames`` frames needs.
+    """
     blocks = -(-(num_frames - 1) // stride) - (-length // stride)
     return blocks * stride
 
 
-def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int, next_obs: bool) -> Ring:
-    length, stride = view.length, view.stride
+def most_frames(frames: PyTree) -> int:
+    """The largest number of frames of a leaf."""
+    return max(jax.tree.leaves(frames), default=1)
+
+
+def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyTree, next_obs: bool) -> Ring:
+    length, stride, num_frames = view.length, view.stride, most_frames(frames)
     counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
     for name, count in counts.items():
         if count < 1:
@@ -74,7 +87,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, num_frames:
 
     def init(item: Transition) -> RingState:
         zero = jnp.zeros((), jnp.int32)
-        return RingState(storage.empty(item, num_rows, num_envs, num_frames, stride, next_obs), zero, zero)
+        return RingState(storage.empty(item, num_rows, num_envs, frames, stride, next_obs), zero, zero)
 
     def add(state: RingState, trajectory: Transition) -> RingState:
         num_steps = trajectory.reward.shape[0]
@@ -87,7 +100,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, num_frames:
             start = state.position // (num_rows // rows.shape[0])
             return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
 
-        items = jax.tree.map(write, state.items, storage.kept(trajectory, num_frames, stride, next_obs))
+        items = jax.tree.map(write, state.items, storage.kept(trajectory, frames, stride, next_obs))
         position = (state.position + num_steps) % num_rows
         return RingState(items, position, jnp.minimum(state.filled, num_rows - num_steps) + num_steps)
 
@@ -98,26 +111,31 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, num_frames:
         return (state.position - state.filled + age * stride) % num_rows
 
     def read(state: RingState, row: Array, env: Array) -> tuple[PyTree, Array]:
-        return view.read(state.items, row, env, num_frames)
+        return view.read(state.items, row, env, frames)
 
     return Ring(init, add, first, first + reach, num_rows // stride, count, row, read)
 
 
 def uniform(
-    *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: int = 1, next_obs: bool = False
+    *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: PyTree = 1, next_obs: bool = False
 ) -> Replay:
-    """The last ``num_rows`` steps of each of ``B = num_envs`` environments, all samples of ``view`` equally likely.
+    """A ring buffer of the last ``num_rows`` steps of each environment, sampled uniformly.
 
-    ``add`` writes a trajectory ``[T, B]`` over the oldest ``T`` rows, as one slice; ``T`` must divide ``num_rows`` and
-    be a multiple of the view's stride. An observation is stored once, in its own dtype, booleans as bits; of
-    observations that are stacks of ``num_frames`` frames, the newest along the last axis, only the newest frame. With
-    ``next_obs`` each next observation is stored likewise, so that the view may look past a truncation.
+    - ``num_rows``: rows that it holds, a multiple of the view's stride.
+    - ``num_envs``: environments ``B``.
+    - ``batch_size``: draws ``N`` in a sample.
+    - ``view``: what a sample is (`transitions`, `sequences`).
+    - ``num_frames``: frames stacked along the last axis of an observation, the newest last; only the newest is stored.
+      A number, or a tree of them, one for each leaf of an observation.
+    - ``next_obs``: whether to store next observations too, so that a view can bootstrap from those of truncated steps.
 
-    ``sample`` draws ``N = batch_size`` with replacement, from all that lie wholly in the data; none spans the newest
-    and the oldest row, and none reaches into another episode further than its view says. Weights are 1, or 0 where the
-    view calls a sample not usable, and 0 throughout as long as the data does not hold one. The cost of a sample does
-    not depend on ``num_rows``. ``add`` and ``sample`` raise no errors under jit; shapes that cannot be raise
-    `ValueError`.
+    ``add`` overwrites the oldest ``T`` rows with a trajectory ``[T, B]``, as one slice; ``T`` must divide ``num_rows``
+    and be a multiple of the view's stride. Observations are stored once, in their own dtype, booleans bit-packed.
+
+    ``sample`` draws ``N`` starting rows with replacement, from all whose samples lie wholly in the data: none wraps
+    from the newest to the oldest row, and none crosses the end of an episode further than its view says. Weights are 1,
+    or 0 for samples that the view calls unusable, and for all while the data is too short for a sample. The cost of a
+    sample does not depend on ``num_rows``. Raises `ValueError` for sizes that do not fit together.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
 
@@ -134,7 +152,7 @@ def uniform(
         ring.add,
         sample,
         lambda state, sample, priority: state,
-        least_rows(view.length, view.stride, num_frames),
+        least_rows(view.length, view.stride, most_frames(num_frames)),
     )
 
 
@@ -148,20 +166,27 @@ def prioritised(
     beta: Array = 0.4,
     beta_end: Array = 1.0,
     num_updates: int = 1,
-    num_frames: int = 1,
+    num_frames: PyTree = 1,
     next_obs: bool = False,
     initial: Callable[[PyTree], Array] | None = None,
 ) -> Replay:
-    """As `uniform`, but a sample is drawn with the chance ``P = p^alpha / sum p^alpha``, ``p`` being its priority.
+    """As `uniform`, but a sample with priority ``p`` is drawn with probability ``P = p^alpha / sum p^alpha``.
 
     Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, eq. 1), stratified over the batch. Weights are
-    ``(M P)^-beta`` for ``M`` samples in the data, divided by the largest in the batch (section 3.4); ``beta`` moves to
-    ``beta_end`` in a straight line over ``num_updates`` updates. Floats may be traced; ``alpha`` lies in [0, 1].
+    ``(M P)^-beta``, where ``M`` is the number of samples in the data, divided by the largest in the batch (section
+    3.4). Floats may be traced.
 
-    What is new gets the largest priority ever given, 1 at first; or ``initial(items) -> [M]``, priorities of the view's
-    items (Horgan et al. 2018, arXiv 1803.00933, Algorithm 1). ``update(state, sample, priority)`` gives a batch ``[N]``
-    new ones; of a sample drawn twice the larger counts, and one that is not finite counts as 0. What is not usable, or
-    spans the newest and the oldest row, has no chance at all.
+    - ``num_rows, num_envs, batch_size, view, num_frames, next_obs``: as for `uniform`.
+    - ``alpha``: exponent of the priorities, in [0, 1].
+    - ``beta``: exponent of the weights at the start.
+    - ``beta_end``: exponent of the weights after ``num_updates`` updates; linear in between.
+    - ``num_updates``: updates over which the exponent of the weights is annealed.
+    - ``initial(items) -> [M]``: priorities of the ``M`` new samples (Horgan et al. 2018, arXiv 1803.00933,
+      Algorithm 1); None: the largest priority so far, 1 before any update.
+
+    ``update(state, sample, priority)`` sets the priorities ``[N]`` of a batch. Of a sample drawn twice the larger
+    priority counts; a non-finite priority counts as 0. Samples that are unusable, or that wrap from the newest to the
+    oldest row, are never drawn. Raises `ValueError` as `uniform` does.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
     size, reach = ring.num_blocks * num_envs, ring.span - ring.first
@@ -173,7 +198,7 @@ def prioritised(
         return (finite(priority) + MIN_PRIORITY) ** alpha
 
     def index(row: Array, env: Array) -> Array:
-        """Where the sums keep a sample: at the block that completes it."""
+        """The index of a sample in the sums: that of the last block that it reaches."""
         return (row // view.stride + reach) % ring.num_blocks * num_envs + env
 
     def init(item: Transition) -> PrioritisedState:
@@ -182,7 +207,7 @@ def prioritised(
     def add(state: PrioritisedState, trajectory: Transition) -> PrioritisedState:
         blocks = trajectory.reward.shape[0] // view.stride
         stored = ring.add(state.ring, trajectory)
-        block = jnp.repeat(state.ring.position // view.stride + jnp.arange(blocks), num_envs)  # that completes a sample
+        block = jnp.repeat(state.ring.position // view.stride + jnp.arange(blocks), num_envs)  # last of a new sample
         env = jnp.tile(jnp.arange(num_envs), blocks)
         items, usable = ring.read(stored, (block - reach) % ring.num_blocks * view.stride, env)
         priority = jnp.full(block.shape, state.largest) if initial is None else initial(items)
@@ -216,4 +241,4 @@ def prioritised(
             updates=optax.safe_increment(state.updates),
         )
 
-    return Replay(init, add, sample, update, least_rows(view.length, view.stride, num_frames))
+    return Replay(init, add, sample, update, least_rows(view.length, view.stride, most_frames(num_frames)))

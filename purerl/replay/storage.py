@@ -1,7 +1,8 @@
-"""How rows lie in memory: booleans as bits, and stacks of frames as single frames."""
+"""The memory layout of stored rows: booleans bit-packed, frame stacks as single frames."""
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +14,14 @@ from purerl.types import Array, Item, PyTree, Transition
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["bits"], meta_fields=["shape"])
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Booleans of ``shape`` behind some leading axes, eight in a byte: ``bits`` is uint8 ``[..., bytes]``."""
+    """A bit-packed boolean array ``[..., *shape]``, eight elements per byte: ``bits`` is uint8 ``[..., bytes]``."""
 
     bits: Array
     shape: tuple[int, ...]
 
 
 def pack(x: Array, ndim: int) -> Array | Packed:
-    """Packs a boolean array of which the first ``ndim`` axes are leading ones; anything else stays as it is."""
+    """Bit-packs a boolean array over all axes after the first ``ndim``; returns any other array as it is."""
     if x.dtype != bool or x.ndim == ndim:
         return x
     flat = x.reshape(*x.shape[:ndim], -1)
@@ -28,30 +29,37 @@ def pack(x: Array, ndim: int) -> Array | Packed:
 
 
 def unpack(x: Array | Packed) -> Array:
-    """What was packed."""
+    """The inverse of `pack`."""
     if not isinstance(x, Packed):
         return x
     flat = jnp.unpackbits(x.bits, axis=-1, count=int(np.prod(x.shape)), bitorder="little")
     return flat.reshape(*x.bits.shape[:-1], *x.shape).astype(bool)
 
 
-def empty(item: Transition, num_rows: int, num_envs: int, num_frames: int, stride: int, next_obs: bool) -> Item:
-    """Zeros for ``num_rows`` rows of transitions like ``item``: one step, arrays or `jax.ShapeDtypeStruct`."""
+def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: bool) -> Item:
+    """Zeros for ``num_rows`` rows ``[rows, B]`` of transitions like ``item``.
+
+    - ``item``: one step of one environment, as arrays or `jax.ShapeDtypeStruct`.
+    - ``num_rows, num_envs``: rows and environments ``B``.
+    - ``frames``: frames stacked in each leaf of an observation; a number, or a tree of them.
+    - ``stride``: extras are stored for every ``stride``-th row.
+    - ``next_obs``: whether next observations are stored.
+    """
 
     def blank() -> Item:
         block = jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item)
-        return kept(block, num_frames, stride, next_obs)
+        return kept(block, frames, stride, next_obs)
 
     rows = lambda x: jnp.zeros((x.shape[0] * (num_rows // stride), *x.shape[1:]), x.dtype)  # noqa: E731
     return jax.tree.map(rows, jax.eval_shape(blank))
 
 
-def kept(trajectory: Transition, num_frames: int, stride: int, next_obs: bool) -> Item:
-    """What is stored of a trajectory ``[T, B]``: single frames, packed, those of ``next_obs`` only if asked for; and
-    the extras of every ``stride``-th step."""
+def kept(trajectory: Transition, frames: PyTree, stride: int, next_obs: bool) -> Item:
+    """What is stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest frame,
+    bit-packed; next observations only if ``next_obs``; and the extras of every ``stride``-th step."""
 
     def newest(obs: PyTree) -> PyTree:
-        return jax.tree.map(lambda x: pack(x[..., -1] if num_frames > 1 else x, 2), obs)
+        return jax.tree.map(lambda x, n: pack(x[..., -1] if n > 1 else x, 2), obs, each(frames, obs))
 
     return Item(
         obs=newest(trajectory.obs),
@@ -64,33 +72,56 @@ def kept(trajectory: Transition, num_frames: int, stride: int, next_obs: bool) -
     )
 
 
-def observe(items: Item, row: Array, env: Array, num_frames: int) -> PyTree:
-    """The observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment gave them.
+def each(frames: PyTree, obs: PyTree) -> PyTree:
+    """The number of frames of every leaf of ``obs``: ``frames``, or that one number for all leaves."""
+    return jax.tree.map(lambda x: frames, obs) if isinstance(frames, int) else frames
 
-    A stack of frames is rebuilt from the rows before; the first frame of an episode stands in for those before it.
+
+def observe(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
+    """The observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment returned them.
+
+    A stack of frames is rebuilt from the rows before it; the first frame of an episode stands in for earlier ones.
     """
-    if num_frames == 1:
-        return read(items.obs, row, env)
+
+    def leaf(n: int, stored: Array | Packed) -> Array:
+        if n == 1:
+            return read(stored, row, env)
+        rows = _rows_before(items, row, env, n)
+        return jnp.moveaxis(read(stored, rows, jnp.broadcast_to(env[..., None], rows.shape)), row.ndim, -1)
+
+    return _with_frames(leaf, frames, items.obs)
+
+
+def observe_next(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
+    """As `observe`, but the next observations of the steps in ``row``, from a ring that stores them."""
+    stacks = observe(items, row, env, frames)
+
+    def leaf(n: int, stored: Array | Packed, stack: Array) -> Array:
+        newest = read(stored, row, env)
+        return newest if n == 1 else jnp.concatenate([stack[..., 1:], newest[..., None]], axis=-1)
+
+    return _with_frames(leaf, frames, items.next_obs, stacks)
+
+
+def _with_frames(leaf: Callable[..., Array], frames: PyTree, stored: PyTree, *more: PyTree) -> PyTree:
+    """``leaf(n, stored, ...)`` for every leaf of an observation, ``n`` being its number of frames."""
+    is_leaf = lambda x: isinstance(x, Packed)  # noqa: E731
+    if isinstance(frames, int):
+        return jax.tree.map(functools.partial(leaf, frames), stored, *more, is_leaf=is_leaf)
+    return jax.tree.map(leaf, frames, stored, *more)
+
+
+def _rows_before(items: Item, row: Array, env: Array, num_frames: int) -> Array:
+    """``[..., num_frames]``: the rows whose frames make the stack of ``row``, oldest first."""
     num_rows, last = items.reward.shape[0], items.terminated | items.truncated
     rows = [row]
     for _ in range(num_frames - 1):
         before = (rows[0] - 1) % num_rows
         rows.insert(0, jnp.where(last[before, env], rows[0], before))
-    stacked = jnp.stack(rows, axis=-1)
-    frames = read(items.obs, stacked, jnp.broadcast_to(env[..., None], stacked.shape))
-    return jax.tree.map(lambda x: jnp.moveaxis(x, row.ndim, -1), frames)
-
-
-def observe_next(items: Item, row: Array, env: Array, num_frames: int) -> PyTree:
-    """The next observations of the steps in ``row`` of ``env``, of a ring that stores them; otherwise as `observe`."""
-    newest = read(items.next_obs, row, env)
-    if num_frames == 1:
-        return newest
-    shift = lambda stack, frame: jnp.concatenate([stack[..., 1:], frame[..., None]], axis=-1)  # noqa: E731
-    return jax.tree.map(shift, observe(items, row, env, num_frames), newest)
+    return jnp.stack(rows, axis=-1)
 
 
 def read(stored: PyTree, row: Array, env: Array) -> PyTree:
-    """The elements of ``row`` and ``env`` ``[...]`` of arrays ``[rows, B, ...]``, unpacked."""
-    found = jax.tree.map(lambda x: x[row, env], stored)
-    return jax.tree.map(unpack, found, is_leaf=lambda x: isinstance(x, Packed))
+    """Gathers the elements at ``row`` and ``env`` ``[...]`` from arrays ``[rows, B, ...]``, and unpacks them."""
+    elements = jax.tree.map(lambda x: x[row, env], stored)
+    return jax.tree.map(unpack, elements, is_leaf=lambda x: isinstance(x, Packed))

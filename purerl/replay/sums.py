@@ -1,8 +1,8 @@
-"""Sums of priorities, by which an item is drawn with a probability proportional to its own.
+"""A sum tree: draws an index with probability proportional to its non-negative value, such as a priority.
 
-A tree of fan-out ``K`` (Zhang et al. 2021, arXiv 2110.01101, section IV): the lowest level holds the values, every
-other one the sums of ``K`` neighbours below, up to a top of at most ``K`` entries. Sums are formed anew from what lies
-below, never corrected by differences, so that rounding does not add up over time.
+The tree has fan-out ``K`` (Zhang et al. 2021, arXiv 2110.01101, section IV): the lowest level holds the values, every
+other level the sums of ``K`` neighbours of the level below, up to a top level of at most ``K`` entries. Sums are always
+recomputed from the level below, never updated by differences, so that rounding errors do not accumulate.
 """
 
 import itertools
@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from purerl.types import Array
 
 FAN_OUT = 8
-"""Entries that one sum adds up."""
+"""``K``, the number of entries that one sum adds up."""
 
 Sums = tuple[Array, ...]
-"""Levels, values first. Each is padded with zeros to a multiple of the fan-out, the top to exactly that."""
+"""Levels ``[groups, K]``, the values first, padded with zeros to a multiple of ``K``; the top level has one group."""
 
 
 def init(size: int, fan_out: int = FAN_OUT) -> Sums:
-    """Zeros for ``size`` values."""
+    """A tree of ``size`` values, all zero."""
     levels = []
     while True:
         groups = -(-size // fan_out)
@@ -40,9 +40,10 @@ def get(sums: Sums, index: Array) -> Array:
 
 
 def put(sums: Sums, index: Array, values: Array) -> Sums:
-    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; of several for one index, the largest.
+    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; for an index that occurs several times, the largest value.
 
-    Both passes over the lowest level need the values, so that it is written in place, after what they depend on.
+    A scatter-min with ``values`` (rather than with 0) precedes the scatter-max. Both then depend on ``values``, so that
+    XLA schedules both after what ``values`` were computed from, and can update the level in place.
     """
     fan_out = sums[0].shape[1]
     group, place = index // fan_out, index % fan_out
@@ -51,7 +52,7 @@ def put(sums: Sums, index: Array, values: Array) -> Sums:
 
 
 def _renew(sums: Sums, groups: Array) -> Sums:
-    """Forms the sums of ``groups`` ``[N]`` of the lowest level anew, and those that contain them."""
+    """Recomputes the sums of ``groups`` ``[N]`` of the lowest level, and all sums above that contain them."""
     levels = list(sums)
     for below in range(len(levels) - 1):
         fan_out = levels[below].shape[1]
@@ -62,11 +63,11 @@ def _renew(sums: Sums, groups: Array) -> Sums:
 
 
 def find(sums: Sums, fraction: Array) -> Array:
-    """The indices ``[N]`` at which the running sum of all values first exceeds ``fraction`` ``[N]`` of their total.
+    """The indices ``[N]`` at which the running sum of the values first exceeds ``fraction`` ``[N]`` of their total.
 
-    With fractions uniform in [0, 1) index ``i`` is drawn with probability ``value[i] / total``. As long as one value
-    is positive, an index whose value is zero is never found, whatever rounds: running sums are added up one by one, so
-    they stay the same where nothing is added, and a step down goes to a child that adds something.
+    With fractions uniform in [0, 1), index ``i`` is drawn with probability ``value[i] / total``. As long as one value
+    is positive, an index of value zero is never returned, whatever the rounding: running sums are accumulated
+    sequentially, so that adding zero leaves them unchanged, and the descent only enters children of positive sum.
     """
     index = jnp.zeros(fraction.shape, jnp.int32)
     left = fraction * total(sums)

@@ -1,4 +1,4 @@
-"""What is read of a ring: transitions over ``n`` steps, or whole sequences."""
+"""Views: what a sample from a ring buffer is, n-step transitions or sequences."""
 
 import functools
 from collections.abc import Callable
@@ -12,30 +12,37 @@ from purerl.types import Array, Item, Outcome, PyTree
 
 
 class View(NamedTuple):
-    """One sample: ``length`` rows in a row of one environment, the first a multiple of ``stride``.
+    """How samples are read from a ring: each from ``length`` consecutive rows of one environment, the first a multiple
+    of ``stride``.
 
-    ``read(items, row, env, num_frames) -> (sample, usable)`` reads those that begin in ``row`` of ``env``, both ``[N]``
-    int32. Where ``usable`` ``[N]`` (bool) is False, nothing can be learned.
+    ``read(items, row, env, frames) -> (sample, usable)`` reads the samples that begin in ``row`` of ``env``, both
+    ``[N]`` int32; ``frames`` is the number of frames in a stack, or a tree of them. A sample whose ``usable`` ``[N]``
+    (bool) is False must not be learned from.
     """
 
     length: int
     stride: int
-    read: Callable[[Item, Array, Array, int], tuple[PyTree, Array]]
+    read: Callable[[Item, Array, Array, PyTree], tuple[PyTree, Array]]
 
 
 def transitions(n: int, gamma: Array) -> View:
-    """Transitions over at most ``n`` steps, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
+    """n-step transitions, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
 
-    ``reward`` is the discounted sum of the rewards of ``h`` steps, ``discount`` is ``gamma^h``, or 0 if the episode
-    terminated within them, and ``next_obs`` the observation after them. ``h`` is ``n`` unless the episode ends sooner.
-    A ring that stores no next observations lacks the one after a truncated step: a window stops before it, and a
-    transition that begins with it is not usable. Otherwise a window stops after it, and ``next_extras``, which nobody
-    recorded there, are those of the truncated step itself. Raises `ValueError` for ``n`` below 1.
+    ``reward`` is the discounted sum of the rewards of ``h`` steps; ``discount`` is ``gamma^h``, or 0 if the episode
+    terminated within them; ``next_obs`` is the observation after them. ``h`` is ``n``, or less if the episode ends
+    sooner. At a truncated step it depends on the ring:
+
+    - One without next observations lacks that of the truncated step, so a transition ends before that step, and a
+      transition that begins with it is not usable.
+    - One with next observations lets a transition end after the truncated step. There are no extras of its next
+      observation, so ``next_extras`` are those of the truncated step itself.
+
+    ``gamma`` is a scalar and may be traced. Raises `ValueError` for ``n`` below 1.
     """
     if n < 1:
         raise ValueError(f"n = {n}: must be at least 1")
 
-    def read(items: Item, row: Array, env: Array, num_frames: int) -> tuple[Outcome, Array]:
+    def read(items: Item, row: Array, env: Array, frames: PyTree) -> tuple[Outcome, Array]:
         stored = bool(jax.tree.leaves(items.next_obs))
         rows = (row[None] + jnp.arange(n)[:, None]) % items.reward.shape[0]  # [n, N]
         envs = jnp.broadcast_to(env, rows.shape)
@@ -52,12 +59,12 @@ def transitions(n: int, gamma: Array) -> View:
         after = (row + horizon) % items.reward.shape[0]
         final = (after - 1) % items.reward.shape[0]
         if stored:
-            next_obs = storage.observe_next(items, final, env, num_frames)
+            next_obs = storage.observe_next(items, final, env, frames)
             after = jnp.where(items.truncated[final, env], final, after)
         else:
-            next_obs = storage.observe(items, after, env, num_frames)
-        found = Outcome(
-            obs=storage.observe(items, row, env, num_frames),
+            next_obs = storage.observe(items, after, env, frames)
+        outcome = Outcome(
+            obs=storage.observe(items, row, env, frames),
             action=items.action[row, env],
             reward=total,
             discount=discount,
@@ -65,31 +72,32 @@ def transitions(n: int, gamma: Array) -> View:
             extras=storage.read(items.extras, row, env),
             next_extras=storage.read(items.extras, after, env),
         )
-        return found, jnp.ones_like(truncated[0]) if stored else ~truncated[0]
+        return outcome, jnp.ones_like(truncated[0]) if stored else ~truncated[0]
 
     return View(n + 1, 1, read)
 
 
 def sequences(length: int, stride: int = 1) -> View:
-    """``length`` steps in a row, as `Item` ``[L, N]``, beginning at every ``stride``-th row.
+    """Sequences of ``L = length`` consecutive steps, as `Item` ``[L, N]``, beginning at every ``stride``-th row.
 
-    ``obs[i + 1]`` is the next observation of step ``i`` unless the episode ended there. After a truncated step it is
-    another episode's; see `returns.stored_n_step`. ``next_obs`` are the true ones of a ring that stores them, else
-    ``()``. ``extras`` ``[N]`` are those of the first step. Raises `ValueError` for numbers below 1.
+    ``obs[i + 1]`` is the next observation of step ``i``, unless the episode ended there: then it is the first of
+    another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` are the true next observations if
+    the ring stores them, otherwise ``()``. ``extras`` ``[N]`` are those of the first step. Raises `ValueError` for
+    numbers below 1.
     """
     if min(length, stride) < 1:
         raise ValueError(f"length = {length}, stride = {stride}: must be at least 1")
 
-    def read(items: Item, row: Array, env: Array, num_frames: int) -> tuple[Item, Array]:
+    def read(items: Item, row: Array, env: Array, frames: PyTree) -> tuple[Item, Array]:
         rows = (row[None] + jnp.arange(length)[:, None]) % items.reward.shape[0]  # [L, N]
         envs = jnp.broadcast_to(env, rows.shape)
         stored = bool(jax.tree.leaves(items.next_obs))
-        found = Item(
-            obs=storage.observe(items, rows, envs, num_frames),
+        sequence = Item(
+            obs=storage.observe(items, rows, envs, frames),
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
-            next_obs=storage.observe_next(items, rows, envs, num_frames) if stored else (),
+            next_obs=storage.observe_next(items, rows, envs, frames) if stored else (),
             extras=storage.read(items.extras, row // stride, env),
         )
-        return found, jnp.ones(row.shape, bool)
+        return sequence, jnp.ones(row.shape, bool)
 
     return View(length, stride, read)

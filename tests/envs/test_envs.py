@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.check_env import random_actions
 from purerl.envs.episodic import box, episodic
 from purerl.envs.names import GYMNAX
 from purerl.errors import ConfigError
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, sample
 from purerl.types import Step
 
 OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(("gymnax/", "brax/"))] + [
@@ -53,7 +52,7 @@ def rollout(env, num_envs, num_steps, seed=0):
 
         inputs = (
             env.noise(key_noise, (num_steps, num_envs)),
-            random_actions(env.action_space, key_action, (num_steps, num_envs)),
+            sample(env.action_space, key_action, (num_steps, num_envs)),
         )
         return obs, *jax.lax.scan(one, start, inputs)[1]
 
@@ -154,7 +153,7 @@ def test_initial_distribution_fills_its_range(name, low, high):
     ],
 )
 def test_parameters_can_be_vmapped(name, parameter, values):
-    action = random_actions(envs.make(name).action_space, jax.random.key(3), ())
+    action = sample(envs.make(name).action_space, jax.random.key(3), ())
 
     def one(value):
         env = envs.make(name, **{parameter: value})

@@ -9,12 +9,11 @@ import pytest
 
 from purerl import envs
 from purerl.envs.adapters.gymnax import BINARY, from_gymnax
-from purerl.envs.check_env import random_actions
 from purerl.envs.episodic import EpisodeState
 from purerl.envs.names import GYMNAX
 from purerl.errors import ConfigError
 from purerl.learners import normalize
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, sample
 
 PHYSICAL = {
     "CartPole-v1": ([-2.4, -3, -0.2, -3], [2.4, 3, 0.2, 3]),
@@ -46,7 +45,7 @@ def test_native_equals_gymnasium(name):
         low, high = (jnp.array(bound, jnp.float32)[None] for bound in PHYSICAL[name])
         physical = low + (high - low) * jax.random.uniform(key_physical, (NUM_ENVS, low.shape[1]))
         start = EpisodeState(physical, jax.random.randint(key_t, (NUM_ENVS,), 0, limit))
-        actions = random_actions(env.action_space, key_action, (NUM_STEPS, NUM_ENVS))
+        actions = sample(env.action_space, key_action, (NUM_STEPS, NUM_ENVS))
         if isinstance(env.action_space, Box):
             actions = 1.5 * actions  # some lie outside of the space
 
@@ -104,7 +103,7 @@ def test_adapter_gives_what_gymnax_gives(name):
     key_reset, key_action, key_noise = jax.random.split(jax.random.key(0), 3)
     num_steps = 40
     noise = env.noise(key_noise, (num_steps,))
-    actions = random_actions(env.action_space, key_action, (num_steps,))
+    actions = sample(env.action_space, key_action, (num_steps,))
 
     def ours(env_state, inputs):
         return env.step(inputs[0], env_state, inputs[1])
@@ -145,7 +144,7 @@ def test_binary_observations_lose_nothing(name):
         env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
         float_obs, _ = jax.vmap(lambda key: theirs.reset(key, params))(jax.random.split(key_reset, num_envs))
         shape = (num_steps, num_envs)
-        inputs = env.noise(key_noise, shape), random_actions(env.action_space, key_action, shape)
+        inputs = env.noise(key_noise, shape), sample(env.action_space, key_action, shape)
         return obs, float_obs, jax.lax.scan(jax.vmap(both), env_state, inputs)[1]
 
     with jax.numpy_rank_promotion("allow"):  # for gymnax

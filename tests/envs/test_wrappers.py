@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from purerl import cli, envs
-from purerl.envs.check_env import random_actions
 from purerl.envs.wrappers import frame_stack, show_last
 from purerl.errors import ConfigError
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Box, Discrete, sample
 
 SHORT = [
     ("CartPole-v1", {"max_steps": 13}),
@@ -40,7 +39,7 @@ def play(env, num_steps=60):
     def run(key):
         key_reset, key_noise, key_action = jax.random.split(key, 3)
         env_state, obs = env.reset(key_reset)
-        noise, actions = env.noise(key_noise, (num_steps,)), random_actions(env.action_space, key_action, (num_steps,))
+        noise, actions = env.noise(key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
         _, step = jax.lax.scan(lambda s, inputs: env.step(inputs[0], s, inputs[1]), env_state, (noise, actions))
         return obs, actions, step
 
@@ -114,9 +113,9 @@ def test_spaces():
 
 def test_num_frames_is_that_of_the_last_axis():
     env = envs.make("CartPole-v1")
-    assert env.num_frames == 1
-    assert frame_stack(env, 3).num_frames == 3
-    assert show_last(frame_stack(env, 3)).num_frames == 1
+    assert env.observation_space.num_frames == 1
+    assert frame_stack(env, 3).observation_space.num_frames == 3
+    assert show_last(frame_stack(env, 3)).observation_space.num_frames == 1
 
 
 @pytest.mark.parametrize(
@@ -152,9 +151,9 @@ def test_parameters_can_be_vmapped():
 
 def test_make_wraps_in_order():
     env = envs.make("CartPole-v1", frame_stack=3, show_last=1, gravity=9.0)
-    assert (env.observation_space.shape, env.num_frames) == ((7, 3), 3)
+    assert (env.observation_space.shape, env.observation_space.num_frames) == ((7, 3), 3)
     env = envs.make("Catch-bsuite", **cli.env_params(["frame_stack=4", "rows=6"]))
-    assert (env.observation_space.shape, env.num_frames) == ((6, 5, 4), 4)
+    assert (env.observation_space.shape, env.observation_space.num_frames) == ((6, 5, 4), 4)
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Environments of other libraries, which are imported when the first one is made."""
+"""Adapters for environments of other libraries, which are imported on first use."""

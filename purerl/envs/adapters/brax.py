@@ -1,4 +1,4 @@
-"""brax environments as `Env`. brax, the extra ``purerl[brax]``, is imported when the first one is made."""
+"""Adapter of brax environments to `Env`. brax (the extra ``purerl[brax]``) is imported on first use."""
 
 import contextlib
 import importlib.util
@@ -17,20 +17,20 @@ from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree, Step
 
 POOL_SEED = 0
-"""The key of a pool's states: it is the same in every run."""
+"""Seed of the pool of initial states, which is the same in every run."""
 
 
 class BraxState(NamedTuple):
-    """brax's own state, and the steps of the episode so far (int32)."""
+    """brax's own state, and the number of steps taken in this episode (int32)."""
 
     inner: PyTree
     time: Array
 
 
 def make_brax(name: str, **params: Any) -> Env:
-    """The brax task ``BACKEND/TASK``, for example ``spring/reacher``; ``params`` are those of `from_brax`.
+    """The brax task ``BACKEND/TASK``, for example ``spring/reacher``; ``params`` are passed to `from_brax`.
 
-    Raises `ConfigError` for a name or parameter that does not exist, and if brax is not installed.
+    Raises `ConfigError` for an unknown name or parameter, and if brax is not installed.
     """
     backend, _, task = name.partition("/")
     if backend not in BACKENDS or task not in BRAX:
@@ -40,7 +40,7 @@ def make_brax(name: str, **params: Any) -> Env:
     if importlib.util.find_spec("brax") is None:
         raise ConfigError(f"env = 'brax/{name}': brax is not installed; pip install 'purerl[brax]'")
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), jax.ensure_compile_time_eval():
-        warnings.simplefilter("ignore")  # brax and what it imports speak of what they will not maintain
+        warnings.simplefilter("ignore")  # deprecation warnings of brax and its dependencies
         from brax import envs
 
         environment = envs.get_environment(task, backend=backend)
@@ -50,14 +50,17 @@ def make_brax(name: str, **params: Any) -> Env:
 def from_brax(
     name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1, reset_pool: int = 0
 ) -> Env:
-    """Adapts a brax environment without wrappers. Actions ``[A]`` lie in [-1, 1] and are clipped into it.
+    """Adapts a brax environment without wrappers. Actions ``[A]`` are clipped to [-1, 1].
 
-    After ``max_steps`` steps an episode is cut; where brax says that it is done, it is terminated. ``next_obs`` is the
-    true next observation. Every episode begins in a fresh random state, which is computed at every step, whether an
-    episode ended or not; with ``reset_pool`` in one of so many that were drawn once and are the same in all runs.
-    A step repeats its action ``action_repeat`` times, adding rewards up until the end. Noise is a key a step, or the
-    number of a state in the pool. Raises `ConfigError` for numbers that are too small, and for an observation that is
-    no vector.
+    - ``name``: the name of the `Env`.
+    - ``environment``: a ``brax.envs.Env``.
+    - ``max_steps``: steps after which an episode is truncated; it terminates where brax reports ``done``.
+    - ``action_repeat``: how often a step repeats its action, summing rewards, up to the end of the episode.
+    - ``reset_pool``: 0: each episode begins in a new random state, which is computed at every step, needed or not.
+      Otherwise: each begins in a random one of this many states, which are drawn once and are the same in all runs.
+
+    The noise of a step is a key, or an index (int32) into the pool. ``next_obs`` is the true next observation. Raises
+    `ConfigError` for numbers that are too small, and for an observation that is not a vector.
     """
     for field, value, least in (
         ("max_steps", max_steps, 1),
@@ -89,7 +92,7 @@ def from_brax(
         return jax.tree.map(lambda x: x[noise], pool) if reset_pool else fresh(noise)
 
     def advance(inner: PyTree, action: Array) -> PyTree:
-        """One step or several; after the end the state stays as it is, without further reward."""
+        """``action_repeat`` steps; once the episode is done the state and the summed reward no longer change."""
         with jax.numpy_rank_promotion("allow"):
             following = _strong(environment.step(inner, action))
             if action_repeat == 1:
@@ -124,5 +127,5 @@ def from_brax(
 
 
 def _strong(state: PyTree) -> PyTree:
-    """No weak types, and no Python numbers."""
+    """The state with every leaf an array that is not weakly typed."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(jnp.asarray(x), jnp.asarray(x).dtype), state)

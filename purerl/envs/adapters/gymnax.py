@@ -1,4 +1,4 @@
-"""gymnax environments as `Env`. gymnax itself is imported when the first one is made, for it takes seconds."""
+"""Adapter of gymnax environments to `Env`. gymnax is imported on first use, because the import takes seconds."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
 _WRONG_BOUNDS = ("MemoryChain-bsuite", "MetaMaze-misc", "GaussianBandit-misc")
-"""Environments of gymnax 1.0 whose observations leave the space that they declare."""
+"""Environments of gymnax 1.0 whose observations can lie outside their declared space."""
 BINARY = (
     "Asterix-MinAtar",
     "Breakout-MinAtar",
@@ -25,14 +25,15 @@ BINARY = (
     "Catch-bsuite",
     "DeepSea-bsuite",
 )
-"""Environments of gymnax 1.0 whose observations are float32 and hold nothing but 0 and 1."""
+"""Environments of gymnax 1.0 whose float32 observations consist of zeros and ones."""
 
 
 def make_gymnax(name: str, **params: Any) -> Env:
-    """The environment that gymnax registered as ``name``.
+    """The environment registered in gymnax as ``name``.
 
-    ``params`` override fields of its ``EnvParams``, which may be traced, or go to its constructor, which may not.
-    Raises `ConfigError` for a name or parameter that gymnax does not have, and for MNISTBandit-bsuite.
+    ``params`` override fields of its ``EnvParams``, which may be traced, or are arguments of its constructor, which may
+    not. Raises `ConfigError` for a name or parameter that gymnax does not have, and for MNISTBandit-bsuite, which needs
+    a download.
     """
     if name == "MNISTBandit-bsuite":
         raise ConfigError(f"env = {name!r}: not supported, since it needs a download")
@@ -46,19 +47,18 @@ def make_gymnax(name: str, **params: Any) -> Env:
         arguments = {p.name for p in signature if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"}
         fields = {field.name for field in dataclasses.fields(env_params)}
         check_parameters(name, params, arguments | fields)
-        chosen = {key: value for key, value in params.items() if key not in fields}
-        if chosen:
-            environment, env_params = gymnax.make(name, **chosen)
+        constructor = {key: value for key, value in params.items() if key not in fields}
+        if constructor:
+            environment, env_params = gymnax.make(name, **constructor)
     env_params = env_params.replace(**{key: params[key] for key in fields & set(params)})
     return from_gymnax(name, environment, env_params)
 
 
 def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
-    """Adapts a gymnax 1.0 environment: noise is one key a step; truncation yields to termination.
+    """Adapts a gymnax 1.0 environment. The noise of a step is one key; a step that terminates is never truncated.
 
-    A `Discrete` observation becomes one-hot float32, and those that hold nothing but 0 and 1 (MinAtar's, Catch's and
-    DeepSea's) become bool. Any other `Box` keeps its dtype, unless observations come in a wider one, which then holds
-    for both. Raises `ConfigError` for spaces of other kinds.
+    A `Discrete` observation becomes one-hot float32; binary observations (`BINARY`) become bool. Any other `Box` keeps
+    its declared dtype, or takes that of the observations if it is wider. Raises `ConfigError` for other spaces.
     """
     with jax.ensure_compile_time_eval():
         action_space = _space(name, "action", environment.action_space(env_params))
@@ -82,7 +82,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
 
     def step(key: Key, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
         action = _into(action_space, action)
-        with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on it, whatever the caller has set.
+        with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on rank promotion.
             transition = environment.step(key, env_state, action, env_params)
         obs, env_state, reward, terminated, truncated, info = transition
         terminated = jnp.asarray(terminated, bool)
@@ -94,6 +94,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
 
 
 def _space(name: str, role: str, space: Any) -> Space:
+    """A gymnax space as one of `purerl.spaces`. Raises `ConfigError` for other kinds than Box and Discrete."""
     from gymnax.environments import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -104,10 +105,12 @@ def _space(name: str, role: str, space: Any) -> Space:
 
 
 def _number(bound: Any) -> Any:
+    """A bound as a numpy array, unless it is traced."""
     return bound if isinstance(bound, jax.core.Tracer) else np.asarray(bound)
 
 
 def _observed(name: str, declared: Space, emitted: Any) -> Box:
+    """The space of adapted observations, from the declared space and the dtype ``emitted`` of actual observations."""
     if isinstance(declared, Discrete):
         return Box(0.0, 1.0, (declared.n,), jnp.float32)
     if name in BINARY:
@@ -117,6 +120,7 @@ def _observed(name: str, declared: Space, emitted: Any) -> Box:
 
 
 def _into(space: Space, action: Array) -> Array:
+    """``action`` clipped to ``space``, in its dtype."""
     if isinstance(space, Discrete):
         return jnp.clip(jnp.asarray(action, jnp.int32), 0, space.n - 1)
     return jnp.asarray(jnp.clip(action, space.low, space.high), space.dtype)

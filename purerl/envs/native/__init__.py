@@ -1,1 +1,1 @@
-"""Environments that are written here."""
+"""Environments implemented in JAX in this package."""

@@ -1,6 +1,6 @@
-"""Two links, torque at the joint between them, to be swung above a line.
+"""Acrobot: a two-link pendulum, actuated at the joint between the links, to be swung above a line.
 
-Sutton and Barto (1998), section 11.3, in the numbers of Gymnasium's Acrobot-v1.
+Sutton and Barto (1998), section 11.3, with the constants of Gymnasium's Acrobot-v1.
 """
 
 import math
@@ -28,11 +28,21 @@ def acrobot(
     max_vel_2: float = 9 * math.pi,
     max_steps: int = 500,
 ) -> Env:
-    """Reward -1 a step, 0 on the one that lifts the tip above the line.
+    """Acrobot-v1. The reward is -1 per step, and 0 on the step that lifts the tip above the line and terminates.
 
     Actions 0, 1, 2 are the torques ``-max_torque``, 0, ``max_torque``. The physical state is ``(theta_1, theta_2,
-    velocity_1, velocity_2)``, integrated by one fourth-order Runge-Kutta step of ``dt`` seconds; the observation has
-    cosine and sine in place of each angle.
+    velocity_1, velocity_2)`` in rad and rad/s, integrated by one fourth-order Runge-Kutta step; the observation ``[6]``
+    is ``(cos theta_1, sin theta_1, cos theta_2, sin theta_2, velocity_1, velocity_2)``.
+
+    - ``gravity``: in m/s^2.
+    - ``dt``: seconds per step.
+    - ``link_length_1``: length of the first link, in m.
+    - ``link_mass_1, link_mass_2``: masses of the links, in kg.
+    - ``link_com_pos_1, link_com_pos_2``: distance of each link's centre of mass from its joint, in m.
+    - ``link_moi``: moment of inertia of each link, in kg m^2.
+    - ``max_torque``: in N m.
+    - ``max_vel_1, max_vel_2``: angular velocities are clipped to these, in rad/s.
+    - ``max_steps``: steps after which an episode is truncated.
     """
     m1, m2, l1, c1, c2 = link_mass_1, link_mass_2, link_length_1, link_com_pos_1, link_com_pos_2
 
@@ -88,9 +98,10 @@ def acrobot(
 
 
 def _move(y, slope, dt):
+    """``y + dt * slope``, element by element."""
     return tuple(a + dt * b for a, b in zip(y, slope, strict=True))
 
 
 def _wrap(angle):
-    """The same angle within [-pi, pi)."""
+    """The same angle in [-pi, pi)."""
     return (angle + math.pi) % (2 * math.pi) - math.pi

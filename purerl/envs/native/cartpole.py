@@ -1,4 +1,4 @@
-"""Balancing a pole on a cart. Barto, Sutton and Anderson (1983), in the numbers of Gymnasium's CartPole-v1."""
+"""Balancing a pole on a cart. Barto, Sutton and Anderson (1983), with the constants of Gymnasium's CartPole-v1."""
 
 import math
 
@@ -24,12 +24,22 @@ def cartpole(
     max_steps: int = 500,
     hide_velocity: int = 0,
 ) -> Env:
-    """Reward 1 a step until the pole falls or the cart leaves the track, the failing step included.
+    """CartPole-v1. The reward is 1 per step, including the step on which the pole falls or the cart leaves the track.
 
-    ``length`` is half the pole's, ``tau`` the seconds between explicit Euler steps. Action 0 pushes left, 1 right.
-    The observation ``(x, x_dot, theta, theta_dot)`` is the physical state; with ``hide_velocity`` 1 it is
-    ``(x, theta)``, and a policy must remember to know how fast they change. Raises `ConfigError` if that is neither
-    0 nor 1.
+    Action 0 pushes left, 1 right. The physical state ``(x, x_dot, theta, theta_dot)``, in m, m/s, rad and rad/s, is the
+    observation ``[4]``; it is integrated by explicit Euler steps.
+
+    - ``gravity``: in m/s^2.
+    - ``masscart, masspole``: masses of cart and pole, in kg.
+    - ``length``: half the length of the pole, in m.
+    - ``force_mag``: force of a push, in N.
+    - ``tau``: seconds per step.
+    - ``theta_threshold``: angle beyond which the episode terminates, in rad.
+    - ``x_threshold``: position beyond which the episode terminates, in m.
+    - ``max_steps``: steps after which an episode is truncated.
+    - ``hide_velocity``: with 1 the observation is ``(x, theta)``, so that a policy needs memory to infer velocities.
+
+    Raises `ConfigError` if ``hide_velocity`` is neither 0 nor 1.
     """
     if hide_velocity not in (0, 1):
         raise ConfigError(f"env = 'CartPole-v1': hide_velocity = {hide_velocity!r}: must be 0 or 1")

@@ -1,4 +1,4 @@
-"""An underpowered car in a valley. Moore (1990), in the numbers of Gymnasium's two MountainCar environments."""
+"""An underpowered car in a valley. Moore (1990), with the constants of Gymnasium's two MountainCar environments."""
 
 import jax.numpy as jnp
 
@@ -19,7 +19,17 @@ def mountain_car(
     goal_velocity: float = 0.0,
     max_steps: int = 200,
 ) -> Env:
-    """Reward -1 a step until the goal. Actions 0, 1, 2 push left, not at all, right."""
+    """MountainCar-v0. The reward is -1 per step until the goal. Actions 0, 1, 2 push left, not at all, right.
+
+    The observation ``[2]`` is ``(position, velocity)``; velocities and accelerations are per step.
+
+    - ``force``: acceleration by a push.
+    - ``gravity``: acceleration by gravity on the steepest slope.
+    - ``min_position, max_position``: positions are clipped to this range; the car stops at the lower end.
+    - ``max_speed``: velocities are clipped to this speed.
+    - ``goal_position, goal_velocity``: the episode terminates at or beyond this position with at least this velocity.
+    - ``max_steps``: steps after which an episode is truncated.
+    """
 
     def push(action):
         return (jnp.clip(action, 0, 2) - 1) * force
@@ -42,10 +52,17 @@ def mountain_car_continuous(
     goal_velocity: float = 0.0,
     max_steps: int = 999,
 ) -> Env:
-    """Reward 100 at the goal, less a tenth of the squared action at each step.
+    """MountainCarContinuous-v0. The reward is 100 at the goal, minus a tenth of the squared action at each step.
 
-    The action ``[1]`` moves the car as if clipped to [-1, 1]; the price is that of the action as it was given, which is
-    what Gymnasium charges.
+    The action ``[1]`` is clipped to [-1, 1] to move the car, but its cost is that of the unclipped action, as in
+    Gymnasium. The observation ``[2]`` is ``(position, velocity)``; velocities and accelerations are per step.
+
+    - ``power``: acceleration by an action of 1.
+    - ``gravity``: acceleration by gravity on the steepest slope.
+    - ``min_position, max_position``: positions are clipped to this range; the car stops at the lower end.
+    - ``max_speed``: velocities are clipped to this speed.
+    - ``goal_position, goal_velocity``: the episode terminates at or beyond this position with at least this velocity.
+    - ``max_steps``: steps after which an episode is truncated.
     """
 
     def push(action):
@@ -60,7 +77,16 @@ def mountain_car_continuous(
 
 
 def _mountain_car(name, push, reward, gravity, limits, max_steps, action_space: Space) -> Env:
-    """The physics of both. The observation ``(position, velocity)`` is the physical state."""
+    """The environment that both share. The observation ``(position, velocity)`` is the physical state.
+
+    - ``name``: the name of the `Env`.
+    - ``push(action)``: the acceleration by an action.
+    - ``reward(action, terminated)``: the reward of a step.
+    - ``gravity``: acceleration by gravity on the steepest slope.
+    - ``limits``: ``(min_position, max_position, max_speed, goal_position, goal_velocity)``.
+    - ``max_steps``: steps after which an episode is truncated.
+    - ``action_space``: the actions that ``push`` takes.
+    """
     min_position, max_position, max_speed, goal_position, goal_velocity = limits
 
     def dynamics(physical: Array, action: Array) -> tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""Swinging a pendulum up and holding it there, in the numbers of Gymnasium's Pendulum-v1."""
+"""Swinging a pendulum up and holding it upright, with the constants of Gymnasium's Pendulum-v1."""
 
 import math
 
@@ -20,10 +20,19 @@ def pendulum(
     max_torque: float = 2.0,
     max_steps: int = 200,
 ) -> Env:
-    """Costs grow with the angle from upright, the speed and the torque; an episode only ever ends by its time limit.
+    """Pendulum-v1. The reward is ``-(angle^2 + 0.1 * theta_dot^2 + 0.001 * torque^2)``; episodes never terminate.
 
-    The action ``[1]`` is a torque. The physical state is ``(theta, theta_dot)`` before the action, on which the reward
-    depends; the observation is ``(cos theta, sin theta, theta_dot)``.
+    The action ``[1]`` is a torque in N m, clipped to ``max_torque``. The physical state is ``(theta, theta_dot)`` in
+    rad and rad/s, with ``theta`` 0 upright; ``angle`` is ``theta`` wrapped to [-pi, pi). The reward depends on the
+    state before the action. The observation ``[3]`` is ``(cos theta, sin theta, theta_dot)``.
+
+    - ``gravity``: in m/s^2.
+    - ``mass``: of the pendulum, in kg.
+    - ``length``: of the pendulum, in m.
+    - ``dt``: seconds per step.
+    - ``max_speed``: angular velocities are clipped to this, in rad/s.
+    - ``max_torque``: in N m.
+    - ``max_steps``: steps after which an episode is truncated.
     """
 
     def dynamics(physical, action):

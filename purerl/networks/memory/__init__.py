@@ -1,6 +1,6 @@
-"""Layers that remember: the gated cells of LSTM and GRU, a linear recurrent unit, a gated transformer.
+"""Recurrent layers: GRU and LSTM cells, a linear recurrent unit, a gated transformer.
 
-All are a `Memory`, so whoever unrolls one knows nothing of what is inside.
+Each is a `Memory`, so code that unrolls one does not depend on its kind.
 """
 
 from typing import Literal
@@ -16,8 +16,10 @@ MEMORIES = ("gru", "lstm", "lru", "gtrxl")
 
 
 def make(kind: Literal["gru", "lstm", "lru", "gtrxl"], size: int, window: int = 32) -> Memory:
-    """A memory of ``size`` outputs: ``gru`` and ``lstm`` are `cell`, ``lru`` is `linear`, ``gtrxl`` is `transformer`,
-    which sees ``window`` steps back."""
+    """A memory with ``size`` outputs: ``gru`` and ``lstm`` are `cell`, ``lru`` is `linear`, ``gtrxl`` is `transformer`.
+
+    Only ``gtrxl`` uses ``window``, the number of past steps that it attends to.
+    """
     if kind == "lru":
         return linear(size)
     return transformer(size, window) if kind == "gtrxl" else cell(kind, size)

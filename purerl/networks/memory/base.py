@@ -1,4 +1,4 @@
-"""What every memory is: a bundle with a carry."""
+"""The interface of every recurrent layer: a bundle of functions with a carry."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from purerl.types import Array, Key, PyTree
 
 
 class Memory(NamedTuple):
-    """A layer with a ``carry``, ``[B, ...]`` leading, which is zeros at the start of an episode.
+    """A recurrent layer. Its ``carry``, with leading axis ``[B]``, is all zeros at the start of an episode.
 
-    ``unroll`` begins a new episode after each step whose ``last`` is true. Besides what the layer puts out it returns
-    the carries as each step leaves them, whatever its ``last``, and the carry with which the next step begins.
+    ``unroll`` resets the carry after each step whose ``last`` is true. It returns the outputs; the carry after each
+    step, before any reset; and the carry for the step that follows the sequence, after any reset.
     """
 
     init: Callable[[Key, Array], PyTree]  # (key, x [B, F]) -> params
@@ -18,3 +18,4 @@ class Memory(NamedTuple):
     step: Callable[[PyTree, Array, PyTree], tuple[Array, PyTree]]
     # (params, x [..., F], carry [...]) -> (out [..., size], carry [...])
     unroll: Callable[[PyTree, Array, PyTree, Array], tuple[Array, PyTree, PyTree]]
+    # (params, x [T, B, F], carry, last [T, B]) -> (out [T, B, size], carries [T, B, ...], carry)

@@ -1,4 +1,4 @@
-"""Gated cells: GRU and LSTM, stepped in a scan."""
+"""Gated recurrent cells, GRU and LSTM, unrolled by a scan."""
 
 from typing import Literal
 
@@ -13,11 +13,12 @@ from purerl.types import Array, Key, PyTree
 
 
 def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
-    """A gated cell of ``size`` units, stepped in a scan.
+    """A gated recurrent cell of ``size`` units, unrolled by a scan.
 
-    ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate on the recurrent product as in Flax. ``lstm``:
-    Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias begins as 1 (Jozefowicz et al. 2015,
-    section 2.2). Recurrent kernels are `networks.orthogonal`.
+    ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate applied to the recurrent product, as in Flax.
+    ``lstm``: Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias is initialised to 1
+    (Jozefowicz et al. 2015, section 2.2). Recurrent kernels are initialised by `layers.orthogonal`. ``init`` consumes
+    its key.
     """
     module = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}[kind](size, recurrent_kernel_init=layers.orthogonal())
 

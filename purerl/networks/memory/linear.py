@@ -1,4 +1,4 @@
-"""The linear recurrent unit, unrolled by an associative scan."""
+"""The linear recurrent unit (LRU), unrolled by an associative scan."""
 
 import chex
 import flax.linen as nn
@@ -13,7 +13,7 @@ from purerl.types import Array, Key, PyTree
 
 
 class LinearRecurrentUnit(nn.Module):
-    """What `linear` computes before and after its recurrence; ``size`` is the width of input, state and output."""
+    """The layers of `linear` before and after the recurrence; ``size`` is the width of embedding, state and output."""
 
     size: int
 
@@ -34,7 +34,7 @@ class LinearRecurrentUnit(nn.Module):
         self.gate, self.value = layers.dense(n, 1.0), layers.dense(n, 1.0)
 
     def before(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """The embedded input, the same normalised, what it adds to the state (complex), and the state's factor."""
+        """The embedded input ``[..., size]``, the same normalised, the input to the state and lambda, both complex."""
         embedded = self.embed(x)
         u = self.norm(embedded)
         added = jnp.exp(like(self.log_gamma, u)) * jax.lax.complex(u @ self.into_real, u @ self.into_imag)
@@ -42,7 +42,7 @@ class LinearRecurrentUnit(nn.Module):
         return embedded, u, added, jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase))
 
     def after(self, embedded: Array, u: Array, state: Array) -> Array:
-        """``embedded + value * sigmoid(gate)``, both linear in ``gelu`` of the unit's output."""
+        """The output ``embedded + value * sigmoid(gate)``; ``value`` and ``gate`` are linear in ``gelu(y)``."""
         y = jnp.real(state) @ self.out_real - jnp.imag(state) @ self.out_imag + like(self.direct, u) * u
         y = nn.gelu(y)
         return embedded + self.value(y) * nn.sigmoid(self.gate(y))
@@ -53,23 +53,23 @@ class LinearRecurrentUnit(nn.Module):
 
 
 def _ring(key: Key, shape: tuple[int, ...]) -> Array:
-    """``log nu`` for moduli ``exp(-nu)`` whose squares are uniform between those of 0.9 and 0.999."""
+    """Initial ``log nu``, such that the squared moduli ``exp(-2 nu)`` are uniform in [0.9^2, 0.999^2]."""
     low, high = 0.9**2, 0.999**2
     return jnp.log(-0.5 * jnp.log(low + (high - low) * jax.random.uniform(key, shape)))
 
 
 def _phases(key: Key, shape: tuple[int, ...]) -> Array:
-    """``log theta`` for phases uniform in (0, pi / 10)."""
+    """Initial ``log theta``, for phases uniform in [0.001, pi / 10)."""
     return jnp.log(jax.random.uniform(key, shape, minval=1e-3, maxval=np.pi / 10))
 
 
 def linear(size: int) -> Memory:
-    """The linear recurrent unit (Orvieto et al. 2023, arXiv 2303.06349), one block of it.
+    """One block of the linear recurrent unit (Orvieto et al. 2023, arXiv 2303.06349) with ``size`` units.
 
     ``state[t] = lambda * state[t-1] + gamma * (B u[t])`` with ``lambda = exp(-nu + i theta)``, complex and diagonal
     (eq. 6 and 7), and ``y = Re(C state) + D u``; then a gated linear unit and a residual connection. ``unroll`` is an
-    associative scan: where an episode ended before a step, the state's factor is zero, as Lu et al. 2023
-    (arXiv 2303.03982, section 4) reset theirs. The carry is ``[B, 2, size]``, real and imaginary.
+    associative scan in which lambda is zero at the first step of an episode, as in Lu et al. 2023 (arXiv 2303.03982,
+    section 4). The carry is the state ``[B, 2, size]``, real and imaginary part.
     """
     module = LinearRecurrentUnit(size)
 

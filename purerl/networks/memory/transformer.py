@@ -1,4 +1,4 @@
-"""The gated transformer: attention over a window of past steps."""
+"""The gated transformer (GTrXL): attention over a window of past steps."""
 
 import chex
 import flax.linen as nn
@@ -13,10 +13,10 @@ from purerl.types import Array, PyTree
 
 
 class Gate(nn.Module):
-    """What two streams become: ``(1 - z) * x + z * h``, the gated recurrent unit of GTrXL (eq. 7 there).
+    """GTrXL's GRU-type gate, in place of a residual connection: ``(1 - z) * x + z * h``, all ``[..., size]``.
 
-    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - bias)``, ``h = tanh(W_h y + U_h (r * x))``. The bias
-    begins as 2, which leaves most of ``x`` as it is.
+    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - bias)``, ``h = tanh(W_h y + U_h (r * x))`` (arXiv
+    1910.06764, eq. 7). The bias is initialised to 2, so that the gate initially passes most of the skip input ``x``.
     """
 
     @nn.compact
@@ -34,7 +34,7 @@ class Gate(nn.Module):
 
 
 class GatedAttention(nn.Module):
-    """What `transformer` computes of an input and the window of those before it."""
+    """The layers of `transformer`: attention of one step over itself and the ``window`` steps before it."""
 
     size: int
     heads: int
@@ -62,15 +62,18 @@ class GatedAttention(nn.Module):
         normed = self.norm(embedded)
         return self.key(normed), self.value(normed)
 
-    def attend(self, embedded: Array, keys: Array, values: Array, seen: Array) -> Array:
-        """``embedded`` ``[..., size]``; ``keys, values`` ``[..., W + 1, heads, parts]``, its own last; ``seen``
-        ``[..., W + 1]`` says which of them may be looked at."""
+    def attend(self, embedded: Array, keys: Array, values: Array, visible: Array) -> Array:
+        """The block's output ``[..., size]`` for a step with embedded input ``embedded`` ``[..., size]``.
+
+        ``keys`` and ``values`` ``[..., W + 1, heads, parts]`` are those of the window, the step itself last;
+        ``visible`` ``[..., W + 1]`` is the attention mask.
+        """
         query = self.query(self.norm(embedded))  # [..., heads, parts]
         shifted = query + self.position_bias.reshape(*[1] * (query.ndim - 2), *self.position_bias.shape)
         score = jnp.einsum("...hp,...whp->...hw", query, keys) + jnp.einsum("...hp,whp->...hw", shifted, self.position)
-        score = jnp.where(seen[..., None, :], score / np.sqrt(query.shape[-1]), -jnp.inf)
-        found = jnp.einsum("...hw,...whp->...hp", jax.nn.softmax(score), values)
-        y = self.gate(embedded, nn.relu(self.mix(found.reshape(*found.shape[:-2], -1))))
+        score = jnp.where(visible[..., None, :], score / np.sqrt(query.shape[-1]), -jnp.inf)
+        attended = jnp.einsum("...hw,...whp->...hp", jax.nn.softmax(score), values)
+        y = self.gate(embedded, nn.relu(self.mix(attended.reshape(*attended.shape[:-2], -1))))
         return self.gate_out(y, nn.relu(self.out(nn.relu(self.hidden(self.norm_out(y))))))
 
     def __call__(self, x: Array) -> Array:
@@ -80,12 +83,13 @@ class GatedAttention(nn.Module):
 
 
 def transformer(size: int, window: int) -> Memory:
-    """A gated transformer (Parisotto et al. 2020, arXiv 1910.06764), one block of it, that sees ``window`` steps back.
+    """One block of a gated transformer (Parisotto et al. 2020, arXiv 1910.06764) that attends to ``window`` past steps.
 
-    Attention over its own input and those before it, with learned embeddings of how far back they are (in place of the
-    sinusoids of Dai et al. 2019, arXiv 1901.02860, eq. (d) in section 3.3), and a dense network; both behind a `Gate`,
-    and normalised before, not after (eq. 5 and 6). It has 4 heads, or 2 or 1 if ``size`` does not divide. The carry is
-    the embedded inputs ``[B, window, size]``, oldest first, and which of them there are ``[B, window]`` (0 or 1).
+    Attention over the current input and those before it, followed by a dense network; each with layer normalisation of
+    its input, not its output, and a `Gate` (eq. 5 and 6). Relative positions have learned embeddings in place of the
+    sinusoids of Dai et al. 2019 (arXiv 1901.02860, term (d) in section 3.3). There are 4 heads, or 2 or 1 if ``size``
+    is not divisible. The carry is the embedded inputs ``[B, window, size]``, oldest first, and a mask
+    ``[B, window]`` (float, 0 or 1) of those that exist.
     """
     heads = next(heads for heads in (4, 2, 1) if size % heads == 0)
     module = GatedAttention(size, heads, window)
@@ -95,31 +99,31 @@ def transformer(size: int, window: int) -> Memory:
 
     def step(params: PyTree, x: Array, carry: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         embedded = module.apply(params, x, method="embed")
-        past, there = carry
+        past, present = carry
         past = jnp.concatenate([past, embedded[..., None, :]], axis=-2)
-        there = jnp.concatenate([there, jnp.ones_like(there[..., :1])], axis=-1)
+        present = jnp.concatenate([present, jnp.ones_like(present[..., :1])], axis=-1)
         keys, values = module.apply(params, past, method="look")
-        out = module.apply(params, embedded, keys, values, there > 0, method="attend")
-        return out, (past[..., 1:, :], there[..., 1:])
+        out = module.apply(params, embedded, keys, values, present > 0, method="attend")
+        return out, (past[..., 1:, :], present[..., 1:])
 
     def unroll(params: PyTree, x: Array, carry: tuple[Array, Array], last: Array):
         chex.assert_shape(last, x.shape[:2])
         steps = x.shape[0]
         embedded = module.apply(params, x, method="embed")
-        past, there = (jnp.swapaxes(part, 0, 1) for part in carry)  # [window, B, ...]
+        past, present = (jnp.swapaxes(part, 0, 1) for part in carry)  # [window, B, ...]
         inputs = jnp.concatenate([past, embedded])  # [window + T, B, size]
         begins = jnp.concatenate([jnp.zeros_like(last[:1]), last[:-1]])
-        number = jnp.cumsum(begins.astype(jnp.int32), axis=0)  # of the episode, within the trajectory
-        episode = jnp.concatenate([jnp.where(there > 0, 0, -1), number])
+        number = jnp.cumsum(begins.astype(jnp.int32), axis=0)  # [T, B], index of the episode within the trajectory
+        episode = jnp.concatenate([jnp.where(present > 0, 0, -1), number])  # [window + T, B]
         rows = np.arange(steps)[:, None] + np.arange(window + 1)[None]  # [T, window + 1]
 
         def windows(part: Array) -> Array:
             return jnp.swapaxes(part[rows], 1, 2)  # [T, B, window + 1, ...]
 
         keys, values = (windows(part) for part in module.apply(params, inputs, method="look"))
-        seen = windows(episode) == number[..., None]
-        out = module.apply(params, embedded, keys, values, seen, method="attend")
-        kept = seen[..., 1:]
+        visible = windows(episode) == number[..., None]
+        out = module.apply(params, embedded, keys, values, visible, method="attend")
+        kept = visible[..., 1:]
         carries = jnp.where(kept[..., None], windows(inputs)[..., 1:, :], 0.0), kept.astype(jnp.float32)
         return out, carries, restart(jax.tree.map(lambda c: c[-1], carries), init_carry(x.shape[1]), last[-1])
 
