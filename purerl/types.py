@@ -137,6 +137,9 @@ class Env(NamedTuple):
     ``legal(obs)`` tells which actions may be taken: a mask ``[..., A]`` for `Discrete` actions, ``[..., sum(sizes)]``
     for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from boolean and
     integer leaves alone, which no normaliser changes, and at least one action must be legal.
+
+    With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``; the spaces and
+    ``legal`` are those of one agent. `purerl.envs.fleet` makes rows of them.
     """
 
     name: str
@@ -146,6 +149,7 @@ class Env(NamedTuple):
     observation_space: Space
     action_space: Space
     legal: Callable[[PyTree], Array] | None = None
+    num_agents: int = 1
 
 
 class Distribution(NamedTuple):
@@ -170,6 +174,8 @@ class Learner(NamedTuple):
 
     ``policy(state)`` is the part of the state that ``exploit`` reads, and all that a saved policy holds.
     ``noise(key, shape)`` draws the randomness of ``shape`` many calls of ``explore``, one environment each.
+    ``restart`` is called after every step with the environments whose episode ended, and decides what of their carry
+    begins anew; None: all of it does.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -181,6 +187,9 @@ class Learner(NamedTuple):
     exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     # (Policy, obs, carry, key) -> (action, carry)
     update: Callable[[PyTree, Transition | Sample, Key], tuple]
+    # on policy (State, Transition [T, B], key) -> (State, Metrics)
+    # off policy (State, Sample, key) -> (State, priority [N], Metrics)
+    restart: Callable[[PyTree, Array], PyTree] | None = None  # (carry, last [B]) -> carry
 
 
 class Replay(NamedTuple):

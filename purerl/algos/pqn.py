@@ -10,6 +10,7 @@ from flax import linen as nn
 from purerl import config as cfg
 from purerl import draw, loops, networks
 from purerl.algos.algorithm import Algorithm
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
 from purerl.learners import checks, gradients, settings
@@ -138,7 +139,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return 0.5 * jnp.mean(jnp.square(error)), metrics
 
     def learn(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
-        indices = gradients.minibatch_indices(key, config.batch_size, config.num_epochs, config.num_minibatches)
+        indices = gradients.minibatch_indices(key, trajectory.reward.size, config.num_epochs, config.num_minibatches)
         params, opt_state, metrics = gradients.epochs(
             loss, optimiser, state.params, state.opt_state, estimate(state, trajectory), indices
         )
@@ -158,7 +159,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
     """One iteration as a `Trainer`."""
-    return loops.on_policy(env, learner, num_envs=config.num_envs, num_steps=config.num_steps)
+    return loops.on_policy(fleet(env, config.num_envs), learner, num_steps=config.num_steps)
 
 
 pqn = Algorithm(

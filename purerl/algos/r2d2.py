@@ -172,7 +172,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
         batch = sample.items, sample.weight, unroll(state.target_params, sample.items)[1]
-        return action_values.descend(config, optimiser, loss, state, batch)
+        return action_values.descend(config, env, optimiser, loss, state, batch)
 
     return Learner(
         init=init,

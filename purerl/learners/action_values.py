@@ -75,6 +75,7 @@ class Values(NamedTuple):
 
     mean: Callable[[PyTree], Array]
     loss: Callable[..., tuple[Array, Array]]
+    # (out, target_out, action, reward, discount, chooser, next_out) -> (loss, error)
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -106,6 +107,7 @@ def init_state(config: Config, optimiser: optax.GradientTransformation, params: 
 
 def descend(
     config: Config,
+    env: Env,
     optimiser: optax.GradientTransformation,
     loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
     state: State,
@@ -127,7 +129,7 @@ def descend(
         scaled, optimiser, state.params, state.opt_state, batch, at=stale
     )
     target_params, target_age = older.refresh(params, state.target_params, state.target_age, config.target_period)
-    metrics["epsilon"] = jnp.mean(epsilons(config, state.updates, config.num_envs))
+    metrics["epsilon"] = jnp.mean(epsilons(config, state.updates, config.num_envs * env.num_agents))
     priority, updates = metrics.pop("priority"), optax.safe_increment(state.updates)
     return State(params, target_params, opt_state, past, updates, target_age), priority, metrics
 
@@ -191,7 +193,7 @@ def make_learner(
         next_out = network.apply(state.target_params, items.next_obs, network.noise(keys[1], shape))
         target_out = network.apply(state.target_params, items.obs, network.noise(keys[2], shape))
         batch = items, sample.weight, *noises, state.target_params, target_out, next_out
-        return descend(config, optimiser, loss, state, batch)
+        return descend(config, env, optimiser, loss, state, batch)
 
     return Learner(
         init=init,

@@ -6,6 +6,7 @@ from typing import Any
 
 from purerl import config as cfg
 from purerl import loops, replay, spaces
+from purerl.envs.fleet import fleet
 from purerl.learners import settings
 from purerl.types import Array, Env, Learner, PyTree, Replay, Trainer
 
@@ -91,11 +92,13 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return found
 
 
-def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+def make_replay(
+    config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None
+) -> Replay:
     """The ring that ``config`` asks for. ``initial`` gives new samples their priorities; None: the largest so far."""
     shape = {
         "num_rows": config.capacity_rows,
-        "num_envs": config.num_envs,
+        "num_envs": config.num_envs * env.num_agents,
         "batch_size": config.batch_size,
         "view": view,
         "num_frames": spaces.frames(env.observation_space),
@@ -116,10 +119,9 @@ def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyT
 def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
     """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
     return loops.off_policy(
-        env,
+        fleet(env, config.num_envs),
         learner,
         make_replay(config, env, **ring),
-        num_envs=config.num_envs,
         num_steps=config.num_steps,
         num_updates=config.num_updates,
         warmup=config.warmup_rows,

@@ -14,6 +14,7 @@ import optax
 
 from purerl import config as cfg
 from purerl import loops, networks, trees
+from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
 from purerl.learners import checks, gradients, normalize, older, settings
 from purerl.learners.estimates import Estimate, Experience, estimates
@@ -266,4 +267,4 @@ def descend(
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
     """One iteration as a `Trainer`."""
-    return loops.on_policy(env, learner, num_envs=config.num_envs, num_steps=config.num_steps)
+    return loops.on_policy(fleet(env, config.num_envs), learner, num_steps=config.num_steps)

@@ -119,7 +119,7 @@ def descend(
     steps = jax.tree.map(cut, (seen.obs, seen.action, seen.last))
     carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), seen.carry)
     batch = Batch(*steps, carry, *map(cut, (log_prob, value, advantage, target)))
-    indices = gradients.minibatch_indices(key, config.batch_size // length, config.num_epochs, config.num_minibatches)
+    indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
     metrics["explained_variance"] = losses.explained_variance(value, target)
     return state._replace(params=params, opt_state=opt_state), metrics

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.trees import restart
+from purerl.envs.fleet import fleet
+from purerl.loops.rollout import restart
 from purerl.types import Array, Env, Key, Learner, PyTree
 
 
@@ -23,10 +24,11 @@ def evaluate(
     """Plays ``num_episodes`` episodes side by side under ``learner.exploit``, each for at most ``max_steps`` steps.
 
     The first episode of each environment counts, whatever its length, so that short episodes are not favoured.
-    ``policy`` is ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
+    Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
     """
     key_reset, key_step = jax.random.split(key)
-    env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_episodes))
+    rows, begin_anew = fleet(env, num_episodes), restart(learner)
+    env_state, obs = rows.reset(key_reset)
 
     def under_way(loop):
         time, *_, finished = loop
@@ -36,21 +38,20 @@ def evaluate(
         time, env_state, obs, carry, total, length, finished = loop
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
         action, carry = learner.exploit(policy, obs, carry, key_policy)
-        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), env_state, action)
-        carry = restart(carry, initial, step.terminated | step.truncated)
+        env_state, step = rows.step(rows.noise(key_env, ()), env_state, action)
+        carry = begin_anew(carry, step.terminated | step.truncated)
         total = total + jnp.where(finished, 0.0, step.reward)
         length = length + ~finished
         return time + 1, env_state, step.obs, carry, total, length, finished | step.terminated | step.truncated
 
-    initial = learner.init_carry(num_episodes)
     start = (
         jnp.zeros((), jnp.int32),
         env_state,
         obs,
-        initial,
-        jnp.zeros(num_episodes),
-        jnp.zeros(num_episodes, jnp.int32),
-        jnp.zeros(num_episodes, bool),
+        learner.init_carry(rows.size),
+        jnp.zeros(rows.size),
+        jnp.zeros(rows.size, jnp.int32),
+        jnp.zeros(rows.size, bool),
     )
     *_, total, length, finished = jax.lax.while_loop(under_way, act, start)
     return Evaluation(total, length, finished)

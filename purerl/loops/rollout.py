@@ -1,45 +1,54 @@
 """Stepping ``B`` environments under a policy for ``T`` steps, with all randomness drawn beforehand."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
-from purerl.trees import restart
-from purerl.types import Actors, Array, Env, Key, Learner, Metrics, PyTree, Transition
+from purerl import trees
+from purerl.envs.fleet import Fleet
+from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Transition
 
 
-def init_actors(key: Key, env: Env, learner: Learner, num_envs: int) -> Actors:
-    """Resets ``num_envs`` environments. Consumes ``key``."""
-    env_state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
+    """Resets the rows of ``fleet``. Consumes ``key``."""
+    env_state, obs = fleet.reset(key)
     return Actors(
         env_state=env_state,
         obs=obs,
-        carry=learner.init_carry(num_envs),
-        episode_return=jnp.zeros(num_envs),
-        episode_length=jnp.zeros(num_envs, jnp.int32),
+        carry=learner.init_carry(fleet.size),
+        episode_return=jnp.zeros(fleet.size),
+        episode_length=jnp.zeros(fleet.size, jnp.int32),
     )
 
 
+def restart(learner: Learner) -> Callable[[PyTree, Array], PyTree]:
+    """``(carry [B, ...], last [B]) -> carry``: what ``learner`` remembers after a step whose episodes may have ended."""
+    if learner.restart is not None:
+        return learner.restart
+    return lambda carry, last: trees.restart(carry, learner.init_carry(last.shape[0]), last)
+
+
 def rollout(
-    key: Key, env: Env, learner: Learner, learned: PyTree, actors: Actors, num_steps: int
+    key: Key, fleet: Fleet, learner: Learner, learned: PyTree, actors: Actors, num_steps: int
 ) -> tuple[Actors, Transition, Metrics]:
-    """Acts for ``T = num_steps`` steps in the ``B`` environments of ``actors``, exploring in state ``learned``.
+    """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, exploring in state ``learned``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics`. Where an episode ends the carry begins anew. No gradient flows from what happens into what was
+    `episode_metrics`. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what happens into what was
     learned.
     """
     learned = jax.lax.stop_gradient(learned)
-    num_envs = actors.episode_return.shape[0]
     key_env, key_policy = jax.random.split(key)
-    noises = env.noise(key_env, (num_steps, num_envs)), learner.noise(key_policy, (num_steps, num_envs))
-    initial = learner.init_carry(num_envs)
+    noises = fleet.noise(key_env, (num_steps,)), learner.noise(key_policy, (num_steps, fleet.size))
+    begin_anew = restart(learner)
 
     def act(state, noises):
         env_state, obs, carry = state
         env_noise, policy_noise = noises
         action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
-        env_state, step = jax.vmap(env.step)(env_noise, env_state, action)
-        carry = restart(carry, initial, step.terminated | step.truncated)
+        env_state, step = fleet.step(env_noise, env_state, action)
+        carry = begin_anew(carry, step.terminated | step.truncated)
         transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
         return (env_state, step.obs, carry), transition
 

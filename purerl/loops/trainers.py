@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl import trees
+from purerl.envs.fleet import Fleet
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import (
     Actors,
     Array,
-    Env,
     Key,
     Learner,
     Metrics,
@@ -23,30 +23,30 @@ from purerl.types import (
 )
 
 
-def on_policy(env: Env, learner: Learner, *, num_envs: int, num_steps: int) -> Trainer:
-    """An iteration collects ``[T = num_steps, B = num_envs]`` under the current policy and learns from it at once."""
+def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
+    """An iteration collects ``[T = num_steps, B = fleet.size]`` under the current policy and learns from it at once."""
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
-        actors = init_actors(key_actors, env, learner, num_envs)
+        actors = init_actors(key_actors, fleet, learner)
         learned = learner.init(key_learner, actors.obs)
         return TrainState(learned, actors, (), jnp.zeros((), jnp.int32), jnp.ones((), bool), key)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, key_rollout, key_update = jax.random.split(state.key, 3)
-        actors, trajectory, episodes = rollout(key_rollout, env, learner, state.learner, state.actors, num_steps)
+        actors, trajectory, episodes = rollout(key_rollout, fleet, learner, state.learner, state.actors, num_steps)
         learned, metrics = learner.update(state.learner, trajectory, key_update)
         alive, learned = survive(state, learned, metrics["loss"])
         state = TrainState(learned, actors, (), state.iteration + 1, alive, key)
         return state, {**episodes, **metrics, "alive": alive}
 
-    return Trainer(init, step, learner, num_envs * num_steps)
+    return Trainer(init, step, learner, fleet.env_steps * num_steps)
 
 
 def off_policy(
-    env: Env, learner: Learner, replay: Replay, *, num_envs: int, num_steps: int, num_updates: int, warmup: int
+    fleet: Fleet, learner: Learner, replay: Replay, *, num_steps: int, num_updates: int, warmup: int
 ) -> Trainer:
-    """An iteration adds ``[T = num_steps, B = num_envs]`` under the current policy to ``replay`` and learns from it.
+    """An iteration adds ``[T = num_steps, B = fleet.size]`` under the current policy to ``replay`` and learns from it.
 
     It learns by ``num_updates`` updates, each from a sample of its own, and tells the replay the priorities that come
     of it; the metrics are averaged. ``init`` collects the first ``warmup`` rows, a multiple of ``num_steps`` and enough
@@ -59,11 +59,11 @@ def off_policy(
         )
 
     def act(key: Key, learned: PyTree, actors: Actors) -> tuple[Actors, Transition, Metrics]:
-        return rollout(key, env, learner, learned, actors, num_steps)
+        return rollout(key, fleet, learner, learned, actors, num_steps)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
-        actors = init_actors(key_actors, env, learner, num_envs)
+        actors = init_actors(key_actors, fleet, learner)
         learned = learner.init(key_learner, actors.obs)
         _, trajectory, _ = jax.eval_shape(act, key_warmup, learned, actors)
         item = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), trajectory)
@@ -95,7 +95,7 @@ def off_policy(
         state = TrainState(learned, actors, stored, state.iteration + 1, alive, key)
         return state, {**episodes, **metrics, "alive": alive}
 
-    return Trainer(init, step, learner, num_envs * num_steps, num_envs * warmup)
+    return Trainer(init, step, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)
 
 
 def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyTree]:

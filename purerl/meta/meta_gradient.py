@@ -1,9 +1,9 @@
-"""Meta-gradients: the alternative to evolution that differentiates through learning itself (Xu et al. 2018, arXiv
-1805.09801; with many agents at once, Oh et al. 2020, arXiv 2007.08794).
+"""Meta-gradients: an alternative to evolution that differentiates through training (Xu et al. 2018, arXiv 1805.09801;
+with many agents at once, Oh et al. 2020, arXiv 2007.08794).
 
-Agents learn for a few iterations with the function as it is; the gradient of how their policies then do flows back
-through those iterations into the meta-parameters. Agents go on where they were, and begin anew at the end of a
-lifetime.
+In every generation each agent trains for a few iterations with the current learned function. The gradient of the
+performance of its policy after them is backpropagated through those iterations to the meta-parameters. Agents continue
+in the next generation, and are replaced by new ones at the end of a training.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import schedules
 from purerl.learned.sockets import Socket
@@ -22,14 +23,15 @@ from purerl.meta.evolution import Evolution, Fitness, lifetime_return
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 
 NAME = "meta_gradient"
+"""Name of this search among the strategies."""
 EPSILON_ROOT = 1e-10
-"""Added under Adam's root: its slope at 0 is infinite, and would make the gradient through it nan."""
+"""Added under Adam's square root, whose infinite slope at 0 would make the gradient through it nan."""
 UNREST = 0.01
-"""Deviation of what the first meta-parameters are moved by."""
+"""Standard deviation of the noise that is added to the initial meta-parameters."""
 
 
 class State(NamedTuple):
-    """Everything that the search needs to go on: ``agents`` are training states ``[N]`` in mid-life."""
+    """The whole state of the search. ``agents`` are training states ``[N]``, each in the course of its training."""
 
     meta_params: PyTree
     opt_state: PyTree
@@ -51,15 +53,26 @@ def of(
     max_norm: float = 1.0,
     fitness: Fitness = lifetime_return,
 ) -> Evolution:
-    """The search by meta-gradients as an `Evolution`: a generation is one step of Adam on the meta-parameters.
+    """The search by meta-gradients as an `Evolution`: a generation is one Adam step on the meta-parameters.
 
-    In a generation each of ``num_agents`` agents learns for ``num_iterations`` iterations, then acts for one more
-    rollout; the step goes up the mean over agents of ``advantage * log pi`` there, by the agent's own critic. An agent
-    whose slope is not finite is left out. An agent's life has the iterations of ``config``. ``algo`` is a policy
-    gradient, and there is one environment. What a value loss makes of a critic is felt through later advantages, which
-    needs ``num_iterations`` of 2 or more. A2C stops gradients of the values that it estimates from, so that most of a
-    rule has no slope: it is refused. Metrics are those of evolution, with the ``fitness`` of the iterations of this
-    generation. Raises `ConfigError`.
+    In a generation each agent trains for ``num_iterations`` iterations and then acts for one more rollout. The step
+    ascends the mean over agents of ``advantage * log pi`` on that rollout; agents whose gradient is not finite are left
+    out. Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
+
+    - ``socket``: what is learned; "optimiser" and "rule" are refused. (A2C stops the gradients of the values that it
+      estimates from, so most of a rule would have no gradient.)
+    - ``algo``: a policy gradient algorithm of `purerl.algos`.
+    - ``config``: its Config, whose number of iterations is the length of an agent's training.
+    - ``envs``: one environment.
+    - ``num_agents``: agents that train in parallel.
+    - ``num_iterations``: iterations to differentiate through. A value loss needs at least 2, because it affects the
+      policy only through the advantages of later iterations.
+    - ``learning_rate``: of Adam on the meta-parameters.
+    - ``gae_lambda``: of the advantages on the last rollout, by the agent's own critic.
+    - ``max_norm``: global norm that the meta-gradient is clipped to.
+    - ``fitness``: of the metrics of a generation's iterations.
+
+    Raises `ConfigError` for arguments that it does not support.
     """
     unfit = not isinstance(config, policy_gradients.Config) or socket.name in ("optimiser", "rule")
     if unfit or len(envs) != 1:
@@ -82,8 +95,8 @@ def of(
         key, key_live, key_fresh = jax.random.split(state.key, 3)
         keys = jax.random.split(key_live, num_agents)
 
-        slope = jax.vmap(jax.grad(live, has_aux=True), in_axes=(None, 0, 0))
-        each, (agents, metrics) = slope(state.meta_params, state.agents, keys)
+        gradient = jax.vmap(jax.grad(live, has_aux=True), in_axes=(None, 0, 0))
+        each, (agents, metrics) = gradient(state.meta_params, state.agents, keys)
         sound = agents.alive & jnp.all(jnp.stack([_finite(x) for x in jax.tree.leaves(each)]), axis=0)
         count = jnp.maximum(jnp.sum(sound), 1)
         grads = jax.tree.map(lambda x: jnp.sum(jax.vmap(jnp.where)(sound, x, jnp.zeros_like(x)), axis=0) / count, each)
@@ -99,7 +112,8 @@ def of(
 
 
 def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTree], Trainer]:
-    """A trainer with a learned function, and with an Adam that can be differentiated through."""
+    """Returns ``make_trainer(meta_params)``: a `Trainer` with the learned function, and with an Adam that can be
+    differentiated through (`EPSILON_ROOT`)."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     adam = optax.adam(schedule, eps=1e-5, eps_root=EPSILON_ROOT)
     optimiser = optax.chain(gradients.clip_by_norm(config.max_grad_norm), adam)
@@ -109,8 +123,14 @@ def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTre
 def lookahead(
     socket: Socket, algo: Any, config: Any, env: Env, num_iterations: int, gae_lambda: float = 0.95
 ) -> Callable[[PyTree, TrainState, Key], tuple[Array, tuple[TrainState, Metrics]]]:
-    """``live(meta_params, agent, key)``: what an agent's policy loses after a few iterations, to be differentiated;
-    and the agent after them, with their metrics."""
+    """Returns ``live(meta_params, agent, key) -> (loss, (agent, metrics))``, to be differentiated.
+
+    It trains the agent for ``num_iterations`` iterations and returns the loss of its policy on a further rollout, the
+    trained agent, and the metrics ``[num_iterations]``. It consumes ``key``.
+
+    - ``socket, algo, config, num_iterations, gae_lambda``: as for `of`.
+    - ``env``: the environment.
+    """
     make_trainer = _smooth(socket, algo, config, env)
 
     def live(meta_params: PyTree, agent: TrainState, key: Key) -> tuple[Array, tuple[TrainState, Metrics]]:
@@ -122,7 +142,7 @@ def lookahead(
 
 
 def _unrest(key: Key, meta_params: PyTree) -> PyTree:
-    """Meta-parameters moved a little, out of the places where a learned function is flat at first. Consumes ``key``."""
+    """Adds noise to initial meta-parameters, at which a learned function may have no gradient. Consumes ``key``."""
     leaves, structure = jax.tree.flatten(meta_params)
     keys = jax.random.split(key, len(leaves))
     moved = [x + UNREST * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
@@ -130,20 +150,31 @@ def _unrest(key: Key, meta_params: PyTree) -> PyTree:
 
 
 def _finite(x: Array) -> Array:
-    """Whether all of each agent's elements are finite. ``[N, ...] -> [N]``."""
+    """Whether all elements of each agent are finite. ``[N, ...] -> [N]``."""
     return jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
 
 
 def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda: float, key: Key) -> Array:
-    """``-mean(advantage * log pi)`` over a rollout of the agent's newest policy; gradients flow into its parameters
-    alone."""
+    """The policy gradient loss ``-mean(advantage * log pi)`` on a rollout of the agent's latest policy, a scalar.
+
+    Gradients flow through ``log pi`` only, into the parameters of the policy.
+
+    - ``config``: of the algorithm.
+    - ``env``: the environment.
+    - ``trainer``: that of the agent.
+    - ``agent``: its training state.
+    - ``gae_lambda``: of the advantages.
+    - ``key``: consumed by the rollout.
+    """
     parts = policy_gradients.make_parts(config, env)
     learned = agent.learner._replace(stale=agent.learner.params if agent.learner.past else ())
-    _, trajectory, _ = rollout(key, env, trainer.learner, learned, agent.actors, config.num_steps)
+    _, trajectory, _ = rollout(
+        key, fleet(env, config.num_envs), trainer.learner, learned, agent.actors, config.num_steps
+    )
     scaled = parts.normalizer.apply(learned.obs_moments, trajectory.obs)
     following = parts.normalizer.apply(learned.obs_moments, trajectory.next_obs)
     _, reward = parts.scaler.scale(learned.reward_scale, trajectory.reward, trajectory.last, config.gamma)
-    seen = policy_gradients.Experience(
+    experience = policy_gradients.Experience(
         obs=scaled,
         action=trajectory.action,
         log_prob=parts.distribution.log_prob(trajectory.extras.policy, trajectory.action),
@@ -153,15 +184,17 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
         last=trajectory.last,
         next_obs=following,
     )
-    policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, seen)
-    log_prob = parts.distribution.log_prob(policy, seen.action)
+    policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, experience)
+    log_prob = parts.distribution.log_prob(policy, experience.action)
     estimate = estimates.by_gae(gae_lambda)
-    advantage, _ = estimates.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
+    advantage, _ = estimates.estimates(
+        estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value
+    )
     return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob)
 
 
 def _summary(fitness: Fitness, metrics: Metrics) -> Metrics:
-    """Of metrics ``[N, iterations]``."""
+    """The metrics of a generation from its trainings' metrics ``[N, iterations]``."""
     each = jax.vmap(fitness)(metrics)
     alive = metrics["alive"][:, -1]
     sound = alive & jnp.isfinite(each)

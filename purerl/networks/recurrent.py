@@ -25,6 +25,7 @@ class Recurrent(NamedTuple):
     step: Callable[[PyTree, Array, PyTree], tuple[PyTree, PyTree]]
     # (params, obs [..., *obs], carry [...]) -> (out [...], carry [...])
     unroll: Callable[[PyTree, Array, PyTree, Array], tuple[PyTree, PyTree, PyTree]]
+    # (params, obs [T, B, ...], carry, last [T, B]) -> (out [T, B, ...], carries [T, B, ...], carry)
 
 
 def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purerl import a2c, appo, compiler_options, dpo, envs, impala, ppo, reinforce
+from purerl.envs.fleet import fleet
 from purerl.formulas import losses
 from purerl.learners import older, policy_gradients
 from purerl.loops.rollout import rollout
@@ -78,7 +79,7 @@ def test_a_gradient_is_the_mean_of_its_workers(key):
     learner = a2c.make_learner(config, ENV, **SGD)
     trainer = a2c.make_trainer(config, ENV, **SGD)
     state = jit(trainer.init)(key)
-    _, trajectory, _ = jit(lambda: rollout(key, ENV, learner, state.learner, state.actors, 16))()
+    _, trajectory, _ = jit(lambda: rollout(key, fleet(ENV, 8), learner, state.learner, state.actors, 16))()
     learn = jit(learner.update)
     whole = learn(state.learner, trajectory, key)[0].params
     parts = [learn(state.learner, jax.tree.map(lambda x, w=w: x[:, w::4], trajectory), key)[0].params for w in range(4)]
@@ -138,7 +139,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
     versions = []
     for i in range(5):
         versions.append(state.learner.params)
-        _, trajectory, _ = rollout(key, ENV, trainer.learner, state.learner, state.actors, 16)
+        _, trajectory, _ = rollout(key, fleet(ENV, 8), trainer.learner, state.learner, state.actors, 16)
         expected, _, _ = network.unroll(versions[max(i - 2, 0)], trajectory.obs, (), trajectory.last)
         close(trajectory.extras.policy, expected, atol=1e-6)
         state, _ = step(state)
@@ -157,7 +158,7 @@ def test_memories_line_up(key, kind, length):
     @jit
     def run(key):
         state, _ = trainer.step(trainer.init(key))  # so that carries are not zeros
-        _, trajectory, _ = rollout(key, ENV, trainer.learner, state.learner, state.actors, config.num_steps)
+        _, trajectory, _ = rollout(key, fleet(ENV, 8), trainer.learner, state.learner, state.actors, config.num_steps)
         seen = policy_gradients.Experience(
             trajectory.obs,
             trajectory.action,

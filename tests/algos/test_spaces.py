@@ -11,6 +11,7 @@ from purerl import dqn, envs, evaluate, impala, ppo, pqn, r2d2
 from purerl.algos.dqn import make_network as make_q_network
 from purerl.algos.pqn import make_network as make_pqn_network
 from purerl.algos.r2d2 import make_network as make_recurrent_network
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners import policy_gradients
@@ -98,9 +99,9 @@ def test_no_illegal_action_in_a_million_steps(algo):
 
     def play(key):
         key_actors, key_learner, key_rollout = jax.random.split(key, 3)
-        actors = init_actors(key_actors, env, learner, 512)
+        actors = init_actors(key_actors, fleet(env, 512), learner)
         state = learner.init(key_learner, actors.obs)
-        trajectory = rollout(key_rollout, env, learner, state, actors, 2048)[1]
+        trajectory = rollout(key_rollout, fleet(env, 512), learner, state, actors, 2048)[1]
         legal = jnp.take_along_axis(trajectory.obs["legal"], trajectory.action[..., None], axis=-1)
         counts = jnp.sum(jax.nn.one_hot(trajectory.action, 3, dtype=jnp.int32), axis=(0, 1))
         return jnp.sum(~legal), counts

@@ -15,6 +15,7 @@ from purerl import apex, envs, qr_dqn, r2d2, rainbow, replay
 from purerl.algos.apex import initial_priority
 from purerl.algos.dqn import make_network as make_dqn_network
 from purerl.algos.r2d2 import make_network as make_r2d2_network
+from purerl.envs.fleet import fleet
 from purerl.learners import from_replay
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import Item, Sample
@@ -111,9 +112,9 @@ def acted(key):
 
     @jax.jit
     def run():
-        actors = init_actors(key, FALLING, learner, R2D2.num_envs)
+        actors = init_actors(key, fleet(FALLING, R2D2.num_envs), learner)
         state = learner.init(key, actors.obs)
-        _, trajectory, _ = rollout(key, FALLING, learner, state, actors, 48)
+        _, trajectory, _ = rollout(key, fleet(FALLING, R2D2.num_envs), learner, state, actors, 48)
         stored = ring.add(ring.init(jax.tree.map(lambda x: x[0, 0], trajectory)), trajectory)
         return state, trajectory, ring.sample(stored, key)
 

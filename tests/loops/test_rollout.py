@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from purerl import envs, ppo
+from purerl.envs.fleet import fleet
 from purerl.loops.rollout import episode_metrics, init_actors, rollout
 
 
@@ -38,9 +39,9 @@ def test_alignment(key):
     """obs[t + 1] is next_obs[t], except across an episode's end; what was recorded while acting belongs to obs[t]."""
     env = envs.make("CartPole-v1", max_steps=11)
     learner = ppo.make_learner(ppo.Config(), env)
-    actors = init_actors(key, env, learner, 4)
+    actors = init_actors(key, fleet(env, 4), learner)
     state = learner.init(key, actors.obs)
-    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, env, learner, state, a, 64))(key, actors)
+    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, fleet(env, 4), learner, state, a, 64))(key, actors)
     np.testing.assert_array_equal(trajectory.obs[0], actors.obs)
     following = jnp.concatenate([trajectory.obs[1:], after.obs[None]])
     goes_on = ~np.asarray(trajectory.last)
@@ -57,7 +58,7 @@ def test_halves_of_the_environments_by_turns(key, memory):
     """Two half-batches, each with its half of the noise, as double buffers step them: the trajectories of all."""
     env = envs.make("CartPole-v1", max_steps=11)
     learner = ppo.make_learner(ppo.Config(memory=memory), env)
-    actors = init_actors(key, env, learner, 8)
+    actors = init_actors(key, fleet(env, 8), learner)
     state = learner.init(key, actors.obs)
 
     def part(which):
@@ -66,8 +67,8 @@ def test_halves_of_the_environments_by_turns(key, memory):
         def noise(of):
             return lambda key, shape: jax.tree.map(lambda x: x[:, which], of.noise(key, (shape[0], 8)))
 
-        mine = env._replace(noise=noise(env)), learner._replace(noise=noise(learner))
         some = jax.tree.map(lambda x: x[which], actors)
+        mine = fleet(env._replace(noise=noise(env)), len(some.obs)), learner._replace(noise=noise(learner))
         return jax.jit(lambda key, some: rollout(key, *mine, state, some, 32)[1])(key, some)
 
     whole, *halves = (part(which) for which in (slice(0, 8), slice(0, 4), slice(4, 8)))

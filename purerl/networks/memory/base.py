@@ -18,4 +18,5 @@ class Memory(NamedTuple):
     step: Callable[[PyTree, Array, PyTree], tuple[Array, PyTree]]
     # (params, x [..., F], carry [...]) -> (out [..., size], carry [...])
     unroll: Callable[[PyTree, Array, PyTree, Array], tuple[Array, PyTree, PyTree]]
+    # (params, x [T, B, F], carry [B], last [T, B]) -> (out [T, B, size], carries [T, B], carry [B])
     # (params, x [T, B, F], carry, last [T, B]) -> (out [T, B, size], carries [T, B, ...], carry)
