@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import jax
-from jax.experimental.compute_on import compute_on2
 from jax.extend.core import jaxpr_as_fun
 
+from purerl import compat
 from purerl.types import PyTree, Replay
 
 HOST, DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
@@ -32,7 +32,7 @@ def on_host(replay: Replay) -> Replay:
         def run(*args: PyTree) -> PyTree:
             shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
             program, result = jax.make_jaxpr(jax.jit(function), return_shape=True)(*shapes)
-            call = compute_on2(jaxpr_as_fun(program), compute_type="device_host", out_memory_spaces=space)
+            call = compat.compute_on_host(jaxpr_as_fun(program), space)
             return jax.tree.unflatten(jax.tree.structure(result), call(*jax.tree.leaves(jax.device_put(args, HOST))))
 
         return run

@@ -1,0 +1,41 @@
+"""All that differs between the versions of jax that purerl runs on."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def compute_on_host(function: Callable[..., Any], space: jax.memory.Space) -> Callable[..., Any]:
+    """``function`` computed by the host, its results in the memory ``space``."""
+    from jax.experimental import compute_on
+
+    # jax 0.10 calls it compute_on2. jax 0.11 gave it the name of the context manager that it replaced.
+    call = getattr(compute_on, "compute_on2", None) or compute_on.compute_on
+    return call(function, compute_type="device_host", out_memory_spaces=space)
+
+
+@functools.cache
+def has_compiler_option(device: jax.Device, name: str, value: Any) -> bool:
+    """Whether the compiler for ``device`` knows the option ``name``, asked once by compiling a program of nothing."""
+    place = jax.sharding.SingleDeviceSharding(device)
+    program = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32", sharding=place))
+    try:
+        program.compile(compiler_options={name: value})
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return False
+    return True
+
+
+def lane_options(device: jax.Device) -> dict[str, Any]:
+    """Options with which a lane has the bits of a lone run on CPU, measured with jax 0.10.2 and 0.11.2.
+
+    Without the newer emitters of fused loops LLVM may do a little; jax 0.11 has no others, and LLVM must do nothing.
+    """
+    options = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_backend_optimization_level": 0}
+    if has_compiler_option(device, "xla_cpu_use_fusion_emitters", False):
+        options |= {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
+    return {name: value for name, value in options.items() if has_compiler_option(device, name, value)}
