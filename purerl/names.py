@@ -28,11 +28,14 @@ def choose(field: str, value: str, options: Any) -> str:
 def imported(field: str, name: str) -> Any:
     """What ``MODULE:ATTRIBUTE`` names; modules of the working directory are found, too. Raises `ConfigError`."""
     module, _, attribute = name.partition(":")
+    if not module or not attribute or module.startswith("."):
+        raise ConfigError(f"{field} = {name!r}: must be MODULE:ATTRIBUTE")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
-    except AttributeError:
-        raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}") from None
+    if not hasattr(found, attribute):
+        raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}")
+    return getattr(found, attribute)

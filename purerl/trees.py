@@ -39,7 +39,7 @@ def scan_means(
 
 
 def length(tree: PyTree) -> int:
-    """The length of the leading axis, which all leaves share."""
+    """The length of the leading axis, which must be the same for all leaves."""
     return jax.tree.leaves(tree)[0].shape[0]
 
 

@@ -37,7 +37,11 @@ class Step(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting."""
+    """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting.
+
+    In a replay ``next_obs`` is ``()`` unless it stores them: the next observation is that of the next row, except where
+    an episode ended.
+    """
 
     obs: PyTree
     action: Array
@@ -51,19 +55,6 @@ class Transition(NamedTuple):
     def last(self) -> Array:
         """Whether the episode ended here, either way. ``[T, B]`` bool."""
         return self.terminated | self.truncated
-
-
-class Item(NamedTuple):
-    """What a replay buffer keeps of a transition. ``next_obs`` is ``()`` unless it stores them: the next observation is
-    that of the next row of one environment, except where an episode ended."""
-
-    obs: PyTree
-    action: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
-    next_obs: PyTree
-    extras: PyTree
 
 
 class Outcome(NamedTuple):
@@ -83,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """``N`` draws from a replay buffer: ``items`` is an `Outcome` ``[N]`` or an `Item` ``[L, N]``; ``[N]`` of all else.
+    """``N`` draws from a replay buffer: ``items`` is an `Outcome` ``[N]`` or an `Transition` ``[L, N]``; ``[N]`` of all else.
 
     Draw ``n`` begins in row ``slot[n]`` of environment ``env[n]`` (both int32). ``weight`` (float32) multiplies its
     loss; with 0 nothing may be learned from it.

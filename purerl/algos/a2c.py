@@ -21,15 +21,15 @@ class Config(policy_gradients.Config):
     """
 
     num_envs: cfg.Count = 8
-    """Environments that step side by side."""
+    """Number of environments that step in parallel."""
     num_steps: cfg.Count = 16
-    """Steps in each environment between two updates."""
+    """Steps of each environment in one iteration."""
     learning_rate: cfg.Positive = 4e-3
     """Adam's step size at the start."""
     max_grad_norm: cfg.Positive = 5.0
     """Global norm that gradients are clipped to."""
     gae_lambda: cfg.Fraction = 1.0
-    """Trace parameter of the advantage estimate; 1 is the paper's, returns over all steps until the end."""
+    """Trace parameter (lambda) of generalised advantage estimation; 1 sums all rewards to the end of the rollout."""
 
 
 def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, **parts: Any) -> Learner:
@@ -37,8 +37,8 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, 
     made = policy_gradients.make_parts(config, env, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, made, estimate, state, seen, at=policy_gradients.acting(state))
+    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, made, estimate, state, experience, at=policy_gradients.acting(state))
 
     return policy_gradients.make_learner(config, made, learn)
 

@@ -21,31 +21,31 @@ class Config(dqn.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 16
-    """Actors: environments that step side by side."""
+    """Number of actors, which are environments that step in parallel."""
     dueling: bool = True
-    """Separate streams for the value and the advantages."""
+    """Compute action values as the sum of a state value and advantages (dueling network)."""
     prioritised: bool = True
-    """Draw transitions by their priority instead of uniformly."""
+    """Sample transitions in proportion to their priority instead of uniformly."""
     importance_exponent_end: cfg.Fraction = 0.4
-    """The same at the end."""
+    """Importance-sampling exponent (beta) at the end of training."""
     epsilon_start: cfg.Fraction = 0.4
-    """The first actor's chance of a random action at the start."""
+    """Probability of a random action of the first actor, at the start of training."""
     epsilon_end: cfg.Fraction = 0.4
-    """The first actor's chance of a random action after exploration."""
+    """Probability of a random action of the first actor, once exploration_fraction of the training is over."""
     epsilon_ladder: cfg.NonNegative = 7.0
-    """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
+    """Exponent that spreads the probability p over B actors: number i has p ** (1 + ladder * i / (B - 1))."""
 
 
-class Seen(NamedTuple):
+class Known(NamedTuple):
     """What an actor knew when it acted: the value of its action, and the largest of all, ``[B]``."""
 
     taken: Array
     best: Array
 
 
-def seen(q: Array, action: Array) -> Seen:
+def known(q: Array, action: Array) -> Known:
     """Of action values ``[B, A]`` and actions ``[B]``."""
-    return Seen(jnp.take_along_axis(q, action[:, None], axis=1)[:, 0], jnp.max(q, axis=1))
+    return Known(jnp.take_along_axis(q, action[:, None], axis=1)[:, 0], jnp.max(q, axis=1))
 
 
 def initial_priority(items: Outcome) -> Array:
@@ -55,7 +55,7 @@ def initial_priority(items: Outcome) -> Array:
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     """Ape-X as a `Learner`; the parts are those of `dqn.make_learner`."""
-    return dqn.make_learner(config, env, record=seen, **parts)
+    return dqn.make_learner(config, env, record=known, **parts)
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:

@@ -22,15 +22,15 @@ class Config(surrogates.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter of V-trace."""
+    """Trace parameter (lambda) of V-trace's targets."""
     rho_bar: cfg.Positive = 1.0
-    """V-trace's largest weight of a step's own error."""
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
     c_bar: cfg.Positive = 1.0
-    """Largest weight with which a step passes later errors on."""
+    """V-trace's c-bar: upper clip of the trace weight, by which later TD errors reach back."""
     target_period: cfg.Count = 1
-    """Iterations from one refresh of the target network to the next."""
+    """Iterations between two refreshes of the target network."""
     ratio_bound: cfg.Positive = 2.0
-    """Largest weight of a step for the target policy's chance of it being above that of the policy that acted."""
+    """Upper clip of the ratio of the target policy's probability of an action to that of the policy that acted."""
 
 
 class State(NamedTuple):
@@ -69,14 +69,16 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
-    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, seen)
-        _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
-        log_prob = made.distribution.log_prob(policy, seen.action)
-        advantage, target = estimates.estimates(estimate, log_prob, log_prob - seen.log_prob, seen, value, next_value)
-        reference = jnp.maximum(log_prob, seen.log_prob - jnp.log(config.ratio_bound))
+    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+        policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, experience)
+        _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
+        log_prob = made.distribution.log_prob(policy, experience.action)
+        advantage, target = estimates.estimates(
+            estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value
+        )
+        reference = jnp.maximum(log_prob, experience.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
-        state, metrics = surrogates.descend(config, made, objective, state, seen, key, **batch)
+        state, metrics = surrogates.descend(config, made, objective, state, experience, key, **batch)
         refreshed = older.refresh(state.params, state.target_params, state.target_age, config.target_period)
         return state._replace(target_params=refreshed[0], target_age=refreshed[1]), metrics
 

@@ -19,13 +19,13 @@ class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: bool = False
-    """Choose the next action by the online network instead of the target network."""
+    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_atoms: Annotated[int, cfg.Range(2)] = 51
-    """Returns that a distribution tells apart, evenly spaced."""
+    """Number of atoms of the return's distribution, evenly spaced from v_min to v_max."""
     v_min: float = -10.0
-    """The smallest of them."""
+    """Return at the lowest atom; lower returns are clipped to it."""
     v_max: float = 10.0
-    """The largest of them."""
+    """Return at the highest atom; higher returns are clipped to it."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:

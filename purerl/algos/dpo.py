@@ -16,9 +16,9 @@ class Config(ppo.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     drift_a: cfg.Positive = 2.0
-    """Gain beyond which a good action's ratio is held back."""
+    """DPO's alpha: gain (ratio - 1) * advantage above which the drift sets in, for positive advantages."""
     drift_b: cfg.Positive = 0.6
-    """The same for a bad action's log-ratio."""
+    """DPO's beta: gain log(ratio) * advantage above which the drift sets in, for negative advantages."""
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:

@@ -18,10 +18,9 @@ class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     td_error: Literal["q_learning", "munchausen"] = "q_learning"
-    """What an action value lacks: Q-learning's error, or Munchausen's (Vieillard et al. 2020), which needs n_step 1 and
-    has no use for double."""
+    """Formula of the TD error; munchausen (Vieillard et al. 2020) needs n_step 1 and does not use double."""
     huber_delta: cfg.Positive = 10.0
-    """Error beyond which the loss is a straight line."""
+    """Size of the TD error beyond which the Huber loss is linear instead of quadratic."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:

@@ -29,21 +29,21 @@ class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 8
-    """Environments that step side by side."""
+    """Number of environments that step in parallel."""
     num_steps: cfg.Count = 20
-    """Steps in each environment between two updates."""
+    """Steps of each environment in one iteration."""
     learning_rate: cfg.Positive = 4e-3
     """Adam's step size at the start."""
     max_grad_norm: cfg.Positive = 5.0
     """Global norm that gradients are clipped to."""
     corrected: bool = True
-    """Weigh experience by V-trace. Without it all counts as fresh, as in GA3C (Babaeizadeh et al. 2017)."""
+    """Correct for the lag by V-trace; without, experience counts as on-policy, as in GA3C (Babaeizadeh et al. 2017)."""
     trace_lambda: cfg.Fraction = 1.0
-    """Trace parameter of the targets."""
+    """Trace parameter (lambda) of V-trace's targets."""
     rho_bar: cfg.Positive = 1.0
-    """Largest weight of a step's own error; the critic learns the value of the policy that this bound leaves."""
+    """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
     c_bar: cfg.Positive = 1.0
-    """Largest weight with which a step passes later errors on."""
+    """V-trace's c-bar: upper clip of the trace weight, by which later TD errors reach back."""
 
 
 def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
@@ -54,11 +54,11 @@ def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, 
     made = policy_gradients.make_parts(config, env, **parts)
     weighted = estimates.by_weights(weights, config)
 
-    def estimate(seen: Columns) -> tuple[Array, Array]:
-        return weighted(seen if config.corrected else seen._replace(log_ratio=jnp.zeros_like(seen.log_ratio)))
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
 
-    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, made, estimate, state, seen)
+    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)
 

@@ -19,15 +19,15 @@ class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: bool = False
-    """Choose the next action by the online network instead of the target network."""
+    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_quantiles: cfg.Count = 16
-    """Fractions that are drawn for an observation, its target, and the choice of an action alike."""
+    """Number of random quantile fractions per observation, for learning, for targets and for acting."""
     num_cosines: cfg.Count = 64
-    """Cosines that embed a fraction."""
+    """Number of cosine features that a quantile fraction is embedded by."""
     kappa: cfg.Positive = 1.0
-    """Error beyond which the quantile loss is a straight line."""
+    """Size of the TD error beyond which the quantile loss is linear instead of quadratic."""
     risk_level: Annotated[float, cfg.Range(0, 1, open_low=True, open_high=False)] = 1.0
-    """Lower part of the distribution that actions are chosen by: 1 is the mean, less is averse to risk."""
+    """Fraction of the lowest returns whose mean chooses actions: 1 is the whole mean, less is averse to risk (CVaR)."""
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:

@@ -60,7 +60,7 @@ class Config(surrogates.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gae_lambda: cfg.Fraction = 0.95
-    """Trace parameter of the advantage estimate."""
+    """Trace parameter (lambda) of generalised advantage estimation (GAE)."""
 
 
 def make_learner(
@@ -80,11 +80,13 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        _, value, next_value = policy_gradients.evaluate(made.network, state.params, seen)
-        advantage, target = estimates.estimates(estimate, seen.log_prob, jnp.zeros_like(value), seen, value, next_value)
-        batch = {"log_prob": seen.log_prob, "value": value, "advantage": advantage, "target": target}
-        return surrogates.descend(config, made, objective, state, seen, key, **batch)
+    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+        _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
+        advantage, target = estimates.estimates(
+            estimate, experience.log_prob, jnp.zeros_like(value), experience, value, next_value
+        )
+        batch = {"log_prob": experience.log_prob, "value": value, "advantage": advantage, "target": target}
+        return surrogates.descend(config, made, objective, state, experience, key, **batch)
 
     return policy_gradients.make_learner(config, made, learn)
 

@@ -17,11 +17,11 @@ class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: bool = False
-    """Choose the next action by the online network instead of the target network."""
+    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_quantiles: cfg.Count = 50
-    """Quantiles of each return, at the midpoints of equal parts."""
+    """Number of quantiles of the return that are learned, at the midpoints of equal parts of [0, 1]."""
     kappa: cfg.Positive = 1.0
-    """Error beyond which the quantile loss is a straight line."""
+    """Size of the TD error beyond which the quantile loss is linear instead of quadratic."""
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:

@@ -19,7 +19,7 @@ from purerl.learners.action_values import State
 from purerl.learners.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
-from purerl.types import Array, Env, Item, Key, Learner, Metrics, PyTree, Sample, Trainer
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer, Transition
 
 
 @cfg.config
@@ -27,45 +27,45 @@ class Config(settings.Recall, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 16
-    """Actors: environments that step side by side."""
+    """Number of actors, which are environments that step in parallel."""
     num_steps: cfg.Count = 16
-    """Steps in each environment between two rounds of updates; a multiple of period."""
+    """Steps of each environment in one iteration; a multiple of period."""
     batch_size: cfg.Count = 32
-    """Sequences of an update."""
+    """Sequences in one gradient step."""
     burn_in: cfg.NonNegativeCount = 8
-    """Steps at the beginning of a sequence that only warm the carry up."""
+    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
     unroll: cfg.Count = 16
-    """Steps after them; from the last one nothing is learned, it only bootstraps."""
+    """Steps of a sequence after the burn-in; without store_next_obs the last one only bootstraps."""
     period: cfg.Count = 8
-    """Steps from the beginning of one sequence to that of the next; less than unroll, so that all are learned from."""
+    """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
     stored_carry: bool = True
-    """Begin a sequence with the carry of the actor instead of zeros."""
+    """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
     n_step: cfg.Count = 5
-    """Rewards that a target adds up before it bootstraps."""
+    """Number of rewards that a target sums before it bootstraps."""
     dueling: bool = True
-    """Separate streams for the value and the advantages."""
+    """Compute action values as the sum of a state value and advantages (dueling network)."""
     prioritised: bool = True
-    """Draw sequences by their priority instead of uniformly."""
+    """Sample sequences in proportion to their priority instead of uniformly."""
     priority_exponent: cfg.Fraction = 0.9
-    """Power of the priority that a sequence's chance is proportional to."""
+    """Exponent (alpha) of the priority that a sequence's probability is proportional to."""
     priority_mix: cfg.Fraction = 0.9
-    """Part of the largest error in a sequence's priority; the mean error has the rest."""
+    """Weight of the largest TD error in a sequence's priority; the mean TD error has the rest."""
     importance_exponent: cfg.Fraction = 0.6
-    """Power of the correction for unequal chances, at the start."""
+    """Importance-sampling exponent (beta) at the start of training."""
     importance_exponent_end: cfg.Fraction = 0.6
-    """The same at the end."""
+    """Importance-sampling exponent (beta) at the end of training."""
     rescale_epsilon: cfg.Positive = 1e-3
-    """Slope of the rescaled value far from zero."""
+    """Epsilon of the value rescaling h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x."""
     epsilon_start: cfg.Fraction = 0.4
-    """The first actor's chance of a random action at the start."""
+    """Probability of a random action of the first actor, at the start of training."""
     epsilon_end: cfg.Fraction = 0.4
-    """The first actor's chance of a random action after exploration."""
+    """Probability of a random action of the first actor, once exploration_fraction of the training is over."""
     epsilon_ladder: cfg.NonNegative = 7.0
-    """Exponent that spreads the chance: of B actors, number i has chance ** (1 + ladder * i / (B - 1))."""
+    """Exponent that spreads the probability p over B actors: number i has p ** (1 + ladder * i / (B - 1))."""
     memory: Literal["gru", "lstm", "lru", "gtrxl"] = "lstm"
-    """Recurrent layer between the torso and the streams."""
+    """Recurrent layer between the torso and the head, which remembers the episode so far."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
-    """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
+    """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 
     @property
     def sample_rows(self) -> int:
@@ -74,7 +74,7 @@ class Config(settings.Recall, action_values.Config):
 
     @property
     def sample_stride(self) -> int:
-        """Rows of which one begins a sequence."""
+        """Samples may start only at every `sample_stride`-th row."""
         return self.period
 
 
@@ -127,7 +127,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q, carry = network.step(policy, obs, carry)
         return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
-    def unroll(params: PyTree, items: Item) -> tuple[Array, Array]:
+    def unroll(params: PyTree, items: Transition) -> tuple[Array, Array]:
         """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows; and of what
         followed each or, of a replay without next observations, the same again."""
         carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)

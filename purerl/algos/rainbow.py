@@ -13,19 +13,19 @@ class Config(c51.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: bool = True
-    """Choose the next action by the online network instead of the target network."""
+    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     dueling: bool = True
-    """Separate streams for the value and the advantages."""
+    """Compute action values as the sum of a state value and advantages (dueling network)."""
     noisy: bool = True
-    """Noise on the weights of the streams, which explores by itself."""
+    """Explore by learned noise on the weights of the last layers (noisy networks)."""
     prioritised: bool = True
-    """Draw transitions by their priority instead of uniformly."""
+    """Sample transitions in proportion to their priority instead of uniformly."""
     priority_exponent: cfg.Fraction = 0.5
-    """Power of the priority that a transition's chance is proportional to."""
+    """Exponent (alpha) of the priority that a transition's probability is proportional to."""
     epsilon_start: cfg.Fraction = 0.0
-    """Chance of a random action at the start, besides the noise."""
+    """Probability of a random action at the start of training, in addition to the noise."""
     epsilon_end: cfg.Fraction = 0.0
-    """Chance of a random action after exploration, besides the noise."""
+    """Probability of a random action once exploration_fraction of the training is over, in addition to the noise."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:

@@ -16,9 +16,9 @@ class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 16
-    """Environments that step side by side."""
+    """Number of environments that step in parallel."""
     num_steps: cfg.Count = 128
-    """Steps in each environment between two updates."""
+    """Steps of each environment in one iteration."""
     learning_rate: cfg.Positive = 5e-3
     """Adam's step size at the start."""
 
@@ -31,12 +31,12 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
     """
     made = policy_gradients.make_parts(config, env, **parts)
 
-    def estimate(seen: Columns) -> tuple[Array, Array]:
-        total = returns.lambda_returns(seen.reward, seen.next_value, seen.discount, seen.last, 1.0)
-        return total - seen.value, total
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        total = returns.lambda_returns(columns.reward, columns.next_value, columns.discount, columns.last, 1.0)
+        return total - columns.value, total
 
-    def learn(state: State, seen: Experience, key: Key) -> tuple[State, Metrics]:
-        return policy_gradients.descend(config, made, estimate, state, seen)
+    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+        return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)
 

@@ -1,1 +1,1 @@
-"""What a person sees: progress, tables and plots."""
+"""Output for people: progress bars, tables and plots."""

@@ -1,8 +1,7 @@
-"""Pictures of sweeps and of learning, as PNG files. Nothing here touches pyplot or any other state of matplotlib."""
+"""Plots of sweeps and learning curves, as PNG files. No pyplot, and no other global state of matplotlib, is used."""
 
 import itertools
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,26 +15,29 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from purerl.formulas import aggregates
+from purerl.store.atomic import atomic
 
 AXES = "frames", "return"
+"""Default labels of the axes of `curves`."""
 DEAD = "lightgrey"
+"""Colour of non-finite scores."""
 ROOM = 0.1
-"""The part of an axis that must lie between two values for both to be named on it."""
+"""The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
 
 
 def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
-    """Writes `sweep_figure`, whole or not at all."""
+    """Writes `sweep_figure` as a PNG file to ``path``, atomically."""
     save(path, sweep_figure(fields, scores, title))
 
 
 def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
-    """Where a sweep did well. ``fields`` gives every swept field's values ``[configs]``; ``scores`` ``[configs, S]``.
+    """A map of a sweep's scores ``[configs, S]``; ``fields`` are the values ``[configs]`` of each swept field, by name.
 
-    One field: a panel of its values and the seeds, counted from 0. Several: a panel for each pair of fields. The colour
-    at a pair of values is the interquartile mean of all scores that share it, so a lone score is shown as it is. A
-    panel whose values form a whole grid has cells, any other has dots. What is not finite is grey: a seed that died, or
-    a mean over too many of them (`statistics.iqm`). An axis is logarithmic if its values are positive and span more
-    than a decade. Raises `ValueError` if there is no field, or lengths differ.
+    With one field there is one panel, of its values against seeds (counted from 0); with several, one for each pair of
+    fields. The colour at a point is the interquartile mean of all scores with that pair of values. Points that form a
+    complete grid are drawn as cells, others as dots. Non-finite scores are grey: seeds that died, or means over too
+    many of them (`aggregates.iqm`). An axis is logarithmic if its values are positive and span more than a decade.
+    Raises `ValueError` if there is no field, or if lengths differ.
     """
     scores = np.asarray(scores, np.float64)
     values = {name: np.asarray(given, np.float64) for name, given in fields.items()}
@@ -66,15 +68,21 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
 def curves(
     path: Path, x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
 ) -> None:
-    """Writes `curves_figure`, whole or not at all."""
+    """Writes `curves_figure` as a PNG file, atomically.
+
+    - ``path``: of the file.
+    - ``x, lines, title, axes``: as for `curves_figure`.
+    """
     save(path, curves_figure(x, lines, title, axes))
 
 
 def curves_figure(
     x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
 ) -> Figure:
-    """Means over seeds of ``lines``, each ``[S, points]`` over ``x`` ``[points]``, in bands from the lowest seed to the
-    highest. ``axes`` are the names of both. What is not finite is left out. Raises `ValueError` if lengths differ.
+    """Curves of means over seeds, with bands from the lowest to the highest seed.
+
+    ``lines`` ``[S, points]`` by name are drawn over ``x`` ``[points]``; ``axes`` are the labels of the x and y axis.
+    Non-finite values are left out. Raises `ValueError` if shapes do not match.
     """
     x = np.asarray(x, np.float64)
     given = {name: np.asarray(rows, np.float64) for name, rows in lines.items()}
@@ -92,7 +100,7 @@ def curves_figure(
 
 
 def _means(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
-    """The different pairs ``[n, 2]`` of ``x`` and ``y`` in rising order, and the mean score ``[n]`` of each."""
+    """The distinct pairs ``[n, 2]`` of ``x`` and ``y``, ascending, and the interquartile mean score ``[n]`` of each."""
     pairs = np.stack([x, y], axis=1)
     points = np.unique(pairs, axis=0)
     means = [aggregates.iqm(scores[np.all(pairs == point, axis=1)]) for point in points]
@@ -100,6 +108,7 @@ def _means(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray
 
 
 def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: ScalarMappable) -> None:
+    """Draws the mean ``[n]`` at each of ``points`` ``[n, 2]``, as cells or dots."""
     x, y = (np.unique(column) for column in points.T)
     log_x, log_y = _is_log(x), _is_log(y)
     axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
@@ -122,11 +131,12 @@ def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: Sca
 
 
 def _is_log(values: np.ndarray) -> bool:
+    """Whether an axis with these ascending values is logarithmic."""
     return values[0] > 0 and values[-1] > 10 * values[0]
 
 
 def _edges(centres: np.ndarray, log: bool) -> np.ndarray:
-    """Borders ``[n + 1]`` of cells around rising ``centres`` ``[n]``, half-way between neighbours on the axis."""
+    """Edges ``[n + 1]`` of cells with ascending ``centres`` ``[n]``, midway between neighbours on the axis."""
     if len(centres) == 1:
         half = abs(centres[0]) / 2 or 0.5
         return np.array([centres[0] - half, centres[0] + half])
@@ -137,7 +147,7 @@ def _edges(centres: np.ndarray, log: bool) -> np.ndarray:
 
 
 def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
-    """Puts a tick at every value and nowhere else, if they all have room."""
+    """Puts ticks at exactly these values, if they are far enough apart (`ROOM`)."""
     at = np.log(values) if log else values
     if np.all(np.diff(at) >= ROOM * (at[-1] - at[0])):
         axis.set_ticks([], minor=True)
@@ -145,7 +155,6 @@ def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
 
 
 def save(path: Path, figure: Figure) -> None:
-    """Writes a PNG file, whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    figure.savefig(temporary, format="png", dpi=150)
-    os.replace(temporary, path)
+    """Writes a figure as a PNG file, atomically."""
+    with atomic(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)

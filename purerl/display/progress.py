@@ -1,4 +1,4 @@
-"""What a person sees of a running training: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a running training: a live bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import time
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 def frames_per_second(rate: float) -> str:
-    """``1234567.`` reads ``1.23M frames/s``."""
+    """A rate as text: ``1234567.`` becomes ``1.23M frames/s``."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= size:
             return f"{rate / size:.3g}{letter} frames/s"
@@ -18,26 +18,28 @@ def frames_per_second(rate: float) -> str:
 
 
 def mean_return(metrics: dict[str, np.ndarray]) -> float:
-    """Mean return of the episodes that ended in metrics ``[iterations, S]``; nan if none did."""
+    """Mean return of all episodes that ended in metrics ``[iterations, S]``; nan if none did."""
     episodes = metrics["episodes"].astype(np.float64)
     total = np.sum(np.where(episodes > 0, metrics["episode_return"] * episodes, 0.0))
     return float(total / episodes.sum()) if episodes.any() else float("nan")
 
 
 Report = Callable[[int, float], None]
-"""``report(env_steps, episode_return)``: frames done so far of all seeds, and the latest mean return (nan: none)."""
+"""``report(env_steps, episode_return)``: environment steps so far over all seeds, and the latest mean return (nan if no
+episode ended)."""
 
 
 @contextlib.contextmanager
 def show(console: Console, env_steps: int) -> Iterator[Report]:
-    """Shows progress towards ``env_steps`` frames. Time counts from here, so enter it after compiling."""
-    shown = _bar if console.is_terminal else _lines
-    with shown(console, env_steps) as report:
+    """Shows progress towards ``env_steps`` environment steps. Timing starts on entry, so enter it after compiling."""
+    display = _bar if console.is_terminal else _lines
+    with display(console, env_steps) as report:
         yield report
 
 
 @contextlib.contextmanager
 def _bar(console: Console, env_steps: int) -> Iterator[Report]:
+    """Shows progress as a bar that is updated in place."""
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -60,6 +62,7 @@ def _bar(console: Console, env_steps: int) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def _lines(console: Console, env_steps: int) -> Iterator[Report]:
+    """Shows progress as a line for each completed tenth."""
     start, tenth = time.perf_counter(), 0
 
     def report(done: int, episode_return: float) -> None:
@@ -77,5 +80,5 @@ def _lines(console: Console, env_steps: int) -> Iterator[Report]:
 
 
 def say(console: Console, text: str) -> None:
-    """A line of plain text."""
+    """Prints a line of plain text, neither highlighted nor wrapped."""
     console.print(text, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Tables and summaries, printed to a terminal."""
+"""Summaries and tables of runs, printed to the terminal."""
 
 import math
 from pathlib import Path
@@ -13,6 +13,7 @@ from purerl.display.progress import say
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
+    """One line on a finished run: status, speed, time, returns and directory."""
     worst = min(summary["return_per_seed"], default=math.nan)
     say(
         console,
@@ -22,7 +23,7 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
-    """A table with a row for each agent."""
+    """Prints an evaluation as a table with one row per agent, followed by the mean return."""
     names = list(result["members"][0])
     table = Table(*names, "return", "std", "length", "unfinished", title=f"{result['algo']} on {result['env']}")
     columns = ("return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed")
@@ -38,7 +39,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
 
 
 def print_comparison(comparison: dict[str, Any]) -> None:
-    """A table with a row for each run."""
+    """Prints a comparison of runs as a table with one row per run."""
     table = Table("run", "algo", "frames", "agents", "IQM", "95 % interval", "P(first > this)", "95 % interval")
     for row in comparison["runs"]:
         iqm, better = row["return_iqm"], row["improvement_of_first"]
@@ -56,15 +57,16 @@ def print_comparison(comparison: dict[str, Any]) -> None:
 
 
 def interval(estimate: dict[str, float]) -> str:
+    """An estimate's confidence interval as text."""
     return f"[{estimate['low']:.1f}, {estimate['high']:.1f}]"
 
 
-def print_report(found: dict[str, Any]) -> None:
-    """A table with a row for each environment and baseline."""
+def print_report(report: dict[str, Any]) -> None:
+    """Prints a report on a learned function as a table with one row per environment and baseline."""
     table = Table(
         "environment", "baseline", "tuned to", "evolved", "baseline", "difference", "95 % interval", "verdict"
     )
-    for row in found["rows"]:
+    for row in report["rows"]:
         [(field, value)] = row["tuned"].items()
         gap = row["difference"]
         verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
@@ -82,11 +84,12 @@ def print_report(found: dict[str, Any]) -> None:
     console = console if console.is_terminal else Console(width=140)
     console.print(table)
     console.print(
-        f"fitness over {found['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
+        f"fitness over {report['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
         "(it died, or no episode ended) counts as the worst of all",
         highlight=False,
     )
 
 
 def with_error(mean: float, error: float, without: int) -> str:
+    """A mean with its standard error as text, and the number of trainings ``without`` a fitness, if any."""
     return f"{mean:.1f} +- {error:.1f}" + (f" ({without} without)" if without else "")

@@ -1,47 +1,66 @@
-"""Environments by name: native ones, all of gymnax, brax's tasks, and probes for tests of algorithms."""
+"""Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``.
 
+An environment is imported, and JAX with it, when it is first used; names need no JAX.
+"""
+
+import importlib
 import inspect
-from typing import Any
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from purerl.envs import wrappers
-from purerl.envs.adapters.brax import from_brax, make_brax
-from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
-from purerl.envs.check_env import check_env
-from purerl.envs.episodic import EpisodeState, box, episodic
-from purerl.envs.names import BACKENDS, BRAX, GYMNAX, check_parameters
-from purerl.envs.native.acrobot import acrobot
-from purerl.envs.native.cartpole import cartpole
-from purerl.envs.native.mountain_car import mountain_car, mountain_car_continuous
-from purerl.envs.native.pendulum import pendulum
-from purerl.envs.probes import PROBES
-from purerl.envs.union import union
+from purerl.envs.names import GYMNAX, NATIVE, PROBES, check_parameters, families
 from purerl.errors import ConfigError
-from purerl.names import nearest
-from purerl.types import Env
+from purerl.names import imported, nearest
 
-__all__ = [
-    "EpisodeState",
-    "box",
-    "check_env",
-    "episodic",
-    "from_brax",
-    "from_gymnax",
-    "make",
-    "names",
-    "union",
-    "wrappers",
-]
+if TYPE_CHECKING:
+    from purerl.types import Env
 
-_NATIVE = {
-    "CartPole-v1": cartpole,
-    "Acrobot-v1": acrobot,
-    "MountainCar-v0": mountain_car,
-    "MountainCarContinuous-v0": mountain_car_continuous,
-    "Pendulum-v1": pendulum,
-} | {f"probe/{name}": probe for name, probe in PROBES.items()}
+_WHERE = {
+    "EpisodeState": "purerl.envs.episodic",
+    "box": "purerl.envs.episodic",
+    "check_env": "purerl.envs.check_env",
+    "episodic": "purerl.envs.episodic",
+    "fleet": "purerl.envs.fleet",
+    "from_brax": "purerl.envs.adapters.brax",
+    "from_gymnax": "purerl.envs.adapters.gymnax",
+    "union": "purerl.envs.union",
+}
+"""Where each public name is defined that is imported when it is first used."""
+
+__all__ = [*_WHERE, "make", "names", "wrappers"]
 
 
-def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> Env:
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        found = getattr(importlib.import_module(_WHERE[name]), name)
+        globals()[name] = found
+        return found
+    try:
+        return importlib.import_module(f"purerl.envs.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"purerl.envs.{name}":
+            raise
+        raise AttributeError(f"module 'purerl.envs' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """This package as a module: ``envs.union`` and the like are functions, also once the modules of the same names have
+    been imported, which Python would otherwise put in their places."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, getattr(value, name) if name in _WHERE and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> "Env":
     """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     ``show_last=1`` wraps it in `wrappers.show_last`, and ``frame_stack=4`` then in `wrappers.frame_stack` with so many
@@ -49,9 +68,12 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
-    probe. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, and for
-    wrappers that cannot be.
+    probe. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
+    arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for a
+    function that does not return an `Env`, and for wrappers that cannot be.
     """
+    from purerl.envs import wrappers
+
     env = _plain(name, params)
     if show_last is not None:
         if type(show_last) is not int or show_last != 1:
@@ -60,23 +82,57 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     return env if frame_stack is None else wrappers.frame_stack(env, frame_stack)
 
 
-def names() -> list[str]:
-    """Every distinct environment that `make` knows, native ones first.
-
-    ``gymnax/NAME`` stands here only where the plain name is native; for the rest it means the same as the plain name.
-    """
-    only_gymnax = [name for name in GYMNAX if name not in _NATIVE]
-    shadowed = [f"gymnax/{name}" for name in GYMNAX if name in _NATIVE]
-    return [*_NATIVE, *only_gymnax, *shadowed, *(f"brax/{backend}/{task}" for backend in BACKENDS for task in BRAX)]
+def names(family: str | None = None) -> list[str]:
+    """Every distinct environment that `make` knows, native ones first, or those of one of `names.families`."""
+    known = families()
+    return known[family] if family else [name for each in known.values() for name in each]
 
 
-def _plain(name: str, params: dict[str, Any]) -> Env:
-    if name in _NATIVE:
-        check_parameters(name, params, inspect.signature(_NATIVE[name]).parameters)
-        return _NATIVE[name](**params)
+def _native(name: str) -> "Callable[..., Env]":
+    """The function that makes the native environment or the probe called ``name``."""
+    module, _, function = (NATIVE | PROBES)[name].partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def _plain(name: str, params: dict[str, Any]) -> "Env":
+    """The environment without the wrappers that every environment can have."""
+    if ":" in name:
+        return _own(name, params)
+    if name in NATIVE or name in PROBES:
+        function = _native(name)
+        check_parameters(name, params, inspect.signature(function).parameters)
+        return function(**params)
     if name.startswith("brax/"):
+        from purerl.envs.adapters.brax import make_brax
+
         return make_brax(name.removeprefix("brax/"), **params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
+        from purerl.envs.adapters.gymnax import make_gymnax
+
         return make_gymnax(plain, **params)
     raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(name, names())}")
+
+
+def _own(name: str, params: dict[str, Any]) -> "Env":
+    """What the function ``MODULE:FUNCTION`` returns."""
+    from purerl.types import Env
+
+    function = imported("env", name)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"env = {name!r}: is {type(function).__name__}, must be a function that returns an Env"
+        ) from None
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        check_parameters(name, params, signature.parameters)
+    try:
+        signature.bind(**params)
+    except TypeError as error:
+        given = ", ".join(params) or "no parameters"
+        raise ConfigError(f"env = {name!r}: cannot be called with {given} ({error})") from None
+    env = function(**params)
+    if not isinstance(env, Env):
+        raise ConfigError(f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env")
+    return env

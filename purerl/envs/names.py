@@ -1,10 +1,32 @@
-"""Names that gymnax and brax register, and the messages for names that nobody has."""
+"""The names of all environments, where each native one is defined, and checks of parameters. Needs no JAX."""
 
+import importlib.util
 from collections.abc import Iterable
 
 from purerl.errors import ConfigError
 from purerl.names import nearest
 
+NATIVE = {
+    "CartPole-v1": "purerl.envs.native.cartpole:cartpole",
+    "Acrobot-v1": "purerl.envs.native.acrobot:acrobot",
+    "MountainCar-v0": "purerl.envs.native.mountain_car:mountain_car",
+    "MountainCarContinuous-v0": "purerl.envs.native.mountain_car:mountain_car_continuous",
+    "Pendulum-v1": "purerl.envs.native.pendulum:pendulum",
+}
+"""Native environments: the module and the function that makes each."""
+PROBES = {
+    "probe/constant-reward": "purerl.envs.probes:constant_reward",
+    "probe/one-step": "purerl.envs.probes:one_step",
+    "probe/obs-dependent-reward": "purerl.envs.probes:obs_dependent_reward",
+    "probe/discount-two-steps": "purerl.envs.probes:discount_two_steps",
+    "probe/action-dependent-reward": "purerl.envs.probes:action_dependent_reward",
+    "probe/obs-action-match": "purerl.envs.probes:obs_action_match",
+    "probe/target-action": "purerl.envs.probes:target_action",
+    "probe/dict-obs": "purerl.envs.probes:dict_obs",
+    "probe/multi-discrete": "purerl.envs.probes:multi_discrete",
+    "probe/illegal-actions": "purerl.envs.probes:illegal_actions",
+}
+"""Probes: the module and the function that makes each."""
 GYMNAX = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -48,6 +70,27 @@ BRAX = (
     "walker2d",
 )
 """Tasks of brax, which each of its `BACKENDS` steps."""
+EXTRAS = {"brax": "brax"}
+"""Families of environments that an extra of this package installs: the module that must be there, by family."""
+
+
+def families() -> dict[str, list[str]]:
+    """The names of all distinct environments by family, native ones first.
+
+    ``gymnax/NAME`` stands here only where the plain name is native; for the rest it means the same as the plain name.
+    """
+    shadowed = [f"gymnax/{name}" for name in GYMNAX if name in NATIVE]
+    return {
+        "native": list(NATIVE),
+        "probe": list(PROBES),
+        "gymnax": [*(name for name in GYMNAX if name not in NATIVE), *shadowed],
+        "brax": [f"brax/{backend}/{task}" for backend in BACKENDS for task in BRAX],
+    }
+
+
+def is_installed(family: str) -> bool:
+    """Whether the library behind a family of environments can be imported; it is not imported."""
+    return family not in EXTRAS or importlib.util.find_spec(EXTRAS[family]) is not None
 
 
 def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> None:

@@ -133,20 +133,6 @@ def illegal_actions() -> Env:
     )
 
 
-PROBES = {
-    "constant-reward": constant_reward,
-    "one-step": one_step,
-    "obs-dependent-reward": obs_dependent_reward,
-    "discount-two-steps": discount_two_steps,
-    "action-dependent-reward": action_dependent_reward,
-    "obs-action-match": obs_action_match,
-    "target-action": target_action,
-    "dict-obs": dict_obs,
-    "multi-discrete": multi_discrete,
-    "illegal-actions": illegal_actions,
-}
-
-
 def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=Discrete(2)) -> Env:
     """The physical state is the observation ``[1]``, and noise is the next episode's first one."""
     return episodic(

@@ -87,8 +87,11 @@ def gaussian(space: Box) -> Distribution:
 
 
 def product(sizes: Sequence[int]) -> Distribution:
-    """Independent categorical distributions, one for each of ``sizes``; the parameters are their logits side by side,
-    ``[..., sum(sizes)]``, and actions are int32 vectors ``[..., len(sizes)]``."""
+    """Independent categorical distributions, one for each of ``sizes``.
+
+    The parameters are their concatenated logits ``[..., sum(sizes)]``, the noise is standard Gumbel of that shape, and
+    actions are int32 ``[..., len(sizes)]``.
+    """
     parts, ends = [categorical(n) for n in sizes], np.cumsum(sizes)[:-1]
 
     def split(params):
@@ -110,8 +113,10 @@ def product(sizes: Sequence[int]) -> Distribution:
 
 
 def for_space(space: Space) -> Distribution:
-    """The usual family for an action space: `categorical` for Discrete, `product` for MultiDiscrete, `gaussian` for
-    Box."""
+    """The default distribution for an action space.
+
+    `categorical` for Discrete, `product` for MultiDiscrete, `gaussian` for Box.
+    """
     if isinstance(space, MultiDiscrete):
         return product(space.sizes)
     return categorical(space.n) if isinstance(space, Discrete) else gaussian(space)

@@ -18,7 +18,7 @@ def epsilon_greedy(q: Array, epsilon: Array, noise: Array, legal: Array | None =
 
     - ``q``: action values ``[..., A]``, those of illegal actions `masked`.
     - ``epsilon``: a scalar or ``[...]``.
-    - ``noise``: uniform in [0, 1), ``[..., 2]``; the first half decides whether, the second which random action.
+    - ``noise``: uniform in [0, 1), ``[..., 2]``; the first element decides whether, the second which random action.
     - ``legal``: which actions are legal, bool ``[..., A]``; None: all.
 
     Returns int32 ``[...]``.

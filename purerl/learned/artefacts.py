@@ -1,7 +1,6 @@
-"""Discovered functions as files: one JSON document with the meta-parameters, or a closed form, and how they were found.
+"""Learned functions as files: a JSON document with meta-parameters or a closed form, and a card on how it was found.
 
-A file may come from anywhere. Nothing in it is code; its size, its shapes and its numbers are checked before they are
-used.
+Files are untrusted input: they contain no code, and their size, shapes and numbers are checked before use.
 """
 
 import base64
@@ -24,15 +23,18 @@ from purerl.store import json_files
 from purerl.types import Array, PyTree
 
 FORMAT = 1
+"""Format version of the files; other versions are refused."""
 NAME = "artefact.json"
+"""Name of the file in a run directory."""
 MOST_BYTES = 2**26
-"""The largest file that is read."""
+"""Size of the largest file that is read, in bytes."""
 
 
 class Artefact(NamedTuple):
-    """A learned function of the socket called ``socket``: its meta-parameters, or a closed form in their place.
+    """A learned function for the socket named ``socket``, given by meta-parameters or by a closed form.
 
-    ``card`` tells what it was trained on and how well it did.
+    Of ``meta_params`` and ``expression`` (see `purerl.learned.expressions`) one is None. ``card`` describes, as JSON,
+    how it was trained and how it performs.
     """
 
     socket: str
@@ -42,11 +44,11 @@ class Artefact(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The part of an algorithm that it takes the place of, as the command line names it."""
+        """The command-line option for the part of an algorithm that it replaces."""
         return sockets.make(self.socket).option
 
     def parts(self, config: Any) -> dict[str, Any]:
-        """The keyword arguments of ``make_trainer`` with the learned function in its place."""
+        """The keyword arguments of an algorithm's ``make_trainer`` that plug in the learned function."""
         socket = sockets.make(self.socket)
         if self.expression is None:
             return socket.parts(self.meta_params, config)
@@ -54,12 +56,15 @@ class Artefact(NamedTuple):
 
 
 def of_socket(socket: str, meta_params: PyTree, card: dict[str, Any]) -> Artefact:
-    """What was learned for a socket."""
+    """An artefact of meta-parameters."""
     return Artefact(socket, meta_params, None, card)
 
 
 def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefact:
-    """A closed form for a socket that takes one: the whole drift, or the whole value loss. Raises `ConfigError`."""
+    """An artefact of a closed form, which is the whole drift or the whole value loss.
+
+    Raises `ConfigError` if the socket takes no closed form, or if ``expression`` is not valid.
+    """
     variables = sockets.make(socket).variables
     if not variables:
         able = [name for name in sockets.SOCKETS if sockets.make(name).variables]
@@ -69,7 +74,10 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
 
 
 def training(artefact: Artefact) -> tuple[str, Any]:
-    """The algorithm and the config that a function was found with, by its card. Raises `ConfigError`."""
+    """The name of the algorithm and the config that a function was trained with, from its card.
+
+    Raises `ConfigError` if the card does not have them, or if they are not valid.
+    """
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
     if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
         raise ConfigError("artefact: its card names no algorithm and config")
@@ -79,18 +87,18 @@ def training(artefact: Artefact) -> tuple[str, Any]:
         config = read_config(algo, fields)
     except TypeError as error:
         raise ConfigError(f"artefact: its card has another config ({error})") from None
-    if found := ALGORITHMS[algo].problems(config, None):
-        raise ConfigError("\n".join(f"artefact: its card has {line}" for line in found))
+    if problems := ALGORITHMS[algo].problems(config, None):
+        raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     return algo, config
 
 
 def save(path: Path, artefact: Artefact) -> None:
-    """Writes `to_json`, whole or not at all."""
+    """Writes `to_json` of an artefact to ``path``, atomically."""
     json_files.write_json(path, to_json(artefact))
 
 
 def load(path: str | Path) -> Artefact:
-    """Reads an artefact from its file, or from the run directory that it lies in. Raises `ConfigError`."""
+    """Reads an artefact from its file, or from a run directory. Raises `ConfigError` if it is missing or not valid."""
     path = Path(path)
     path = path / NAME if path.is_dir() else path
     if path.exists() and not path.is_file():
@@ -106,7 +114,7 @@ def load(path: str | Path) -> Artefact:
 
 
 def to_json(artefact: Artefact) -> dict[str, Any]:
-    """An artefact as JSON; floats lose no bit."""
+    """An artefact as JSON: arrays as base64 of little-endian float32, exact; non-finite numbers of its card as null."""
     arrays = {name: np.asarray(x) for name, x in _named(artefact.meta_params).items()}
     words = {
         name: {"shape": list(x.shape), "float32": base64.b64encode(x.astype("<f4").tobytes()).decode()}
@@ -118,10 +126,10 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
 
 
 def of_json(value: Any) -> Artefact:
-    """The artefact of `to_json`. Raises `ConfigError` with one line for anything else."""
+    """The inverse of `to_json`. Raises `ConfigError`, with a message of one line, for anything that is not valid."""
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        raise ConfigError(f"artefact: format {str(found)[:40]!r}, expected {FORMAT}")
+        version = value.get("format") if isinstance(value, dict) else None
+        raise ConfigError(f"artefact: format {str(version)[:40]!r}, expected {FORMAT}")
     function = {name: value.get(name) for name in ("socket", "expression", "meta_params")}
     card = value.get("card")
     if value.get("sha256") != _digest({**function, "card": card}):
@@ -138,50 +146,54 @@ def of_json(value: Any) -> Artefact:
 
 
 def options(algo: str) -> dict[str, str]:
-    """The parts of an algorithm that a learned function can take the place of, and the sockets they belong to."""
+    """The command-line options for the parts of an algorithm that can be learned, with the socket of each."""
     return {sockets.make(name).option: name for name in ALGORITHMS[algo].sockets}
 
 
 def described(algo: str, given: Any) -> dict[str, Any]:
-    """The learned functions that command-line options name, as JSON by part. Raises `ConfigError`, a line for each."""
-    words, found = {}, []
+    """The learned functions whose paths the parsed command line ``given`` holds, as JSON, by option.
+
+    Raises `ConfigError` with one line for each that is not valid or belongs to another socket.
+    """
+    documents, problems = {}, []
     for option, socket in options(algo).items():
         if path := getattr(given, option, ""):
             try:
                 artefact = load(path)
             except ConfigError as error:
-                found.append(f"{option} = {path!r}: {error}")
+                problems.append(f"{option} = {path!r}: {error}")
                 continue
             if artefact.socket != socket:
-                found.append(f"{option} = {path!r}: holds a {artefact.socket}, expected a {socket}")
-            words[option] = to_json(artefact)
-    if found:
-        raise ConfigError("\n".join(found))
-    return words
+                problems.append(f"{option} = {path!r}: holds a {artefact.socket}, expected a {socket}")
+            documents[option] = to_json(artefact)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return documents
 
 
 def read(described: dict[str, Any]) -> list[Artefact]:
-    """The learned functions of `described`. Raises `ConfigError`."""
+    """The learned functions of the result of `described`. Raises `ConfigError` as `of_json` does."""
     return [of_json(value) for value in described.values()]
 
 
 def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:
-    """The keyword arguments of ``make_trainer`` with all learned functions in their places."""
+    """The keyword arguments of an algorithm's ``make_trainer`` that plug in all ``learned`` functions."""
     return {name: part for artefact in learned for name, part in artefact.parts(config).items()}
 
 
 def learned_drift(artefact: Artefact, log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """What a policy drift's objective takes from ``ratio * advantage``, elementwise."""
+    """The drift of a learned policy objective, ``ratio * advantage - objective``, elementwise."""
     objective = artefact.parts(config)["objective"]
     return jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage, config)
 
 
 def _named(tree: PyTree) -> dict[str, Any]:
+    """Leaves by their path, as `jax.tree_util.keystr` writes it."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def _arrays(words: Any, like: PyTree) -> PyTree:
-    """The structure of ``like`` with the arrays that ``words`` hold. Raises `ConfigError`."""
+    """The arrays encoded in ``words`` in the structure of ``like``. Raises `ConfigError` if any is not valid."""
     expected = _named(like)
     if not isinstance(words, dict) or set(words) != set(expected):
         raise ConfigError("artefact: its arrays are not those of the socket")
@@ -204,4 +216,5 @@ def _arrays(words: Any, like: PyTree) -> PyTree:
 
 
 def _digest(function: dict[str, Any]) -> str:
+    """SHA-256 of JSON, as hexadecimal digits."""
     return hashlib.sha256(json.dumps(function, sort_keys=True).encode()).hexdigest()

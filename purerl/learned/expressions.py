@@ -1,7 +1,6 @@
-"""Closed forms as trees of JSON: ``["tanh", ["mul", 2.0, "advantage"]]``. They are data and are never run as code.
+"""Closed forms as expression trees in JSON: ``["tanh", ["mul", 2.0, "advantage"]]``. They are never executed as code.
 
-A tree is a number, the name of a variable, or a list of an operation and its arguments. Operations are those of
-`OPERATIONS` and no others.
+A tree is a number, the name of a variable, or a list of an operation of `OPERATIONS` and its arguments.
 """
 
 from collections.abc import Mapping
@@ -30,15 +29,15 @@ OPERATIONS = {
     "relu": (1, jax.nn.relu),
     "if_positive": (3, lambda x, yes, no: jnp.where(x >= 0, yes, no)),
 }
-"""What may stand at the head of a list: how many arguments it takes, and what it does, elementwise."""
+"""Operations by name: the number of arguments and the elementwise function of each."""
 LARGEST = 3e38
-"""The largest number that is taken: float32 has no much larger ones."""
+"""The largest magnitude of a number that is accepted: just below the largest float32."""
 DEPTH, NODES = 40, 1000
-"""The deepest and the largest tree that is taken."""
+"""The greatest depth and number of nodes of a tree that is accepted."""
 
 
 def check(tree: Any, variables: tuple[str, ...]) -> None:
-    """Raises `ConfigError` with one line if ``tree`` is no expression in ``variables``."""
+    """Raises `ConfigError`, with a message of one line, if ``tree`` is not a valid expression in ``variables``."""
     count, waiting = 0, [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -59,7 +58,7 @@ def check(tree: Any, variables: tuple[str, ...]) -> None:
 
 
 def evaluate(tree: Any, variables: Mapping[str, Array]) -> Array:
-    """The value of a tree that was checked. Elementwise."""
+    """The value of a tree that has passed `check`, elementwise in ``variables``."""
     if isinstance(tree, str):
         return variables[tree]
     if isinstance(tree, list):
@@ -68,14 +67,15 @@ def evaluate(tree: Any, variables: Mapping[str, Array]) -> Array:
 
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+"""Operations that `in_words` writes between their arguments."""
 
 
 def in_words(tree: Any) -> str:
-    """A tree as a person writes it."""
+    """A tree as a formula in infix notation, such as ``tanh((2 * advantage))``."""
     if isinstance(tree, str):
         return tree
     if not isinstance(tree, list):
         return f"{tree:.4g}"
     head, *arguments = tree
-    shown = [in_words(argument) for argument in arguments]
-    return f"({shown[0]} {INFIX[head]} {shown[1]})" if head in INFIX else f"{head}({', '.join(shown)})"
+    texts = [in_words(argument) for argument in arguments]
+    return f"({texts[0]} {INFIX[head]} {texts[1]})" if head in INFIX else f"{head}({', '.join(texts)})"

@@ -1,4 +1,4 @@
-"""The small networks of learned functions, elementwise: they see each sample alone."""
+"""The small networks of learned functions. They are elementwise: each element of the inputs is processed separately."""
 
 import itertools
 from collections.abc import Callable
@@ -12,17 +12,18 @@ from purerl.types import Array, Key, PyTree
 
 
 class Network(NamedTuple):
-    """``apply(params, *inputs) -> outputs``: as many arrays in and out as the network has, all of one shape."""
+    """A network: ``init(key) -> params`` consumes its key; ``apply(params, *inputs) -> outputs`` maps ``num_inputs``
+    arrays to ``num_outputs`` arrays, all of one shape."""
 
     init: Callable[[Key], PyTree]
     apply: Callable[..., tuple[Array, ...]]
 
 
 def mlp(num_inputs: int, hidden_sizes: tuple[int, ...], num_outputs: int, bias: bool = True) -> Network:
-    """Dense layers with tanh between them. All outputs are 0 at first, whatever the inputs.
+    """An elementwise `Network` of dense layers with tanh between them. Initially its outputs are 0 for all inputs.
 
-    Hidden kernels begin as Gaussians of the deviation ``1 / sqrt(inputs)``, hidden biases as standard Gaussians.
-    Without ``bias`` outputs are 0 wherever all inputs are, whatever the parameters.
+    Hidden kernels are initialised as Gaussians with standard deviation ``1 / sqrt(fan_in)``, hidden biases as standard
+    Gaussians, the last layer as zeros. Without ``bias`` outputs are 0 where all inputs are 0, for any parameters.
     """
     sizes = (num_inputs, *hidden_sizes, num_outputs)
 

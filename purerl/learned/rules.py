@@ -1,7 +1,7 @@
-"""Rules: what a critic predicts, and how policy and predictions are moved by a trajectory.
+"""Update rules: what a critic predicts, and how the policy and the predictions are updated from a trajectory.
 
-A2C is one. A learned one is like LPG (Oh et al. 2020, arXiv 2007.08794): it reads a trajectory backwards and says how
-much more likely each action is to become, and where each prediction is to go.
+A2C is one. A learned rule is similar to LPG (Oh et al. 2020, arXiv 2007.08794): a recurrent network reads a trajectory
+backwards and outputs the advantage of each action and the target of each prediction.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,12 @@ from purerl.types import Array, Key, PyTree
 
 
 class Rule(NamedTuple):
-    """``estimate(meta_params, config)`` is an `Estimate` for ``num_predictions``, which ``value_loss`` moves."""
+    """An update rule for a critic with ``K = num_predictions`` outputs.
+
+    ``init(key)`` makes meta-parameters and consumes its key; ``estimate(meta_params, config)`` is an `Estimate` of
+    advantages ``[T]`` and targets ``[T, K]``; ``value_loss(value, old_value, target, config)`` moves predictions
+    ``[..., K]`` towards targets.
+    """
 
     num_predictions: int
     init: Callable[[Key], PyTree]
@@ -25,19 +30,22 @@ class Rule(NamedTuple):
 
 
 def squared(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """Half the squared distance from the target, summed over predictions. ``[..., K] -> [...]``."""
+    """Half the squared distance between ``value`` and ``target``, summed over predictions. ``[..., K] -> [...]``.
+
+    ``old_value`` and ``config`` are not used.
+    """
     return 0.5 * jnp.sum(jnp.square(value - target), axis=-1)
 
 
 def actor_critic(num_predictions: int) -> Rule:
-    """A2C as a rule: the first prediction is the value, learned as ever; the others stay where they are."""
+    """A2C as a rule: the first prediction is the value, with A2C's target; every other prediction is its own target."""
 
     def estimate(meta_params: PyTree, config: Any) -> Estimate:
         by_gae = estimates.by_gae(config.gae_lambda)
 
-        def rule(seen: Columns) -> tuple[Array, Array]:
-            advantage, target = by_gae(seen._replace(value=seen.value[:, 0], next_value=seen.next_value[:, 0]))
-            return advantage, seen.value.at[:, 0].set(target)
+        def rule(columns: Columns) -> tuple[Array, Array]:
+            advantage, target = by_gae(columns._replace(value=columns.value[:, 0], next_value=columns.next_value[:, 0]))
+            return advantage, columns.value.at[:, 0].set(target)
 
         return rule
 
@@ -45,9 +53,10 @@ def actor_critic(num_predictions: int) -> Rule:
 
 
 class Reader(nn.Module):
-    """A gated recurrent unit over rows ``[T, F]``, from the last to the first, and a linear layer that begins as zero.
+    """A GRU of ``size`` units over rows ``[T, F]``, from the last to the first, and a zero-initialised linear layer.
 
-    ``[T, num_outputs]``. It forgets what lies behind a step whose ``last`` is true.
+    Returns ``[T, num_outputs]``. The GRU's state is reset at every step whose ``last`` ``[T]`` is true, so that nothing
+    flows back from a later episode.
     """
 
     size: int
@@ -65,11 +74,11 @@ class Reader(nn.Module):
 
 
 def learned(hidden_size: int, num_predictions: int = 8) -> Rule:
-    """A2C changed by a network that reads the trajectory backwards; at first it changes nothing.
+    """A2C with learned changes by a network that reads the trajectory backwards. Initially it equals A2C.
 
-    It sees each step's reward, discount, end, probability of the action, predictions before and after, and what A2C
-    would do. It adds to the advantage, and to the target of each prediction at most 1 in either direction. Predictions
-    beyond the first mean what the rule makes them mean.
+    The inputs of a step are reward, discount, ``last``, the probability of the action, A2C's advantage, and the
+    predictions for its observation and its next observation. The outputs are added to A2C's advantage and, through a
+    tanh, to its targets. Predictions other than the first have no fixed meaning: the rule determines it.
     """
     base, reader = actor_critic(num_predictions), Reader(hidden_size, 1 + num_predictions)
 
@@ -77,11 +86,17 @@ def learned(hidden_size: int, num_predictions: int = 8) -> Rule:
         return reader.init(key, jnp.zeros((1, 5 + 2 * num_predictions)), jnp.zeros(1, bool))
 
     def estimate(meta_params: PyTree, config: Any) -> Estimate:
-        def rule(seen: Columns) -> tuple[Array, Array]:
-            advantage, target = base.estimate((), config)(seen)
-            scalars = seen.reward, seen.discount, seen.last.astype(jnp.float32), jnp.exp(seen.log_prob), advantage
-            rows = jnp.concatenate([jnp.stack(scalars, axis=1), seen.value, seen.next_value], axis=1)
-            change = reader.apply(meta_params, rows, seen.last)
+        def rule(columns: Columns) -> tuple[Array, Array]:
+            advantage, target = base.estimate((), config)(columns)
+            scalars = (
+                columns.reward,
+                columns.discount,
+                columns.last.astype(jnp.float32),
+                jnp.exp(columns.log_prob),
+                advantage,
+            )
+            rows = jnp.concatenate([jnp.stack(scalars, axis=1), columns.value, columns.next_value], axis=1)
+            change = reader.apply(meta_params, rows, columns.last)
             return advantage + change[:, 0], target + jnp.tanh(change[:, 1:])
 
         return rule

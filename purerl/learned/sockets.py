@@ -1,8 +1,8 @@
-"""Sockets: places in an algorithm for a learned function. Each has a small network that begins as the algorithm itself.
+"""Sockets: parts of an algorithm that a learned function can replace.
 
-Hidden layers begin at random and the last layer at zero, so that what is learned is a change of what was there: added
-to a loss, taken from an objective, a factor of a weight or of a loss. Networks see arrays, never parameters or other
-networks.
+The function of a socket is the algorithm's own formula changed by a small network: by a term added to a loss or
+subtracted from an objective, or by a factor on a weight or a loss. The network's last layer is initialised to zero, so
+that initially the algorithm is unchanged. Inputs of networks are arrays, never parameters or other networks.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,22 @@ from purerl.algos import ALGORITHMS
 from purerl.algos.dqn import huber_loss
 from purerl.errors import ConfigError
 from purerl.formulas import losses
-from purerl.learned import rules
+from purerl.learned import SOCKET_NAMES, rules
 from purerl.learned.networks import mlp
 from purerl.learners import estimates
 from purerl.learners.settings import make_optimiser
 from purerl.types import Array, Key, PyTree
 
 DEAD_ZONE = 1e-4
-"""How far a learned drift must rise before it counts: it makes every drift flat at ratio 1."""
+"""Outputs of a drift's network up to this magnitude are set to 0, so that every drift is flat at ratio 1."""
 
 
 class Baseline(NamedTuple):
-    """What a learned function replaces: ``parts(value)`` for ``make_trainer``, and the float that is tuned, a field of
-    the config, or a constant of its own that begins at ``start``."""
+    """A hand-designed alternative that a learned function is compared with, and the float of it that is tuned.
+
+    ``parts(value)`` are keyword arguments of ``make_trainer``. ``tuned`` names a field of the config or, if ``start``
+    is given, a constant of the baseline, of which ``start`` is the default.
+    """
 
     name: str
     parts: Callable[[Any], dict[str, Any]]
@@ -38,23 +41,27 @@ class Baseline(NamedTuple):
 
 
 def as_it_is(value: Any) -> dict[str, Any]:
-    """The parts of a `Baseline` that is the algorithm itself."""
+    """The parts of a `Baseline` that is the unchanged algorithm: none."""
     return {}
 
 
 def no_problems(config: Any) -> list[str]:
-    """Nothing in a config speaks against learning."""
+    """`Socket.problems` of a socket that works with every config."""
     return []
 
 
 class Socket(NamedTuple):
-    """A learned function of an algorithm.
+    """A part of an algorithm that a learned function can replace.
 
-    ``init(key)`` makes meta-parameters with which nothing changes; ``parts(meta_params, config)`` are the keyword
-    arguments of the algorithm's ``make_trainer`` with the learned function in its place. ``option`` names that place on
-    the command line, ``algo`` the algorithm that a search trains unless told otherwise. ``variables`` are those of a
-    closed form, ``closed(function)`` the parts with a function of them in place of the network; () and None where there
-    is none. ``problems(config)`` says why nothing could be learned with a config, a line each.
+    - ``name``: the name of the socket.
+    - ``init(key)``: initial meta-parameters, with which the algorithm is unchanged. Consumes ``key``.
+    - ``parts(meta_params, config)``: keyword arguments of the algorithm's ``make_trainer`` that plug in the function.
+    - ``option``: the command-line option for this part of the algorithm.
+    - ``algo``: the algorithm that a search trains by default.
+    - ``baselines``: hand-designed alternatives, for reports.
+    - ``variables``: the variables of a closed form; () if the socket takes none.
+    - ``closed(function)``: as ``parts``, with a function of the variables in place of the network; or None.
+    - ``problems(config)``: reasons why nothing can be learned with a config, one line each.
     """
 
     name: str
@@ -69,21 +76,21 @@ class Socket(NamedTuple):
 
 
 def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
-    """A distance of values from their targets: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b``.
+    """The loss of the critic: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``, elementwise.
 
-    ``x = value - target``, and ``a`` and ``b`` are a network's of ``arcsinh(x)``, a logarithm with both signs: errors
-    of every size look alike to it, and what it adds grows as they do. The factor of ``base`` never vanishes, so far
-    away a base that grows faster has the last word and no value runs off to infinity. Elementwise. PureJaxRL's
-    (walkthrough, part 4) is a network of ``x`` alone in place of the base.
+    ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it resolves errors of every
+    magnitude; the added term scales with the error. The factor on ``base`` is at least ``exp(-4)``, so a base that
+    grows faster than linearly dominates for large errors, and values cannot diverge. PureJaxRL (walkthrough, part 4)
+    instead replaces the whole loss by a network of ``x``.
     """
     network = mlp(1, hidden_sizes, 2)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
         def loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
             error = value - target
-            factor, more = network.apply(meta_params, jnp.arcsinh(error))
+            factor, shift = network.apply(meta_params, jnp.arcsinh(error))
             factor = jnp.exp(4.0 * jnp.tanh(factor))
-            return base(value, old_value, target, config) * factor + jnp.sqrt(1.0 + jnp.square(error)) * more
+            return base(value, old_value, target, config) * factor + jnp.sqrt(1.0 + jnp.square(error)) * shift
 
         return {"value_loss": loss}
 
@@ -105,30 +112,31 @@ def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[i
 
 
 def drift_features(log_ratio: Array, advantage: Array) -> tuple[Array, ...]:
-    """LPO's eight inputs, all 0 at ratio 1 (Lu et al. 2022, arXiv 2210.05639, section 4.2)."""
+    """The eight inputs of LPO's drift network, all 0 at ratio 1 (Lu et al. 2022, arXiv 2210.05639, section 4.2)."""
     away = -jnp.expm1(log_ratio)  # 1 - ratio
     alone = log_ratio, jnp.square(log_ratio), away, jnp.square(away)
     return *alone, *(x * advantage for x in alone)
 
 
 def clip_drift(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """PPO's drift, what its clipped objective lacks of ``ratio * advantage`` (arXiv 2210.05639, section 3)."""
+    """PPO's drift: ``ratio * advantage`` minus the clipped objective, elementwise (arXiv 2210.05639, section 3)."""
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_epsilon, 1 + config.clip_epsilon)
     return jax.nn.relu((ratio - clipped) * advantage)
 
 
 def soft_threshold(x: Array, width: float) -> Array:
-    """``x`` moved towards 0 by ``width``, and 0 where it is nearer."""
+    """``x`` moved towards 0 by ``width``, and 0 where ``|x| <= width``."""
     return jnp.sign(x) * jax.nn.relu(jnp.abs(x) - width)
 
 
 def policy_drift(hidden_sizes: tuple[int, ...] = (128,)) -> Socket:
-    """What an objective takes from ``ratio * advantage``: PPO's drift, changed by a network, as LPO's is.
+    """The drift that a policy objective subtracts from ``ratio * advantage``: PPO's drift changed by a network.
 
-    ``relu(drift of PPO + network)`` is never negative. The network has no biases and all its inputs are 0 at ratio 1,
-    so there it is 0 and within the dead zone around it: the drift is flat at ratio 1. These are the conditions of
-    mirror learning (arXiv 2210.05639, section 3), which hold whatever the meta-parameters are.
+    ``relu(drift of PPO + soft_threshold(network))`` is never negative. The network has no biases, and its inputs
+    (`drift_features`) are all 0 at ratio 1; so near ratio 1 its output lies within the dead zone, and the drift has
+    value and slope 0. These are the conditions of mirror learning (arXiv 2210.05639, section 3); they hold for all
+    meta-parameters.
     """
     network = mlp(8, hidden_sizes, 1, bias=False)
 
@@ -159,13 +167,13 @@ def policy_drift(hidden_sizes: tuple[int, ...] = (128,)) -> Socket:
 
 
 def _dpo(scale: Any) -> dict[str, Any]:
-    """DPO with both constants in their published proportion, ``scale`` being a."""
+    """The parts of DPO with the constants ``a = scale`` and ``b = 0.3 * scale``, their published ratio."""
     constants = SimpleNamespace(drift_a=scale, drift_b=0.3 * scale)
     return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
 
 
 def td_loss(base: Callable = huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
-    """What DQN and Ape-X minimise of a temporal-difference error: ``base`` plus a network of the error."""
+    """The loss that DQN and Ape-X minimise: ``base`` plus a network, both of the TD error, elementwise."""
     network = mlp(1, hidden_sizes, 1)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
@@ -180,8 +188,10 @@ def td_loss(base: Callable = huber_loss, hidden_sizes: tuple[int, ...] = (32, 32
 
 
 def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
-    """IMPALA's weights: V-trace's ``rho`` times a factor within ``[1 / e, e]``, and its ``c`` times one within
-    ``[1 / e, e]`` but never above ``c_bar``, so that errors which are passed on do not grow."""
+    """IMPALA's weights: V-trace's ``rho`` and ``c``, each times a learned factor in ``[1 / e, e]``.
+
+    The trace weight ``c`` stays clipped to ``c_bar``, so that errors do not grow as they propagate along the trace.
+    """
     network = mlp(2, hidden_sizes, 2)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
@@ -210,8 +220,10 @@ def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
 
 
 def rule(made: rules.Rule | None = None) -> Socket:
-    """What A2C's critic predicts and how a trajectory moves it and the policy: a `rules.Rule`, by default a learned
-    one."""
+    """A2C's update rule: what its critic predicts, and how policy and critic are updated from a trajectory.
+
+    ``made`` is a `rules.Rule`; the default is a learned one.
+    """
     made = made or rules.learned(hidden_size=16)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
@@ -226,9 +238,10 @@ def rule(made: rules.Rule | None = None) -> Socket:
 
 
 def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
-    """Adam's direction, changed for each parameter by a network of it, of its running mean, and of their product.
+    """Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
 
-    ``direction * exp(a) + b``, where ``a`` and ``b`` are tanh of the network's outputs. The mean forgets 1 % a step.
+    ``a`` and ``b`` are the tanh of a network's outputs. Its inputs are the direction, a running mean of it (with decay
+    0.99 per step), and their product.
     """
     network = mlp(3, hidden_sizes, 2)
 
@@ -244,25 +257,20 @@ def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
     return Socket("optimiser", network.init, parts, option="optimiser", baselines=baselines)
 
 
-SOCKETS: dict[str, Callable[..., Socket]] = {
-    "value-loss": value_loss,
-    "policy-drift": policy_drift,
-    "td-loss": td_loss,
-    "vtrace-weight": vtrace_weight,
-    "rule": rule,
-    "optimiser": optimiser,
-}
-"""What makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`)."""
+SOCKETS: dict[str, Callable[..., Socket]] = dict(
+    zip(SOCKET_NAMES, (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser), strict=True)
+)
+"""The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`)."""
 
 
 def algorithms(name: str) -> list[str]:
-    """The algorithms that have the socket ``name``, the one that a search trains by default first."""
+    """The names of the algorithms that have the socket ``name``, the default of a search first."""
     default = make(name).algo
     return [default, *(algo for algo in ALGORITHMS if algo != default and name in ALGORITHMS[algo].sockets)]
 
 
 def make(name: str, **options: Any) -> Socket:
-    """The socket called ``name``; ``options`` are those of its function above. Raises `ConfigError`."""
+    """The socket ``name``, made with ``options`` (arguments of its function). Raises `ConfigError` if it is unknown."""
     if name not in SOCKETS:
         raise ConfigError(f"socket = {name!r}: unknown; must be one of {', '.join(SOCKETS)}")
     return SOCKETS[name](**options)

@@ -120,18 +120,18 @@ def descend(
     that take turns have a lag of ``K - 1``. Returns the new state, the priorities and the metrics.
     """
 
-    def scaled(params, batch):
-        value, (priority, metrics) = loss(params, batch)
-        return value * (config.lag <= config.max_lag), {"priority": priority, **metrics}
+    def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        value, aux = loss(params, batch)
+        return value * (config.lag <= config.max_lag), aux
 
     stale, past = older.delay(state.past, state.params, config.lag)
-    params, opt_state, metrics = gradients.gradient_step(
+    params, opt_state, (priority, more), metrics = gradients.gradient_step(
         scaled, optimiser, state.params, state.opt_state, batch, at=stale
     )
     target_params, target_age = older.refresh(params, state.target_params, state.target_age, config.target_period)
-    metrics["epsilon"] = jnp.mean(epsilons(config, state.updates, config.num_envs * env.num_agents))
-    priority, updates = metrics.pop("priority"), optax.safe_increment(state.updates)
-    return State(params, target_params, opt_state, past, updates, target_age), priority, metrics
+    epsilon = jnp.mean(epsilons(config, state.updates, config.num_envs * env.num_agents))
+    state = State(params, target_params, opt_state, past, optax.safe_increment(state.updates), target_age)
+    return state, priority, {**more, **metrics, "epsilon": epsilon}
 
 
 def nothing(q: Array, action: Array) -> tuple[()]:

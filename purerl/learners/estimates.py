@@ -48,9 +48,11 @@ Estimate = Callable[[Columns], tuple[Array, Array]]
 def by_gae(gae_lambda: Array) -> Estimate:
     """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
 
-    def estimate(seen: Columns) -> tuple[Array, Array]:
-        advantage = returns.gae(seen.reward, seen.value, seen.next_value, seen.discount, seen.last, gae_lambda)
-        return advantage, advantage + seen.value
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        advantage = returns.gae(
+            columns.reward, columns.value, columns.next_value, columns.discount, columns.last, gae_lambda
+        )
+        return advantage, advantage + columns.value
 
     return estimate
 
@@ -64,16 +66,18 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
     """Advantages and targets that make up for another policy having acted, by ``weights(log_ratio, config)``, which
     gives ``rho`` and ``c`` (`returns.weighted_returns`)."""
 
-    def estimate(seen: Columns) -> tuple[Array, Array]:
-        rho, c = weights(seen.log_ratio, config)
-        return returns.weighted_returns(rho, c, seen.reward, seen.value, seen.next_value, seen.discount, seen.last)
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        rho, c = weights(columns.log_ratio, config)
+        return returns.weighted_returns(
+            rho, c, columns.reward, columns.value, columns.next_value, columns.discount, columns.last
+        )
 
     return estimate
 
 
 def estimates(
-    estimate: Estimate, log_prob: Array, log_ratio: Array, seen: Experience, value: Array, next_value: Array
+    estimate: Estimate, log_prob: Array, log_ratio: Array, experience: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
     """``estimate`` for each environment: advantages and targets ``[T, B]``."""
-    columns = Columns(log_prob, log_ratio, seen.reward, value, next_value, seen.discount, seen.last)
+    columns = Columns(log_prob, log_ratio, experience.reward, value, next_value, experience.discount, experience.last)
     return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)

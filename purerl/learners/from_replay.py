@@ -92,9 +92,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return found
 
 
-def make_replay(
-    config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None
-) -> Replay:
+def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
     """The ring that ``config`` asks for. ``initial`` gives new samples their priorities; None: the largest so far."""
     shape = {
         "num_rows": config.capacity_rows,

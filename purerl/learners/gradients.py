@@ -46,39 +46,40 @@ def epochs(
 
     def step(state, index):
         minibatch = jax.tree.map(lambda x: x[index], batch)
-        return _flat_step(loss, optimiser, unravel, state, minibatch)
+        state, metrics, more = _flat_step(loss, optimiser, unravel, state, minibatch)
+        return state, metrics | more
 
     (flat, opt_state), metrics = scan_means(step, (flat, opt_state), indices)
     return unravel(flat), opt_state, metrics
 
 
 def gradient_step(
-    loss: Callable[[PyTree, PyTree], tuple[Array, Metrics]],
+    loss: Callable[[PyTree, PyTree], tuple[Array, PyTree]],
     optimiser: optax.GradientTransformation,
     params: PyTree,
     opt_state: PyTree,
     batch: PyTree,
     at: PyTree | None = None,
-) -> tuple[PyTree, PyTree, Metrics]:
-    """One step down ``loss(params, batch) -> (loss, metrics)``; the gradient is taken at ``at`` (None: ``params``).
+) -> tuple[PyTree, PyTree, PyTree, Metrics]:
+    """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
 
     The optimiser sees parameters and gradients as one vector (``opt_state`` begins as ``init_optimiser``'s): a handful
-    of array operations instead of a handful a leaf. Returns the new parameters and state, and the metrics with ``loss``
+    of array operations instead of a handful a leaf. Returns the new parameters and state, ``aux``, and the metrics ``loss``
     and ``grad_norm``.
     """
     flat, unravel = ravel_pytree(params)
-    (flat, opt_state), metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch, at)
-    return unravel(flat), opt_state, metrics
+    (flat, opt_state), aux, metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch, at)
+    return unravel(flat), opt_state, aux, metrics
 
 
 def _flat_step(loss, optimiser, unravel, state, batch, at=None):
     """`gradient_step` on the parameters as one vector: ``state`` is ``(flat, opt_state)``."""
     flat, opt_state = state
     at = unravel(flat) if at is None else at
-    (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
+    (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads, _ = ravel_pytree(grads)
     updates, opt_state = optimiser.update(grads, opt_state, flat)
-    return (flat + updates, opt_state), {**metrics, "loss": value, "grad_norm": norm(grads)}
+    return (flat + updates, opt_state), aux, {"loss": value, "grad_norm": norm(grads)}
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:

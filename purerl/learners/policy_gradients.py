@@ -157,6 +157,23 @@ def acting(state: Any) -> PyTree:
     return state.stale if state.past else state.params
 
 
+def experience(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
+    """A trajectory ``[T, B]`` as it is learned from, and the new state of the reward's scale."""
+    scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
+    policy, carry = trajectory.extras
+    experienced = Experience(
+        obs=parts.normalizer.apply(state.obs_moments, trajectory.obs),
+        action=trajectory.action,
+        log_prob=parts.distribution.log_prob(policy, trajectory.action),
+        carry=carry,
+        reward=reward,
+        discount=config.gamma * (1 - trajectory.terminated),
+        last=trajectory.last,
+        next_obs=parts.normalizer.apply(state.obs_moments, trajectory.next_obs),
+    )
+    return experienced, scale
+
+
 def make_learner(
     config: Config,
     parts: Parts,
@@ -181,25 +198,9 @@ def make_learner(
         chosen, carry = network.act(policy.params, normalizer.apply(policy.obs_moments, obs), carry)
         return distribution.mode(chosen), carry
 
-    def experience(state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
-        """What was experienced, and the new reward scale."""
-        scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
-        policy, carry = trajectory.extras
-        seen = Experience(
-            obs=normalizer.apply(state.obs_moments, trajectory.obs),
-            action=trajectory.action,
-            log_prob=distribution.log_prob(policy, trajectory.action),
-            carry=carry,
-            reward=reward,
-            discount=config.gamma * (1 - trajectory.terminated),
-            last=trajectory.last,
-            next_obs=normalizer.apply(state.obs_moments, trajectory.next_obs),
-        )
-        return seen, scale
-
     def learn_and_age(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
-        seen, reward_scale = experience(state, trajectory)
-        learned, metrics = learn(state, seen, key)
+        experienced, reward_scale = experience(config, parts, state, trajectory)
+        learned, metrics = learn(state, experienced, key)
         if config.max_lag:
             learned = jax.tree.map(lambda new, old: jnp.where(config.lag <= config.max_lag, new, old), learned, state)
             metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
@@ -219,18 +220,18 @@ def make_learner(
     )
 
 
-def evaluate(network: ActorCritic, params: PyTree, seen: Experience) -> tuple[Array, Array, Array]:
+def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
     """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
 
-    What followed a step that was cut is seen with the memory that the step left.
+    The bootstrap value after a truncated step uses the carry from after that step.
     """
-    carry = jax.tree.map(lambda x: x[0], seen.carry)
-    policy, value, carries = network.unroll(params, seen.obs, carry, seen.last)
-    return policy, value, network.value(params, seen.next_obs, carries)
+    carry = jax.tree.map(lambda x: x[0], experience.carry)
+    policy, value, carries = network.unroll(params, experience.obs, carry, experience.last)
+    return policy, value, network.value(params, experience.next_obs, carries)
 
 
 def descend(
-    config: Config, parts: Parts, estimate: Estimate, state: Any, seen: Experience, at: PyTree | None = None
+    config: Config, parts: Parts, estimate: Estimate, state: Any, experience: Experience, at: PyTree | None = None
 ) -> tuple[Any, Metrics]:
     """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
     parameters).
@@ -238,31 +239,40 @@ def descend(
     Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
     """
 
-    def loss(params: PyTree, seen: Experience) -> tuple[Array, Metrics]:
-        policy, value, next_value = evaluate(parts.network, params, seen)
-        policy, value, action, acted = trees.merge((policy, value, seen.action, seen.log_prob), 2)
+    def loss(params: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        policy, value, next_value = evaluate(parts.network, params, experience)
+        policy, value, action, acted = trees.merge((policy, value, experience.action, experience.log_prob), 2)
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
-        columns = trees.split((log_prob, log_ratio, value), seen.last.shape)
+        columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
         columns, next_value = jax.lax.stop_gradient((columns, next_value))
-        estimated = estimates(estimate, *columns[:2], seen, columns[2], next_value)
+        estimated = estimates(estimate, *columns[:2], experience, columns[2], next_value)
         advantage, target = trees.merge(estimated, 2)
         policy_loss = -jnp.mean(advantage * log_prob)
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
         entropy = jnp.mean(parts.distribution.entropy(policy))
-        metrics = {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
-            "explained_variance": losses.explained_variance(value, target),
-        }
-        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+        explained = losses.explained_variance(value, target)
+        return three_terms(config, policy_loss, value_loss, entropy, log_ratio, explained_variance=explained)
 
-    params, opt_state, metrics = gradients.gradient_step(
-        loss, parts.optimiser, state.params, state.opt_state, seen, at=at
+    params, opt_state, more, metrics = gradients.gradient_step(
+        loss, parts.optimiser, state.params, state.opt_state, experience, at=at
     )
-    return state._replace(params=params, opt_state=opt_state), metrics
+    return state._replace(params=params, opt_state=opt_state), {**more, **metrics}
+
+
+def three_terms(
+    config: Config, policy_loss: Array, value_loss: Array, entropy: Array, log_ratio: Array, **more: Array
+) -> tuple[Array, Metrics]:
+    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq. 9),
+    all scalars, and the metrics of it: its terms, the approximate KL divergence by ``log_ratio``, and ``more``."""
+    metrics = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
+        **more,
+    }
+    return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:

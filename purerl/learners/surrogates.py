@@ -74,7 +74,7 @@ def descend(
     parts: Parts,
     objective: Objective,
     state: Any,
-    seen: Experience,
+    experience: Experience,
     key: Key,
     *,
     log_prob: Array,
@@ -88,7 +88,7 @@ def descend(
     ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
     """
     network, distribution = parts.network, parts.distribution
-    recurrent = bool(jax.tree.leaves(seen.carry))
+    recurrent = bool(jax.tree.leaves(experience.carry))
     length = config.sequence_steps if recurrent else 1
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
@@ -100,14 +100,8 @@ def descend(
         policy_loss = -jnp.mean(objective(log_ratio, losses.standardise(batch.advantage), config))
         value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
         entropy = jnp.mean(distribution.entropy(policy))
-        metrics = {
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
-            "clip_fraction": jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon),
-        }
-        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+        clipped = jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon)
+        return policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio, clip_fraction=clipped)
 
     def cut(x: Array) -> Array:
         """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
@@ -116,8 +110,8 @@ def descend(
         x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
         return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
 
-    steps = jax.tree.map(cut, (seen.obs, seen.action, seen.last))
-    carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), seen.carry)
+    steps = jax.tree.map(cut, (experience.obs, experience.action, experience.last))
+    carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
     batch = Batch(*steps, carry, *map(cut, (log_prob, value, advantage, target)))
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)

@@ -1,6 +1,6 @@
-"""Meta-evolution: learned functions inside algorithms, and how they are found.
+"""Meta-learning: searches for learned functions inside algorithms, by evolution or by meta-gradients.
 
-`evolve` is a whole search in one call.
+`evolve` makes a whole search by evolution as one function.
 """
 
 from purerl.meta.evolution import evolve

@@ -1,7 +1,8 @@
-"""Closed forms fitted to learned functions, by a search over an allow-list of terms.
+"""Fits closed forms to learned functions, by a greedy search over a fixed list of terms.
 
-Lu et al. 2022 (arXiv 2210.05639, section 5) read DPO off LPO's plot by hand; this does it by least squares. A term has
-one or no free number, such as ``a`` in ``x - a * tanh(x / a)``; a form is a sum of a few terms with their weights.
+Lu et al. 2022 (arXiv 2210.05639, section 5) derived DPO from a plot of LPO by hand; this does it by least squares. A
+form is a weighted sum of a few terms. A term has at most one nonlinear parameter, such as the scale ``a`` in
+``x - a * tanh(x / a)``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +15,15 @@ from purerl.errors import ConfigError
 from purerl.learned import artefacts, expressions
 
 SCALES = np.geomspace(0.05, 20.0, 61)
-"""Where a term's free number is looked for first."""
+"""The coarse grid of the search for a term's scale ``a``."""
 GAIN = 0.5
-"""A further term must leave at most this part of the error that was left before it."""
+"""A further term is added only if it reduces the squared error to at most this fraction."""
 NEGLIGIBLE = 1e-6
-"""Part of the data's variance, unexplained, at which a form is taken for exact."""
+"""The squared error, as a fraction of the sum of squares of the data, below which no further term is added."""
 
 
 class Term(NamedTuple):
-    """``tree(x, a)`` is the expression of a term of ``x``; ``free`` tells whether it depends on ``a``."""
+    """A term: ``tree(x, a)`` is its expression in the input ``x``; ``free`` says whether it depends on the scale."""
 
     name: str
     tree: Callable[[Any, float], Any]
@@ -50,10 +51,10 @@ LOSS_TERMS = (
 
 
 def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
-    """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card.
+    """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card (`Form`).
 
-    A value loss is taken where values are as they were when they were acted by, so that a clip of their change is lost.
-    Raises `ConfigError` for other sockets.
+    A value loss is fitted for values that equal their old values, so that the effect of value clipping is lost. Raises
+    `ConfigError` for other sockets.
     """
     _, config = artefacts.training(learned)
     if learned.socket == "policy-drift":
@@ -74,7 +75,8 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
 
 
 class Form(NamedTuple):
-    """A fitted expression, the part of the data's squares that it explains, and its terms ``(name, weight, a)``."""
+    """A fitted expression, the fraction of the data's sum of squares that it explains, and its terms
+    ``(name, weight, a)``."""
 
     tree: Any
     explained: float
@@ -82,9 +84,10 @@ class Form(NamedTuple):
 
 
 def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray], most_terms: int = 2) -> Form:
-    """The closed form of a drift ``learned(log_ratio, advantage)``, one piece for each sign of the advantage.
+    """The closed form of a drift ``learned(log_ratio, advantage) -> drift``, all ``[N]``.
 
-    Inputs of terms are ``(ratio - 1) * A`` and ``log_ratio * A``; each piece is held above 0, where a drift lies.
+    There is one piece for each sign of the advantage ``A``, clipped below at 0 because a drift is non-negative. The
+    inputs of terms are ``(ratio - 1) * A`` and ``log_ratio * A``; a piece has at most ``most_terms`` terms.
     """
     log_ratio, advantage = (x.reshape(-1) for x in np.meshgrid(np.linspace(-1.0, 1.0, 81), np.linspace(-4, 4, 80)))
     target = np.asarray(learned(log_ratio, advantage), np.float64)
@@ -101,9 +104,10 @@ def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray], most_terms: i
 
 
 def distance(learned: Callable[[np.ndarray], np.ndarray], reach: float = 30.0, most_terms: int = 4) -> Form:
-    """The closed form of a value loss, ``learned(error)``, for errors up to ``reach``, but for a constant.
+    """The closed form of a value loss ``learned(error) -> loss``, both ``[N]``, up to an additive constant.
 
-    Small errors are as many as large ones, and what is missed counts by their size: slopes near 0 matter most.
+    It is fitted to errors in ``[-reach, reach]``, which are spaced evenly in their arcsinh and weighted by the inverse
+    of their magnitude, so that the loss near 0 matters most. It has at most ``most_terms`` terms.
     """
     error = np.sinh(np.linspace(-1.0, 1.0, 1201) * np.arcsinh(reach))
     target = np.asarray(learned(error), np.float64)
@@ -120,25 +124,33 @@ def fit(
     above: float | None = None,
     weight: np.ndarray | None = None,
 ) -> Form:
-    """A sum of terms for ``target`` ``[N]``, the next best one added while it leaves `GAIN` of the error or less.
+    """Fits a weighted sum of terms to ``target`` by greedy least squares: repeatedly adds the term that helps most.
 
-    With ``above`` only data larger than that is fitted: the rest is held there by what is put around the form. Errors
-    are multiplied by ``weight`` ``[N]``.
+    It stops at ``most_terms`` terms, if the error is negligible (`NEGLIGIBLE`), or if no term helps enough (`GAIN`).
+
+    - ``target``: ``[N]``, the data.
+    - ``variables``: values ``[N]`` of the variables of ``inputs``, by name.
+    - ``inputs``: expressions that terms are applied to.
+    - ``terms``: the terms to choose from.
+    - ``most_terms``: the largest number of terms.
+    - ``above``: if given, only data above it is fitted, because the caller clips the form below at this value.
+    - ``weight``: ``[N]``, factor on the errors; default 1.
     """
     data = np.ones(len(target), bool) if above is None else target > above + 1e-5 * np.ptp(target)
     weight = np.ones(len(target)) if weight is None else weight
     goal = (target * weight)[data]
     if not np.any(data):
         return Form(0.0, 1.0, [])
-    seen = {name: values[data] for name, values in variables.items()}
-    column = lambda term, x, a: _value(term.tree(x, a), seen) * weight[data]  # noqa: E731
+    selected = {name: values[data] for name, values in variables.items()}
+    column = lambda term, x, a: _value(term.tree(x, a), selected) * weight[data]  # noqa: E731
     total = float(np.sum(np.square(goal))) + 1e-30
     chosen: list[tuple[Term, Any, float]] = []
     left, weights = total, np.zeros(0)
     while len(chosen) < most_terms and left > NEGLIGIBLE * total:
         columns = [column(*pick) for pick in chosen]
         best = min(
-            (_best_scale(goal, columns, term, x, column) for term in terms for x in inputs), key=lambda found: found[0]
+            (_best_scale(goal, columns, term, x, column) for term in terms for x in inputs),
+            key=lambda candidate: candidate[0],
         )
         if best[0] > GAIN * left:
             break
@@ -148,14 +160,23 @@ def fit(
     for weight, (term, x, a) in zip(weights, chosen, strict=True):
         part = ["mul", float(weight), term.tree(x, float(a))]
         tree = part if tree == 0.0 else ["add", tree, part]
-    found = [(term.name, float(weight), float(a)) for weight, (term, _, a) in zip(weights, chosen, strict=True)]
-    return Form(tree, 1 - left / total, found)
+    fitted = [(term.name, float(weight), float(a)) for weight, (term, _, a) in zip(weights, chosen, strict=True)]
+    return Form(tree, 1 - left / total, fitted)
 
 
 def _best_scale(
     goal: np.ndarray, columns: list[np.ndarray], term: Term, x: Any, column: Callable[[Term, Any, float], np.ndarray]
 ):
-    """``(error, weights, (term, x, a))`` of the best ``a``: a coarse grid, and then finer ones around the best."""
+    """``(error, weights, (term, x, a))`` for the best scale ``a`` of a term that is added to ``columns``.
+
+    The scale is searched on a coarse grid, then on successively finer grids around the best.
+
+    - ``goal``: ``[N]``, the weighted data.
+    - ``columns``: weighted values ``[N]`` of the terms chosen so far.
+    - ``term``: the term to add.
+    - ``x``: the expression of its input.
+    - ``column(term, x, a)``: the weighted values ``[N]`` of a term.
+    """
 
     def error(a: float) -> tuple[float, np.ndarray]:
         matrix = np.stack([*columns, column(term, x, a)], axis=1)
@@ -172,10 +193,12 @@ def _best_scale(
 
 
 def _value(tree: Any, variables: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The values ``[N]`` of an expression, in float64."""
     return np.broadcast_to(
         np.asarray(expressions.evaluate(tree, variables), np.float64), next(iter(variables.values())).shape
     )
 
 
-def _explained(target: np.ndarray, found: np.ndarray) -> float:
-    return 1 - float(np.sum(np.square(target - found)) / (np.sum(np.square(target)) + 1e-30))
+def _explained(target: np.ndarray, prediction: np.ndarray) -> float:
+    """The fraction of the sum of squares of ``target`` that ``prediction`` explains, both ``[N]``."""
+    return 1 - float(np.sum(np.square(target - prediction)) / (np.sum(np.square(target)) + 1e-30))

@@ -1,7 +1,7 @@
-"""Evolution of learned functions: every generation trains whole agents, each with a candidate of its own.
+"""Evolution of learned functions: every generation trains agents from scratch, each with one candidate function.
 
-Lu et al. 2022 (arXiv 2210.05639, section 4.1) found LPO like this, and PureJaxRL a value loss. A generation is one step
-of a bundle like a training's, so whatever runs trainings in chunks runs this.
+Lu et al. 2022 (arXiv 2210.05639, section 4.1) found LPO in this way, and PureJaxRL a value loss. A search is a bundle
+with ``init`` and ``step`` like a `Trainer`, one step per generation, so the same host code runs both in chunks.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ from purerl.trees import zeros
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
 Fitness = Callable[[Metrics], Array]
-"""Of the metrics ``[iterations]`` of one training, a scalar to be maximised."""
+"""Maps the metrics ``[iterations]`` of one training to a scalar to be maximised."""
 
 
 class Search(NamedTuple):
-    """Everything that a search needs to go on. ``generation`` counts the finished ones (int32)."""
+    """The whole state of a search. ``generation`` is the number of finished generations (int32)."""
 
     strategy: PyTree
     generation: Array
@@ -31,10 +31,10 @@ class Search(NamedTuple):
 
 
 class Evolution(NamedTuple):
-    """A search as two pure functions: ``init(key)``, and ``step(state)``, a generation.
+    """A search as pure functions: ``init(key)``, which consumes its key, and ``step(state)``, one generation.
 
-    ``mean(state)`` are the meta-parameters that it has come to; ``frames`` are those of a generation, of all its
-    trainings together (a Python integer; 0: not told), and ``devices`` those that it runs on.
+    ``mean(state)`` returns the current meta-parameters. ``frames`` is the number of environment steps of a generation,
+    over all its trainings (a Python integer; 0 if unknown); ``devices`` are those that it runs on.
     """
 
     init: Callable[[Key], Search]
@@ -45,11 +45,11 @@ class Evolution(NamedTuple):
 
 
 def lifetime_return(metrics: Metrics) -> Array:
-    """Mean return over the whole training: over iterations, of the newest in which episodes ended.
+    """The mean over a training's metrics ``[iterations]`` of the most recent ``episode_return``, a scalar.
 
-    An iteration in which none ended has the return of the one before, so that long episodes do not count for less.
-    Those before the first do not count; nan if none ever ended. Of the metrics ``[iterations]`` of one training; it is
-    PureJaxRL's mean of ``returned_episode_returns``, an iteration at a time.
+    An iteration in which no episode ended repeats the return of the one before it, so that long episodes do not count
+    for less. Iterations before the first end of an episode do not count; nan if no episode ever ended. It corresponds
+    to PureJaxRL's mean of ``returned_episode_returns``, per iteration in place of per step.
     """
     ended = metrics["episodes"] > 0
     index = jnp.arange(ended.shape[0])
@@ -61,8 +61,10 @@ def lifetime_return(metrics: Metrics) -> Array:
 def lifetime(
     make_trainer: Callable[..., Trainer], num_iterations: int, fitness: Fitness = lifetime_return
 ) -> Callable[[PyTree, Key], Array]:
-    """``live(given, key)``: the fitness of one training of ``make_trainer(**given)``; ``-inf`` if it died or has
-    none."""
+    """Returns ``live(given, key)``: the fitness of one training of ``make_trainer(**given)``, which consumes ``key``.
+
+    It is -inf if the training died or its fitness is nan.
+    """
 
     def live(given: dict[str, PyTree], key: Key) -> Array:
         metrics = loops.train(make_trainer(**given), num_iterations)(key).metrics
@@ -83,10 +85,17 @@ def lifetimes(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
-    """``live(candidates [P], keys [S]) -> [P, tasks, S]``: whole trainings, on all devices.
+    """Returns ``live(candidates [P], keys [S]) -> fitness [P, tasks, S]``, which runs whole trainings on all devices.
 
-    Each candidate trains in every task ``0 .. tasks - 1`` with every key, so that all candidates have the same luck.
-    ``make_trainer(meta_params=..., task=...)``; ``devices`` and ``lanes`` are as for `population.layout`.
+    Every candidate trains in every task ``0 .. tasks - 1`` with every key (common random numbers).
+
+    - ``make_trainer(meta_params=..., task=...)``: the `Trainer` of a candidate; ``task`` is int32 and traced.
+    - ``num_iterations``: iterations of a training.
+    - ``num_candidates``: ``P``.
+    - ``num_tasks``: number of tasks.
+    - ``num_seeds``: ``S``.
+    - ``fitness``: of the metrics of a training.
+    - ``devices, lanes``: as for `population.layout`.
     """
     live = lifetime(make_trainer, num_iterations, fitness)
     shape = num_candidates, num_tasks, num_seeds
@@ -105,11 +114,17 @@ def lifetimes(
 def evolution(
     strategy: Strategy, mean: Callable[[Key], PyTree], live: Callable[[PyTree, Key], Array], num_tasks: int, seeds: int
 ) -> Evolution:
-    """Searches for the meta-parameters whose trainings are fittest, from ``mean(key)`` on.
+    """A search for the meta-parameters whose trainings have the highest fitness.
 
-    ``live`` is that of `lifetimes`. A candidate's fitness is that of `scores`, of its mean over seeds. Metrics of a
-    generation: ``fitness``, the mean over all trainings that have one, ``fitness_best`` and ``fitness_worst`` of the
-    candidates that have one everywhere, and ``alive``, the part of the trainings that have one.
+    A candidate's fitness is its `scores`, computed from means over seeds. Metrics of a generation: ``fitness``, the
+    mean over all trainings with finite fitness; ``fitness_best`` and ``fitness_worst`` over candidates whose trainings
+    all have one; and ``alive``, the fraction of trainings that have one.
+
+    - ``strategy``: the evolution strategy.
+    - ``mean(key)``: the initial meta-parameters.
+    - ``live``: as returned by `lifetimes`.
+    - ``num_tasks``: number of tasks.
+    - ``seeds``: number of trainings of a candidate in each task.
     """
 
     def init(key: Key) -> Search:
@@ -119,17 +134,19 @@ def evolution(
     def step(state: Search) -> tuple[Search, Metrics]:
         key, key_ask, key_tell, key_live = jax.random.split(state.key, 4)
         candidates, asked = strategy.ask(key_ask, state.strategy)
-        found = live(candidates, jax.random.split(key_live, seeds))  # [P, tasks, S]
-        told = strategy.tell(key_tell, candidates, scores(jnp.mean(found, axis=2)), asked)
-        return Search(told, state.generation + 1, key), _summary(found)
+        fitness = live(candidates, jax.random.split(key_live, seeds))  # [P, tasks, S]
+        updated = strategy.tell(key_tell, candidates, scores(jnp.mean(fitness, axis=2)), asked)
+        return Search(updated, state.generation + 1, key), _summary(fitness)
 
     return Evolution(init, step, lambda state: strategy.mean(state.strategy))
 
 
 def scores(fitness: Array) -> Array:
-    """One fitness ``[P]`` of those in each task ``[P, tasks]``: the only one; or the mean rank.
+    """One score ``[P]`` per candidate from its fitness in each task ``[P, tasks]``.
 
-    A candidate that has none in a task ranks last there. A task in which no candidate has one does not count.
+    With one task it is the fitness itself, with several the mean rank (`strategies.ranks`). A candidate with a
+    non-finite fitness ranks last in that task, and scores -inf if it has no finite one in any. A task in which no
+    candidate has a finite fitness does not count.
     """
     if fitness.shape[1] == 1:
         return fitness[:, 0]
@@ -140,8 +157,7 @@ def scores(fitness: Array) -> Array:
 
 
 class Evolved(NamedTuple):
-    """What a whole search returns: the meta-parameters that it came to, its last state, and metrics
-    ``[generations]``."""
+    """The result of a whole search: the final meta-parameters, the final state, and metrics ``[generations]``."""
 
     meta_params: PyTree
     state: Search
@@ -160,9 +176,16 @@ def of(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Evolution:
-    """The search for a socket's function in trainings of ``algo``, a module of `purerl.algos`, in every environment.
+    """A search for the function of a socket, by evolution.
 
-    A single environment is trained in as it is, several as their `purerl.envs.union`.
+    - ``socket``: what is learned.
+    - ``algo``: an algorithm of `purerl.algos`.
+    - ``config``: its Config.
+    - ``envs``: the environments, one per task; several are trained in through their `purerl.envs.union`.
+    - ``strategy``: the evolution strategy.
+    - ``num_seeds``: trainings of a candidate in each environment.
+    - ``fitness``: of the metrics of a training.
+    - ``devices, lanes``: as for `population.layout`.
     """
     choose = union(envs) if len(envs) > 1 else lambda task: envs[0]
 
@@ -189,31 +212,41 @@ def evolve(
     strategy_options: dict[str, float] | None = None,
     **options: Any,
 ) -> Callable[[Key], Evolved]:
-    """``search(key) -> Evolved``, to jit: a whole search as one program.
+    """Returns ``search(key) -> Evolved``, to jit: a whole search as one program, which consumes ``key``.
 
-    ``strategy`` is a `Strategy`, or the name of one with ``population`` candidates and ``strategy_options``
-    (`strategies.make`); ``options`` are those of `of`. The command line runs the same in chunks that are saved. ::
+    - ``socket``: what is learned.
+    - ``algo``: an algorithm of `purerl.algos`.
+    - ``config``: its Config.
+    - ``envs``: the environments to train in.
+    - ``strategy``: a `Strategy`, or the name of one (`strategies.make`).
+    - ``population``: number of candidates of a strategy given by name.
+    - ``generations``: number of generations.
+    - ``strategy_options``: further arguments of `strategies.make`.
+    - ``options``: further arguments of `of`.
+
+    The command line runs the same search in chunks, and saves a checkpoint after each. ::
 
         search = evolve(sockets.value_loss(), ppo, ppo.Config(total_steps=32768), [envs.make("CartPole-v1")])
-        found = jax.jit(search)(jax.random.key(0))
-        ppo.make_train(config, env, **sockets.value_loss().parts(found.meta_params, config))
+        result = jax.jit(search)(jax.random.key(0))
+        ppo.make_train(config, env, **sockets.value_loss().parts(result.meta_params, config))
     """
     if isinstance(strategy, str):
         like = jax.eval_shape(socket.init, jax.random.key(0))
         strategy = make_strategy(strategy, population, zeros(like), **(strategy_options or {}))
-    found = of(socket, algo, config, envs, strategy, **options)
+    bundle = of(socket, algo, config, envs, strategy, **options)
 
     def search(key: Key) -> Evolved:
-        state, metrics = jax.lax.scan(lambda state, _: found.step(state), found.init(key), None, generations)
-        return Evolved(found.mean(state), state, metrics)
+        state, metrics = jax.lax.scan(lambda state, _: bundle.step(state), bundle.init(key), None, generations)
+        return Evolved(bundle.mean(state), state, metrics)
 
     return search
 
 
-def _summary(found: Array) -> Metrics:
-    alive = jnp.isfinite(found)
-    total = jnp.sum(jnp.where(alive, found, 0.0))
-    each = jnp.mean(found, axis=(1, 2))
+def _summary(fitness: Array) -> Metrics:
+    """The metrics of a generation from the fitness ``[P, tasks, S]`` of its trainings."""
+    alive = jnp.isfinite(fitness)
+    total = jnp.sum(jnp.where(alive, fitness, 0.0))
+    each = jnp.mean(fitness, axis=(1, 2))
     sound = jnp.isfinite(each)
     some = jnp.any(sound)
     return {

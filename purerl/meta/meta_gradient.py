@@ -171,19 +171,7 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
     _, trajectory, _ = rollout(
         key, fleet(env, config.num_envs), trainer.learner, learned, agent.actors, config.num_steps
     )
-    scaled = parts.normalizer.apply(learned.obs_moments, trajectory.obs)
-    following = parts.normalizer.apply(learned.obs_moments, trajectory.next_obs)
-    _, reward = parts.scaler.scale(learned.reward_scale, trajectory.reward, trajectory.last, config.gamma)
-    experience = policy_gradients.Experience(
-        obs=scaled,
-        action=trajectory.action,
-        log_prob=parts.distribution.log_prob(trajectory.extras.policy, trajectory.action),
-        carry=trajectory.extras.carry,
-        reward=reward,
-        discount=config.gamma * (1 - trajectory.terminated),
-        last=trajectory.last,
-        next_obs=following,
-    )
+    experience, _ = policy_gradients.experience(config, parts, learned, trajectory)
     policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, experience)
     log_prob = parts.distribution.log_prob(policy, experience.action)
     estimate = estimates.by_gae(gae_lambda)

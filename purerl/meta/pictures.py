@@ -1,4 +1,4 @@
-"""Pictures of learned functions, as PNG files."""
+"""Plots of learned functions, as PNG files."""
 
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ from purerl.formulas import td_errors
 from purerl.learned import artefacts, sockets
 
 REACH = 30.0
-"""Errors up to which a value loss is drawn."""
+"""The largest error for which losses are drawn."""
 
 
 def draw(path: Path, artefact: artefacts.Artefact, config: Any) -> None:
-    """Writes the picture of a learned function, whole or not at all; nothing for those that have none."""
+    """Writes the plot of a learned function to ``path``, atomically; does nothing for sockets without a plot."""
     figures = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss}
     if artefact.socket in figures:
         plots.save(path, figures[artefact.socket](artefact, config))
 
 
 def value_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
-    """The distance over ``value - target`` beside half the squared error, and the slopes of both."""
+    """A learned value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
     loss = artefact.parts(config)["value_loss"]
     error = jnp.linspace(-REACH, REACH, 601)
     return _beside(
@@ -32,13 +32,21 @@ def value_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
 
 
 def td_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
-    """The loss over the error beside Huber's, and the slopes of both."""
+    """A learned TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
     error = jnp.linspace(-REACH, REACH, 601)
     loss = artefact.parts(config)["td_loss"](error, config)
     return _beside(error, loss, td_errors.huber(error, config.huber_delta), "Huber", "temporal-difference error")
 
 
 def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figure:
+    """Two panels of a learned and a known loss: their values, 0 at error 0, and their slopes.
+
+    - ``error``: ``[N]``, ascending and symmetric around 0.
+    - ``learned``: ``[N]``, the learned loss.
+    - ``known``: ``[N]``, the loss to compare with.
+    - ``name``: of the known loss.
+    - ``label``: of the x axis.
+    """
     error, learned, known = (np.asarray(x, np.float64) for x in (error, learned, known))
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -55,7 +63,7 @@ def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figu
 
 
 def policy_drift(artefact: artefacts.Artefact, config: Any) -> Figure:
-    """The drift over ratio and advantage, beside PPO's."""
+    """A learned drift as a function of ratio and advantage, beside PPO's."""
     ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
     log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
     learned = artefacts.learned_drift(artefact, log_ratio, across, config)

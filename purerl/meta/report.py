@@ -1,7 +1,7 @@
-"""What a discovered function is worth: whole trainings with it and with what it replaces, on seeds it has never seen.
+"""Reports on a learned function: whole trainings with it and with its baselines, on held-out seeds.
 
-What it replaces is tuned first, on other seeds, in each environment for itself: the comparison is with the best that it
-can do.
+Each baseline is first tuned separately in each environment, on other seeds, so that the comparison is with a tuned
+baseline.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from purerl.store import json_files
 from purerl.types import Env, Key, Trainer
 
 TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
-"""Folded into the key of a report, so that no training of a search is met again."""
+"""Folded into the key of a report, so that its keys differ from those of a search."""
 FACTORS = tuple(2.0**power for power in range(-6, 4))
-"""What the tuned field of a baseline is multiplied by."""
+"""The factors on the default of a baseline's tuned field that are tried."""
 
 
 def report(
@@ -38,14 +38,22 @@ def report(
     seed: int = 0,
     lanes: int | None = None,
 ) -> dict[str, Any]:
-    """Compares an artefact, that of a run directory or a file, with its baselines, in its own environments and in
-    ``held_out`` ones.
+    """Compares an artefact with its baselines, in the environments that it was trained in and in ``held_out`` ones.
 
-    ``rows`` has one for each environment and baseline: mean fitness with its standard error of both, the mean of the
-    paired differences (artefact less baseline, the same keys) with its bootstrapped 95 % interval, and what the
-    baseline was tuned to. Held-out seeds follow from ``seed`` alone: whoever chooses between searches by their
-    reports has to judge the chosen one by another. Writes ``report.json``, or ``NAME-report.json`` beside a file
-    ``NAME.json``, and the same as evidence on the artefact's card. Raises `ConfigError`.
+    - ``run``: a run directory, or the file of an artefact.
+    - ``held_out``: names of further environments.
+    - ``seeds``: paired trainings in each environment.
+    - ``tuning_seeds``: trainings for each value of a baseline's tuned field.
+    - ``seed``: of the keys of all trainings.
+    - ``lanes``: as for `population.layout`.
+
+    ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
+    mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval, and the
+    tuned value of the baseline. Held-out seeds depend on ``seed`` alone: if reports are used to select among searches,
+    the selected one needs a new report with another ``seed``.
+
+    Writes the result to ``report.json`` (for a file ``NAME.json``: to ``NAME-report.json`` beside it), and as
+    ``evidence`` to the artefact's card. Raises `ConfigError`.
     """
     path = run / artefacts.NAME if run.is_dir() else run
     if not path.is_file() or not os.access(path.parent, os.W_OK):
@@ -65,8 +73,8 @@ def report(
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
-    found = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
-    found |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": []}
+    result = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
+    result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": []}
     for place, env in made.items():
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
@@ -78,10 +86,10 @@ def report(
             best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
             theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
             row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
-            found["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
-        json_files.write_json(written, found)
-    artefacts.save(path, artefact._replace(card={**card, "evidence": found}))
-    return found
+            result["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
+        json_files.write_json(written, result)
+    artefacts.save(path, artefact._replace(card={**card, "evidence": result}))
+    return result
 
 
 def _lives(
@@ -95,9 +103,15 @@ def _lives(
     salt: int,
     **values: np.ndarray,
 ) -> np.ndarray:
-    """The fitness of trainings with one field set to each of ``values`` ``[V]``: ``[V, seeds]``, or ``[1, seeds]``.
+    """The fitness ``[V, seeds]`` of trainings with a field set to each of ``V`` values; ``V`` is 1 without a field.
 
-    ``parts(config, value)`` are those of ``make_trainer``; a field that the config lacks is for them alone.
+    - ``algo, config, env``: what is trained.
+    - ``lanes``: as for `population.layout`.
+    - ``key``: of all trainings of the report; not consumed, but folded with ``salt``.
+    - ``parts(config, value)``: keyword arguments of ``make_trainer``.
+    - ``seeds``: number of keys.
+    - ``salt``: `TUNING` or `HELD_OUT`.
+    - ``values``: one field by name, with its values ``[V]``; a field that the config lacks only goes to ``parts``.
     """
 
     def make_trainer(meta_params: dict[str, Any], task: Any) -> Trainer:
@@ -112,15 +126,23 @@ def _lives(
 
 
 def _floored(*scores: np.ndarray) -> list[np.ndarray]:
-    """Scores in which the worst of all stands for what has none: a training that died did no better."""
+    """Scores with non-finite ones (trainings that died) replaced by the worst finite one among all ``scores``."""
     everything = np.concatenate([x.reshape(-1) for x in scores])
     finite = everything[np.isfinite(everything)]
     return [np.where(np.isfinite(x), x, finite.min() if finite.size else np.nan) for x in scores]
 
 
 def _row(
-    env: str, seen: bool, baseline: sockets.Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
+    env: str, trained_on: bool, baseline: sockets.Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
 ) -> dict[str, Any]:
+    """A row of the report.
+
+    - ``env``: the name of the environment.
+    - ``trained_on``: whether the artefact was trained in it.
+    - ``baseline``: what the artefact is compared with.
+    - ``tuned``: the tuned value of the baseline's field.
+    - ``ours, theirs``: ``[seeds]``, paired fitness with the artefact and with the baseline.
+    """
     with_floor, their_floor = _floored(ours, theirs)
     mean = lambda x: x.mean(axis=(-2, -1))  # noqa: E731
     difference = (with_floor - their_floor)[:, None]
@@ -128,7 +150,7 @@ def _row(
     estimate = nothing if np.any(np.isnan(difference)) else aggregates.estimate(difference, statistic=mean)
     return {
         "env": env,
-        "trained_on": seen,
+        "trained_on": trained_on,
         "baseline": baseline.name,
         "tuned": {baseline.tuned: tuned},
         "fitness": float(with_floor.mean()),
@@ -142,4 +164,5 @@ def _row(
 
 
 def _error(x: np.ndarray) -> float:
+    """The standard error of the mean of ``x`` ``[N]``; nan for a single element."""
     return float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else float("nan")

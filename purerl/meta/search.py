@@ -4,10 +4,8 @@ What a search computes follows from its description and the number of generation
 saved, killed and resumed makes no difference to any bit on CPU.
 """
 
-import contextlib
-import dataclasses
 import json
-import os
+import re
 import sys
 import time
 from datetime import datetime
@@ -20,18 +18,14 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from rich.console import Console
 
-from purerl import config as cfg
-from purerl import envs, loops, population, trees
-from purerl.algos import ALGORITHMS, read_config
+from purerl import loops, population, trees
 from purerl.display import progress
-from purerl.envs.union import union
 from purerl.errors import ConfigError
-from purerl.learned import artefacts, sockets
-from purerl.meta import evolution, meta_gradient, strategies
+from purerl.learned import artefacts
+from purerl.meta.description import Description, Setup
 from purerl.population import planning
-from purerl.runs.directory import claim, prepare
+from purerl.runs import session
 from purerl.runs.facts import machine_facts
-from purerl.runs.program import interrupts
 from purerl.runs.train import EXIT_DIVERGED
 from purerl.store import checkpoint, json_files
 from purerl.types import PyTree
@@ -54,116 +48,10 @@ FILES = (
     *OF_AN_ARTEFACT,
     CHECKPOINTS,
 )
-SHORT_LIVES = 2, 16
-"""Iterations of the lives whose times tell what a search would cost."""
 PATIENCE = 10
 """Generations in a row in which no training has a fitness, after which a search ends."""
 SOFT = ("generations",)
 """What a resumed search may change."""
-
-
-class Setup(NamedTuple):
-    """What a description stands for."""
-
-    config: Any
-    evolution: evolution.Evolution
-
-    @classmethod
-    def of(cls, description: dict[str, Any]) -> "Setup":
-        """Reads a description, as `describe` makes it or a file holds it."""
-        algo, socket = ALGORITHMS[description["algo"]], sockets.make(description["socket"])
-        config = read_config(description["algo"], description["config"])
-        environments = [envs.make(name, **description["env_params"]) for name in description["envs"]]
-        size, options = description["population"], description["strategy"]
-        if options["name"] == meta_gradient.NAME:
-            rates = {"learning_rate": options["learning_rate"]}
-            return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
-        like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
-        strategy = strategies.make(size=size, like=like, **options)
-        options = {"num_seeds": description["num_seeds"], "lanes": description["lanes"] or None}
-        return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
-
-    @property
-    def frames(self) -> int:
-        """Those of a generation, of all its trainings together."""
-        return self.evolution.frames
-
-
-def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, float]) -> dict[str, Any]:
-    """The description of a search, as `Setup.of` reads it. Raises `ConfigError`, with all problems at once."""
-    found = cfg.problems(options)
-    if not options.env:
-        found.append("env = (): name one environment or several")
-    environments = []
-    for name in options.env:
-        try:
-            environments.append(envs.make(name, **env_params))
-        except ConfigError as error:
-            found.append(str(error))
-    if len(environments) > 1:
-        with _collecting(found):
-            environments.append(union(environments)(0))
-    for env in environments or [None]:
-        found += [line for line in ALGORITHMS[algo].problems(config, env) if line not in found]
-    found += sockets.make(socket).problems(config)
-    found += _unused(options)
-    strategy = {
-        "name": options.strategy,
-        "sigma": options.sigma,
-        "sigma_decay": options.sigma_decay,
-        "sigma_limit": options.sigma_limit,
-        "learning_rate": options.meta_learning_rate,
-        "momentum": options.momentum,
-    }
-    description = {
-        "socket": socket,
-        "algo": algo,
-        "envs": list(options.env),
-        "env_params": env_params,
-        "config": vars(config),
-        "strategy": strategy,
-        "population": options.population,
-        "num_seeds": options.num_seeds,
-        "generations": options.generations,
-        "seed": options.seed,
-        "lanes": options.lanes,
-    }
-    if not found:
-        with _collecting(found):
-            Setup.of(description)
-    if found:
-        raise ConfigError("\n".join(found))
-    return description
-
-
-ONLY_OPEN_ES = "sigma_decay", "sigma_limit", "momentum"
-NOT_META_GRADIENT = "sigma", "num_seeds", "lanes"
-
-
-def _unused(options: Any) -> list[str]:
-    """A line for each option that differs from its default and that the strategy does not use."""
-    unused: tuple[str, ...] = ()
-    if options.strategy != "Open_ES":
-        unused += ONLY_OPEN_ES
-    if options.strategy == meta_gradient.NAME:
-        unused += NOT_META_GRADIENT
-    elif options.strategy != "Open_ES":
-        unused += ("meta_learning_rate",)
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    given = {name: getattr(options, name) for name in unused}
-    return [
-        f"{name} = {value}: {options.strategy} does not use it"
-        for name, value in given.items()
-        if value != defaults[name]
-    ]
-
-
-@contextlib.contextmanager
-def _collecting(found: list[str]):
-    try:
-        yield
-    except ConfigError as error:
-        found.append(str(error))
 
 
 class Program(NamedTuple):
@@ -188,39 +76,30 @@ def compile_program(setup: Setup, capacity: int = CAPACITY) -> Program:
     return Program(init, chunk, like, planning.held(chunk) * len(devices), time.perf_counter() - start)
 
 
-def search(description: dict[str, Any], options: Any) -> int:
+def search(description: Description, options: Any) -> int:
     """Runs a search, or goes on with one, and writes its directory. Returns the exit code.
 
     Raises `ConfigError` before anything compiles or is written.
     """
     console = Console(stderr=True)
-    name = f"{description['socket']}-{description['algo']}"
+    name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
     if options.resume and options.overwrite:
         raise ConfigError("overwrite: a search that goes on replaces nothing; give it or resume")
     if options.resume:
         _check_resumable(directory, description)
-    else:
-        prepare(directory, options.overwrite, FILES)
-    with checkpoint.lock(directory):
-        if not options.resume:
-            claim(directory, options.overwrite, FILES)
+    with session.hold(directory, FILES, overwrite=options.overwrite, resume=options.resume):
         checkpoint.clear(directory / CHECKPOINTS)
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        json_files.write_json(directory / "config.json", {**description, "command": command})
-        try:
-            return _search(description, options, directory, console)
-        except MemoryError:
-            if not options.resume:
-                (directory / "config.json").unlink()
-            raise
+        json_files.write_json(directory / "config.json", {**description._asdict(), "command": command})
+        return _search(description, options, directory, console)
 
 
-def _check_resumable(directory: Path, description: dict[str, Any]) -> None:
+def _check_resumable(directory: Path, description: Description) -> None:
     """Raises `ConfigError` that names every field in which a saved search differs from ``description``."""
     saved, given = (
         json_files.read_json(directory / "config.json"),
-        json.loads(json.dumps(json_files.finite(description))),
+        json.loads(json.dumps(json_files.finite(description._asdict()))),
     )
     if not isinstance(saved, dict):
         raise ConfigError(f"{directory / 'config.json'}: not the description of a search")
@@ -240,46 +119,45 @@ def _flat(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in nested} | inner
 
 
-def _search(description: dict[str, Any], options: Any, directory: Path, console: Console) -> int:
-    setup, generations = Setup.of(description), description["generations"]
+def _search(description: Description, options: Any, directory: Path, console: Console) -> int:
+    setup, generations = Setup.of(description), description.generations
     total = setup.frames * generations
     progress.say(console, f"{total:,} frames in all, {setup.frames:,} a generation: compiling ...")
     program = compile_program(setup)
     progress.say(console, f"compiled in {program.seconds:.1f} s")
     state, first, spent = _begin(setup, program, description, options.resume, directory)
-    done, length, barren = first, 1, _barren(directory)
+    done, barren = first, _barren(directory)
     start = saved = time.perf_counter()
     elapsed = lambda: spent + time.perf_counter() - start  # noqa: E731
     over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds  # noqa: E731
 
     def save() -> None:
-        about = {"generation": done, "frames": done * setup.frames, "seconds": elapsed(), "description": description}
+        fields = {"generation": done, "frames": done * setup.frames, "seconds": elapsed()}
         if done not in checkpoint.steps(directory / CHECKPOINTS):
+            about = {**fields, "description": description._asdict()}
             checkpoint.save(directory / CHECKPOINTS, done, state, json_files.finite(about))
 
     save()
+    paced = session.advance(program.chunk, state, done, generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS)
     with (
-        interrupts() as interrupted,
+        session.interrupts() as interrupted,
         open(directory / LOG, "a") as log,
         progress.show(console, setup.frames * max(1, generations - first)) as report,
     ):
-        while done < generations and not interrupted and not over() and barren < PATIENCE:
-            length, before = max(1, min(length, CAPACITY, generations - done)), time.perf_counter()
-            state, metrics = jax.block_until_ready(program.chunk(state, jnp.int32(length)))
-            rows = {name: np.asarray(values)[:length] for name, values in metrics.items()}
-            for i in range(length):
+        while not interrupted and not over() and barren < PATIENCE and (chunk := next(paced, None)):
+            state = chunk.state
+            rows = {name: values[: chunk.length] for name, values in chunk.metrics.items()}
+            for i in range(chunk.length):
                 row = {"generation": done + i + 1, "frames": (done + i + 1) * setup.frames}
                 log.write(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in rows.items()})) + "\n")
                 barren = 0 if rows["alive"][i] else barren + 1
-            done += length
+            done = chunk.done
             report((done - first) * setup.frames, float(rows["fitness"][-1]))
-            now = time.perf_counter()
-            length = int(length * min(4.0, CHUNK_SECONDS / (now - before))) or 1
-            if now - saved >= options.checkpoint_seconds:
-                _flush(log)
+            if time.perf_counter() - saved >= options.checkpoint_seconds:
+                session.flush(log)
                 save()
-                saved = now
-        _flush(log)
+                saved = time.perf_counter()
+        session.flush(log)
         save()
     failed = barren >= min(PATIENCE, max(1, done))
     status = "completed" if done == generations else "stopped"
@@ -288,8 +166,8 @@ def _search(description: dict[str, Any], options: Any, directory: Path, console:
     last = _rows(directory)[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "seconds": elapsed(), "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
-    card = {**description, **evidence, **machine_facts()}
-    artefact = artefacts.of_socket(description["socket"], setup.evolution.mean(state), card)
+    card = {**description._asdict(), **evidence, **machine_facts()}
+    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(state), card)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
@@ -318,29 +196,17 @@ def _barren(directory: Path) -> int:
 
 
 def _begin(
-    setup: Setup, program: Program, description: dict[str, Any], resume: bool, directory: Path
+    setup: Setup, program: Program, description: Description, resume: bool, directory: Path
 ) -> tuple[PyTree, int, float]:
     """The state to go on from, its generation, and the seconds that were spent before; the log ends there."""
     if not resume:
         (directory / LOG).touch()
-        return program.init(jax.random.key(description["seed"])), 0, 0.0
+        return program.init(jax.random.key(description.seed)), 0, 0.0
     restored = checkpoint.restore(directory / CHECKPOINTS, program.like)
     checkpoint.put_aside(directory / CHECKPOINTS, restored.damaged)
-    log = directory / LOG
-    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
-    if len(lines) < restored.step:
-        raise ConfigError(f"{log}: has {len(lines)} generations, the checkpoint {restored.step}")
-    temporary = log.with_name(log.name + ".tmp")
-    temporary.write_text("".join(lines[: restored.step]))
-    os.replace(temporary, log)
+    session.cut(directory / LOG, restored.step)
     state = jax.tree.map(lambda x, like: jax.device_put(x, like.sharding), restored.state, program.like)
     return state, restored.step, restored.about["seconds"]
-
-
-def _flush(log: Any) -> None:
-    """A checkpoint must never be ahead of the log."""
-    log.flush()
-    os.fsync(log.fileno())
 
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
@@ -354,40 +220,3 @@ def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
         x = [row["generation"] for row in rows]
         plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "lifetime return"))
     pictures.draw(directory / "learned.png", artefact, config)
-
-
-def plan(description: dict[str, Any]) -> dict[str, Any]:
-    """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little."""
-    setup = Setup.of(description)
-    algo, env = ALGORITHMS[description["algo"]], envs.make(description["envs"][0], **description["env_params"])
-    trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
-    lengths = sorted({min(length, whole) for length in SHORT_LIVES})
-    lives = [dict(description["config"], total_steps=trainer.frames(length)) for length in lengths]
-    peaks, seconds = zip(*(_timed(Setup.of({**description, "config": config})) for config in lives), strict=True)
-    generation = _extrapolate(lengths, seconds, whole)
-    frames = setup.frames * description["generations"]
-    return {
-        "frames": frames,
-        "frames_per_generation": setup.frames,
-        "peak_bytes": max(peaks),
-        "steps_per_second": setup.frames / generation,
-        "hours": generation * description["generations"] / 3600,
-    }
-
-
-def _timed(setup: Setup) -> tuple[int, float]:
-    """The memory of a search's program, and the seconds of a generation, the faster of two."""
-    program, seconds = compile_program(setup, capacity=1), []
-    state = program.init(jax.random.key(0))
-    for _ in range(2):
-        start = time.perf_counter()
-        state, _ = jax.block_until_ready(program.chunk(state, jnp.int32(1)))
-        seconds.append(time.perf_counter() - start)
-    return program.peak_bytes, min(seconds)
-
-
-def _extrapolate(lengths: list[int], seconds: tuple[float, ...], whole: int) -> float:
-    """The seconds of a life of ``whole`` iterations, by those of shorter ones: a life's beginning, a warm-up above all,
-    costs other than its iterations do."""
-    slope = (seconds[-1] - seconds[0]) / max(1, lengths[-1] - lengths[0])
-    return seconds[-1] + max(0.0, slope) * (whole - lengths[-1])

@@ -1,4 +1,4 @@
-"""Evolution strategies of evosax as one bundle, in which fitness is maximised and only its ranks count."""
+"""Evolution strategies of evosax as `Strategy` bundles, which maximise fitness and use only its ranks."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,16 +18,16 @@ NAMES = {
     "Sep_CMA_ES": "Sep_CMA_ES",
     "LES": "LearnedES",
 }
-"""Strategies, with evosax's names for them."""
+"""Strategies by name, with the names of their classes in evosax."""
 MOST_DIMENSIONS = {"CMA_ES": 2000}
-"""Where a strategy holds a matrix of them and decomposes it."""
+"""The largest number of meta-parameters for strategies that decompose a square matrix of that size."""
 
 
 class Strategy(NamedTuple):
-    """A search for the largest fitness. ``P`` candidates, each a tree like the ``mean``.
+    """An evolution strategy that maximises fitness, with ``P = size`` candidates, each a tree like the ``mean``.
 
-    ``tell`` takes any fitness: nan, and the infinities, rank last. If no fitness is finite, or the new mean would not
-    be, the state stays as it was.
+    ``init``, ``ask`` and ``tell`` consume their keys. Non-finite fitness ranks last. ``tell`` leaves the state as it is
+    if no fitness is finite, or if the new mean would not be.
     """
 
     size: int
@@ -38,9 +38,9 @@ class Strategy(NamedTuple):
 
 
 def ranks(fitness: Array) -> Array:
-    """Ranks ``[P]`` spread evenly over ``[-0.5, 0.5]``, the largest fitness last; equals share the mean of theirs.
+    """Centred ranks ``[P]`` of ``fitness`` ``[P]``: from -0.5 for the lowest to 0.5 for the highest, evenly spaced.
 
-    What is not finite ranks last, all of it equal.
+    Ties share their mean rank. Non-finite fitness is tied for the lowest rank.
     """
     fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)
     below = jnp.sum(fitness[None] < fitness[:, None], axis=1)
@@ -59,13 +59,19 @@ def make(
     learning_rate: float = 0.01,
     momentum: float = 0.99,
 ) -> Strategy:
-    """The strategy ``name`` with ``size`` candidates like ``like``.
+    """The evolution strategy ``name``.
 
-    ``sigma`` is the deviation of the first candidates. `Open_ES` (Salimans et al. 2017, arXiv 1703.03864) has
-    antithetic pairs, multiplies it by ``sigma_decay`` every generation down to ``sigma_limit``, and moves its mean by
-    Adam with ``learning_rate`` and ``momentum``; the others adapt both themselves. Raises `ConfigError` for an unknown
-    name, an odd ``size`` where candidates come in pairs, a ``sigma_limit`` above ``sigma``, and more meta-parameters
-    than the strategy can hold.
+    - ``name``: one of `NAMES`. ``Open_ES`` is OpenAI's (Salimans et al. 2017, arXiv 1703.03864), with antithetic pairs.
+    - ``size``: number of candidates.
+    - ``like``: a tree of arrays like a candidate.
+    - ``sigma``: standard deviation of the first candidates.
+    - ``sigma_decay``: factor on ``sigma`` per generation (Open_ES only; the others adapt it).
+    - ``sigma_limit``: lower bound of ``sigma`` (Open_ES only).
+    - ``learning_rate``: of Adam on the mean (Open_ES only).
+    - ``momentum``: Adam's ``b1`` (Open_ES only).
+
+    Raises `ConfigError` for an unknown name, a ``size`` below 2 or odd for a strategy with pairs, a ``sigma_limit``
+    above ``sigma``, and more meta-parameters than the strategy supports (`MOST_DIMENSIONS`).
     """
     if name not in NAMES:
         raise ConfigError(f"strategy = {name!r}: unknown; must be one of {', '.join(NAMES)}")
@@ -77,7 +83,7 @@ def make(
         raise ConfigError(f"strategy = {name!r}: {dimensions} meta-parameters, at most {most}; take Sep_CMA_ES")
     if name == "Open_ES" and sigma_limit > sigma:
         raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
-    from evosax import algorithms  # computes as it is imported, and so fixes the devices
+    from evosax import algorithms  # not at the top: the import runs JAX, which fixes its devices
     from evosax.core.fitness_shaping import identity_fitness_shaping_fn
 
     options = {}
@@ -87,47 +93,50 @@ def make(
         options["fitness_shaping_fn"] = identity_fitness_shaping_fn
     if name == "PGPE":
         options["fitness_shaping_fn"] = identity_fitness_shaping_fn
-    found = getattr(algorithms, NAMES[name])(size, like, **options)
-    params = found.default_params
+    algorithm = getattr(algorithms, NAMES[name])(size, like, **options)
+    params = algorithm.default_params
     if hasattr(params, "std_init"):
         params = params.replace(std_init=jnp.full_like(params.std_init, sigma))
-    return of_evosax(found, params)
+    return of_evosax(algorithm, params)
 
 
-def of_evosax(found: Any, params: Any) -> Strategy:
-    """Any of evosax's strategies that have a mean. Equal candidates get equal parts in what it learns."""
-    shape = found.fitness_shaping_fn
+def of_evosax(algorithm: Any, params: Any) -> Strategy:
+    """A distribution-based algorithm of evosax as a `Strategy`.
+
+    Its fitness shaping is changed so that candidates of equal fitness get equal weights.
+    """
+    shape = algorithm.fitness_shaping_fn
 
     def fair(candidates: Array, fitness: Array, state: Any, params: Any) -> Array:
         equal = (fitness[None] == fitness[:, None]).astype(jnp.float32)
         distinct = jnp.argsort(jnp.argsort(fitness)) / (fitness.shape[0] - 1) - 0.5
         return equal @ shape(candidates, distinct, state, params) / jnp.sum(equal, axis=1)
 
-    found.fitness_shaping_fn = fair
+    algorithm.fitness_shaping_fn = fair
 
     def init(key: Key, mean: PyTree) -> PyTree:
-        return _strong(_lenient(found.init, key, mean, params))
+        return _strong(_lenient(algorithm.init, key, mean, params))
 
     def ask(key: Key, state: PyTree) -> tuple[PyTree, PyTree]:
-        candidates, state = _lenient(found.ask, key, state, params)
+        candidates, state = _lenient(algorithm.ask, key, state, params)
         return candidates, _strong(state)
 
     def tell(key: Key, candidates: PyTree, fitness: Array, state: PyTree) -> PyTree:
-        told, _ = _lenient(found.tell, key, candidates, -ranks(fitness), state, params)
-        told = _strong(told)
-        floats = [x for x in jax.tree.leaves(found.get_mean(told)) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        updated, _ = _lenient(algorithm.tell, key, candidates, -ranks(fitness), state, params)
+        updated = _strong(updated)
+        floats = [x for x in jax.tree.leaves(algorithm.get_mean(updated)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         some = jnp.any(jnp.isfinite(fitness)) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-        return jax.tree.map(lambda new, old: jnp.where(some, new, old), told, state)
+        return jax.tree.map(lambda new, old: jnp.where(some, new, old), updated, state)
 
-    return Strategy(found.population_size, init, ask, tell, found.get_mean)
+    return Strategy(algorithm.population_size, init, ask, tell, algorithm.get_mean)
 
 
 def _lenient(function: Callable[..., Any], *args: Any) -> Any:
-    """evosax counts on arrays of fewer axes being promoted."""
+    """Calls a function of evosax, which relies on rank promotion."""
     with jax.numpy_rank_promotion("allow"):
         return function(*args)
 
 
 def _strong(state: PyTree) -> PyTree:
-    """Without weak types: a state that changes its type makes its program compile again."""
+    """The state without weak types, so that its types are the same after every step and nothing is recompiled."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(jnp.asarray(x), jnp.asarray(x).dtype), state)

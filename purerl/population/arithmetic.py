@@ -25,10 +25,12 @@ MOVEMENT = frozenset(
 
 
 def _flops(jaxpr: Any) -> float:
+    """The operations of a jaxpr."""
     return sum(_equation_flops(equation) for equation in jaxpr.eqns)
 
 
 def _equation_flops(equation: Any) -> float:
+    """The operations of one equation of a jaxpr."""
     name, params = equation.primitive.name, equation.params
     size = sum(float(np.prod(v.aval.shape)) for v in equation.outvars if hasattr(v.aval, "shape"))
     if name == "dot_general":

@@ -16,7 +16,7 @@ AXIS = "P"
 """Name of the mesh axis over devices."""
 CPU_LANES = 1
 """Members that a CPU core computes at once, under vmap. 4 are about an eighth faster, but XLA on CPU chooses the order
-of some sums by the size of the whole array, so that a member would differ in the last bits from a training of its own."""
+of some sums by the size of the whole array, so that members would differ in the last bits from single trainings."""
 
 
 class Layout(NamedTuple):

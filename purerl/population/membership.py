@@ -16,6 +16,7 @@ class Members(NamedTuple):
 
     @property
     def size(self) -> int:
+        """``P``, the number of members."""
         return self.keys.shape[0]
 
 

@@ -32,7 +32,7 @@ def train_population(
 ) -> PyTree:
     """Trains ``P`` members and returns the results of their ``train(key)`` with a leading axis ``[P]``.
 
-    - ``make_train(config=...)``: makes ``train(key)``; it also gets ``env_params`` and ``meta_params`` if they are given.
+    - ``make_train(config=...)``: makes ``train(key)``; also gets ``env_params`` and ``meta_params`` if they are given.
     - ``configs``: a config whose floats are scalars, shared by all members, or ``[P]``.
     - ``keys``: one key that all members share, or ``[P]``.
     - ``env_params``: parameters of the environment by name, scalars or ``[P]``.
@@ -72,7 +72,9 @@ def plan(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> planning.Plan:
-    """The predicted cost of `train_population` with the same arguments. Compiles its program but does not run it.
+    """The predicted cost of `train_population`, whose program is compiled but not run.
+
+    - All arguments are those of `train_population`.
 
     ``flops_per_frame`` is the arithmetic of a whole training divided by ``configs.total_steps``. Raises
     `planning.DoesNotFit` and `ValueError` as `train_population` does.

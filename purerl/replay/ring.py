@@ -14,7 +14,7 @@ from purerl import draw
 from purerl.formulas.schedules import anneal
 from purerl.replay import storage, sums
 from purerl.replay.views import View
-from purerl.types import Array, Item, Key, PyTree, Replay, Sample, Transition
+from purerl.types import Array, Key, PyTree, Replay, Sample, Transition
 
 MIN_PRIORITY = 1e-6
 """Added to every priority, so that every usable sample can be drawn (Schaul et al. 2016, section 3.3)."""
@@ -24,7 +24,7 @@ class RingState(NamedTuple):
     """``items`` ``[rows, B]``; ``position``, the row that is written next; ``filled``, the number of rows that hold
     data, at most ``rows`` (both int32)."""
 
-    items: Item
+    items: Transition
     position: Array
     filled: Array
 
@@ -67,11 +67,12 @@ def least_rows(length: int, stride: int = 1, num_frames: int = 1) -> int:
 
 
 def most_frames(frames: PyTree) -> int:
-    """The largest number of frames of a leaf."""
+    """The largest number of stacked frames of any leaf of an observation."""
     return max(jax.tree.leaves(frames), default=1)
 
 
 def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyTree, next_obs: bool) -> Ring:
+    """The `Ring` of `uniform` and `prioritised`, with their arguments. Raises `ValueError` for sizes that misfit."""
     length, stride, num_frames = view.length, view.stride, most_frames(frames)
     counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
     for name, count in counts.items():

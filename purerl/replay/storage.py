@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.types import Array, Item, PyTree, Transition
+from purerl.types import Array, PyTree, Transition
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["bits"], meta_fields=["shape"])
@@ -36,7 +36,7 @@ def unpack(x: Array | Packed) -> Array:
     return flat.reshape(*x.bits.shape[:-1], *x.shape).astype(bool)
 
 
-def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: bool) -> Item:
+def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: bool) -> Transition:
     """Zeros for ``num_rows`` rows ``[rows, B]`` of transitions like ``item``.
 
     - ``item``: one step of one environment, as arrays or `jax.ShapeDtypeStruct`.
@@ -46,7 +46,7 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
     - ``next_obs``: whether next observations are stored.
     """
 
-    def blank() -> Item:
+    def blank() -> Transition:
         block = jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item)
         return kept(block, frames, stride, next_obs)
 
@@ -54,14 +54,14 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
     return jax.tree.map(rows, jax.eval_shape(blank))
 
 
-def kept(trajectory: Transition, frames: PyTree, stride: int, next_obs: bool) -> Item:
+def kept(trajectory: Transition, frames: PyTree, stride: int, next_obs: bool) -> Transition:
     """What is stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest frame,
     bit-packed; next observations only if ``next_obs``; and the extras of every ``stride``-th step."""
 
     def newest(obs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, n: pack(x[..., -1] if n > 1 else x, 2), obs, each(frames, obs))
 
-    return Item(
+    return Transition(
         obs=newest(trajectory.obs),
         action=trajectory.action,
         reward=trajectory.reward,
@@ -73,11 +73,11 @@ def kept(trajectory: Transition, frames: PyTree, stride: int, next_obs: bool) ->
 
 
 def each(frames: PyTree, obs: PyTree) -> PyTree:
-    """The number of frames of every leaf of ``obs``: ``frames``, or that one number for all leaves."""
+    """The number of stacked frames of every leaf of ``obs``: ``frames`` itself, or one number for all leaves."""
     return jax.tree.map(lambda x: frames, obs) if isinstance(frames, int) else frames
 
 
-def observe(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
+def observe(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree:
     """The observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment returned them.
 
     A stack of frames is rebuilt from the rows before it; the first frame of an episode stands in for earlier ones.
@@ -92,7 +92,7 @@ def observe(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
     return _with_frames(leaf, frames, items.obs)
 
 
-def observe_next(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
+def observe_next(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree:
     """As `observe`, but the next observations of the steps in ``row``, from a ring that stores them."""
     stacks = observe(items, row, env, frames)
 
@@ -104,15 +104,15 @@ def observe_next(items: Item, row: Array, env: Array, frames: PyTree) -> PyTree:
 
 
 def _with_frames(leaf: Callable[..., Array], frames: PyTree, stored: PyTree, *more: PyTree) -> PyTree:
-    """``leaf(n, stored, ...)`` for every leaf of an observation, ``n`` being its number of frames."""
+    """Applies ``leaf(n, stored, ...)`` to every leaf of an observation, where ``n`` is its number of stacked frames."""
     is_leaf = lambda x: isinstance(x, Packed)  # noqa: E731
     if isinstance(frames, int):
         return jax.tree.map(functools.partial(leaf, frames), stored, *more, is_leaf=is_leaf)
     return jax.tree.map(leaf, frames, stored, *more)
 
 
-def _rows_before(items: Item, row: Array, env: Array, num_frames: int) -> Array:
-    """``[..., num_frames]``: the rows whose frames make the stack of ``row``, oldest first."""
+def _rows_before(items: Transition, row: Array, env: Array, num_frames: int) -> Array:
+    """The rows ``[..., num_frames]`` whose frames make up the stack of ``row`` ``[...]``, oldest first."""
     num_rows, last = items.reward.shape[0], items.terminated | items.truncated
     rows = [row]
     for _ in range(num_frames - 1):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.replay import storage
-from purerl.types import Array, Item, Outcome, PyTree
+from purerl.types import Array, Outcome, PyTree, Transition
 
 
 class View(NamedTuple):
@@ -22,7 +22,7 @@ class View(NamedTuple):
 
     length: int
     stride: int
-    read: Callable[[Item, Array, Array, PyTree], tuple[PyTree, Array]]
+    read: Callable[[Transition, Array, Array, PyTree], tuple[PyTree, Array]]
 
 
 def transitions(n: int, gamma: Array) -> View:
@@ -42,7 +42,7 @@ def transitions(n: int, gamma: Array) -> View:
     if n < 1:
         raise ValueError(f"n = {n}: must be at least 1")
 
-    def read(items: Item, row: Array, env: Array, frames: PyTree) -> tuple[Outcome, Array]:
+    def read(items: Transition, row: Array, env: Array, frames: PyTree) -> tuple[Outcome, Array]:
         stored = bool(jax.tree.leaves(items.next_obs))
         rows = (row[None] + jnp.arange(n)[:, None]) % items.reward.shape[0]  # [n, N]
         envs = jnp.broadcast_to(env, rows.shape)
@@ -78,7 +78,7 @@ def transitions(n: int, gamma: Array) -> View:
 
 
 def sequences(length: int, stride: int = 1) -> View:
-    """Sequences of ``L = length`` consecutive steps, as `Item` ``[L, N]``, beginning at every ``stride``-th row.
+    """Sequences of ``L = length`` consecutive steps, as `Transition` ``[L, N]``, beginning at every ``stride``-th row.
 
     ``obs[i + 1]`` is the next observation of step ``i``, unless the episode ended there: then it is the first of
     another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` are the true next observations if
@@ -88,11 +88,11 @@ def sequences(length: int, stride: int = 1) -> View:
     if min(length, stride) < 1:
         raise ValueError(f"length = {length}, stride = {stride}: must be at least 1")
 
-    def read(items: Item, row: Array, env: Array, frames: PyTree) -> tuple[Item, Array]:
+    def read(items: Transition, row: Array, env: Array, frames: PyTree) -> tuple[Transition, Array]:
         rows = (row[None] + jnp.arange(length)[:, None]) % items.reward.shape[0]  # [L, N]
         envs = jnp.broadcast_to(env, rows.shape)
         stored = bool(jax.tree.leaves(items.next_obs))
-        sequence = Item(
+        sequence = Transition(
             obs=storage.observe(items, rows, envs, frames),
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
             next_obs=storage.observe_next(items, rows, envs, frames) if stored else (),

@@ -1,6 +1,7 @@
 """What a run is to do: a description, and the members and trainers that it stands for."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,31 +17,63 @@ from purerl.learned import artefacts
 from purerl.types import Env, Trainer
 
 
+class Description(NamedTuple):
+    """What a run is to do, as JSON holds it: everything that its results follow from.
+
+    ``env_params`` are keyword arguments of the environment, ``config`` the fields of the algorithm's config, ``swept``
+    maps names to one value for each configuration, and ``learned`` holds learned functions by the part that they take
+    the place of (`artefacts.described`).
+    """
+
+    algo: str
+    env: str
+    env_params: dict[str, Any]
+    seeds: list[int]
+    config: dict[str, Any]
+    swept: dict[str, list[float]]
+    learned: dict[str, Any]
+
+    @classmethod
+    def of_json(cls, fields: Any, source: str) -> "Description":
+        """Reads what a file holds. Raises `ConfigError`, which names ``source``, for anything but a description."""
+        if not isinstance(fields, dict):
+            raise ConfigError(f"{source}: not the description of a run")
+        kinds = {"algo": str, "env": str, "env_params": dict, "seeds": list, "config": dict, "swept": dict}
+        fields = {"learned": {}, **{name: value for name, value in fields.items() if name in cls._fields}}
+        wrong = [name for name, kind in kinds.items() if not isinstance(fields.get(name), kind)]
+        if wrong:
+            raise ConfigError(f"{source}: not the description of a run: {', '.join(wrong)} missing or of another type")
+        return cls(**fields)
+
+    @property
+    def name(self) -> str:
+        """A short name for files: algorithm and environment."""
+        return re.sub("[^A-Za-z0-9.]+", "-", f"{self.algo}-{self.env}")
+
+
 def describe(
     algo: str, options: Any, config: Any, env_params: dict[str, float], swept: dict[str, list[float]] | None = None
-) -> dict[str, Any]:
-    """The description of a run, as `results.Setup` reads it. Raises `ConfigError`, with all problems at once."""
+) -> Description:
+    """The description of the run that options ask for. Raises `ConfigError`, with all problems at once."""
     swept = swept or {}
-    found = cfg.problems(options)
-    if not found and options.seed + options.num_seeds > 2**32:
-        found.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
-    env = None
+    problems = cfg.problems(options)
+    if not problems and options.seed + options.num_seeds > 2**32:
+        problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
+    env, learned = None, {}
     try:
         env = envs.make(options.env, **env_params, **env_part(swept, 0))
     except ConfigError as error:
-        found.append(str(error))
-    problems = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
-    found += problems(config) + cfg.sweep_problems(config, config_part(swept), problems)
-    learned = {}
+        problems.append(str(error))
+    of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     try:
         learned = artefacts.described(algo, options)
     except ConfigError as error:
-        found.append(str(error))
-    if found:
-        raise ConfigError("\n".join(found))
+        problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    fixed = {"algo": algo, "env": options.env, "env_params": env_params, "seeds": seeds, "config": vars(config)}
-    return {**fixed, "swept": swept, "learned": learned}
+    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, learned)
 
 
 ENV_PREFIX = "env."
@@ -62,14 +95,14 @@ class Setup(NamedTuple):
     swept: dict[str, list[float]]
 
     @classmethod
-    def of(cls, description: dict[str, Any]) -> "Setup":
-        """Reads a description, as `experiment.describe` makes it or a file holds it."""
-        algo, seeds, swept = ALGORITHMS[description["algo"]], description["seeds"], description["swept"]
-        learned = artefacts.read(description.get("learned", {}))
-        config = read_config(description["algo"], description["config"])
+    def of(cls, description: Description) -> "Setup":
+        """The members that ``description`` asks for. Raises `ConfigError` for learned functions that are damaged."""
+        algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
+        learned = artefacts.read(description.learned)
+        config = read_config(description.algo, description.config)
 
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
-            return envs.make(description["env"], **{**description["env_params"], **(env_params or {})})
+            return envs.make(description.env, **{**description.env_params, **(env_params or {})})
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
             return algo.make_trainer(config, make_env(env_params), **artefacts.parts(learned, config))

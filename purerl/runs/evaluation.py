@@ -9,7 +9,7 @@ import numpy as np
 from purerl import population, trees
 from purerl.errors import ConfigError
 from purerl.loops.evaluation import evaluate
-from purerl.runs.description import Setup, env_part
+from purerl.runs.description import Description, Setup, env_part
 from purerl.store import json_files, policies
 from purerl.types import Env, Learner, PyTree
 
@@ -37,7 +37,7 @@ def load(directory: str | Path) -> Run:
     saved = json_files.read_json(path)
     if saved.get("format") != policies.FORMAT:
         raise ConfigError(f"{path}: format {saved.get('format')}, expected {policies.FORMAT}")
-    setup = Setup.of(saved).first(saved["members"])
+    setup = Setup.of(Description.of_json(saved, str(path))).first(saved["members"])
     env = setup.make_env(env_part(setup.swept, 0))
     learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
 

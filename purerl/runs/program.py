@@ -3,8 +3,7 @@
 Chunks compute what one scan would, bit for bit on CPU, however long each is.
 """
 
-import contextlib
-import signal
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +13,8 @@ import numpy as np
 
 from purerl import loops, population, trees
 from purerl.population import planning
+from purerl.runs import session
+from purerl.runs.session import Chunk
 from purerl.types import Trainer, TrainState
 
 CAPACITY = 256
@@ -28,17 +29,6 @@ class Program(NamedTuple):
     init: Callable[[population.Members], TrainState]
     chunk: planning.Compiled
     compile_seconds: float
-
-
-class Chunk(NamedTuple):
-    """What a chunk left: the members' states, how many iterations are done, and metrics ``[iterations, members]``.
-
-    ``state`` leads with at least as many rows as there are members; the rest fill the program up.
-    """
-
-    state: TrainState
-    iteration: int
-    metrics: dict[str, np.ndarray]
 
 
 def compile_program(
@@ -77,37 +67,15 @@ def compile_program(
 
 
 def chunks(program: Program, members: population.Members, num_iterations: int) -> Iterator[Chunk]:
-    """Trains a batch of members from the start, yielding after each chunk; chunks strive towards `CHUNK_SECONDS`.
+    """Trains a batch of members from the start: `session.advance`, with metrics ``[iterations, members]``.
 
-    A state that was yielded is donated to the next chunk: read what you need of it before going on.
+    The state leads with at least as many rows as there are members; the rest fill the program up.
     """
-    layout, size = program.chunk.layout, members.size
-    members = population.place(members, layout)
-    state, done, length = program.init(members), 0, 1
-    while done < num_iterations:
-        length = min(length, num_iterations - done, CAPACITY)
-        start = time.perf_counter()
-        state, metrics = jax.block_until_ready(program.chunk.program(members.given, state, np.int32(length)))
-        seconds = time.perf_counter() - start
-        done += length
-        yield Chunk(state, done, {name: np.asarray(m)[:size, :length].T for name, m in metrics.items()})
-        length = max(1, int(length * min(4.0, CHUNK_SECONDS / seconds)))
-
-
-@contextlib.contextmanager
-def interrupts() -> Iterator[list[int]]:
-    """Within it, the first SIGINT or SIGTERM only lands in the list it gives; the second acts as usual."""
-    received: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def receive(number, frame):
-        received.append(number)
-        signal.signal(number, before[number])
-
-    for number in before:
-        signal.signal(number, receive)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    size, placed = members.size, population.place(members, program.chunk.layout)
+    advancing = functools.partial(program.chunk.program, placed.given)
+    paced = session.advance(
+        advancing, program.init(placed), 0, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
+    )
+    for chunk in paced:
+        metrics = {name: values[:size, : chunk.length].T for name, values in chunk.metrics.items()}
+        yield chunk._replace(metrics=metrics)

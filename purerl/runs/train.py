@@ -17,12 +17,12 @@ from purerl.display.progress import say
 from purerl.display.tables import print_summary
 from purerl.formulas import aggregates
 from purerl.population import arithmetic, planning
-from purerl.runs import sweeps
-from purerl.runs.description import Setup
-from purerl.runs.directory import claim
+from purerl.runs import session, sweeps
+from purerl.runs.description import Description, Setup
+from purerl.runs.directory import FILES
 from purerl.runs.evaluation import play
 from purerl.runs.facts import machine_facts
-from purerl.runs.program import Program, chunks, compile_program, interrupts
+from purerl.runs.program import Program, chunks, compile_program
 from purerl.store import json_files, metrics
 from purerl.store.policies import save_policy
 from purerl.types import PyTree
@@ -32,7 +32,7 @@ EVALUATION_STEPS = 10_000
 """Steps after which an episode of the final evaluation is cut."""
 
 
-def plan(description: dict[str, Any], options: Any) -> planning.Plan:
+def plan(description: Description, options: Any) -> planning.Plan:
     """What the run would cost, from its compiled program. Runs nothing. Raises `DoesNotFit`."""
     setup = Setup.of(description)
     compiled = _compile(setup, options).chunk
@@ -42,44 +42,40 @@ def plan(description: dict[str, Any], options: Any) -> planning.Plan:
     return found._replace(replay_bytes=trees.nbytes(state.replay))
 
 
-def train(description: dict[str, Any], options: Any) -> int:
+def train(description: Description, options: Any) -> int:
     """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
 
     Raises `ConfigError` before anything compiles or is written, and `DoesNotFit` with nothing left behind.
     """
     console, setup = Console(stderr=True), Setup.of(description)
-    name = f"{description['algo']}-{description['env'].replace('/', '-')}"
-    directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
-    claim(directory, options.overwrite)
-    json_files.write_json(
-        directory / "config.json", {**description, "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
-    )
+    directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
+    with session.hold(directory, FILES, overwrite=options.overwrite):
+        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        json_files.write_json(directory / "config.json", {**description._asdict(), "command": command})
+        return _train(description, setup, options, directory, console)
 
+
+def _train(description: Description, setup: Setup, options: Any, directory: Path, console: Console) -> int:
     frames = setup.trainer.frames(setup.config.num_iterations)
     if frames != setup.config.total_steps:
         say(console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
     device, size = f"{len(jax.devices())} {jax.devices()[0].platform} device(s)", setup.members.size
-    say(console, f"{description['algo']} on {description['env']}, {size} agent(s), {device}: compiling ...")
-    try:
-        program = _compile(setup, options)
-    except (MemoryError, jax.errors.JaxRuntimeError):
-        (directory / "config.json").unlink()
-        directory.rmdir()
-        raise
+    say(console, f"{description.algo} on {description.env}, {size} agent(s), {device}: compiling ...")
+    program = _compile(setup, options)
     batch_size = program.chunk.batch_size
     batches = f", {math.ceil(size / batch_size)} batches of {batch_size}" if batch_size < size else ""
     say(console, f"compiled in {program.compile_seconds:.1f} s{batches}")
 
-    with interrupts() as interrupted:
+    with session.interrupts() as interrupted:
         trained = _train_members(setup, program, directory, console, interrupted)
     setup, alive = setup.first(len(trained.alive)), trained.alive
-    save_policy(directory, trained.policy, {**description, "members": len(alive)})
+    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
     evaluation = play(setup, trained.policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     scores = np.where(alive, evaluation["return_per_seed"], np.nan)
     diverged = not (any(alive) if setup.swept else all(alive))
     summary = {
         "status": "interrupted" if interrupted else "diverged" if diverged else "completed",
-        **{name: description[name] for name in ("algo", "env", "env_params", "seeds", "swept")},
+        **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
         "env_steps": max(trained.env_steps),
         "all_env_steps": sum(trained.env_steps),
         "wall_seconds": trained.seconds,
@@ -126,12 +122,12 @@ def _train_members(
             labels = setup.labels[first : first + batch_size]
             batch, iteration = trees.take(setup.members, slice(first, first + batch_size)), 0
             for chunk in chunks(program, batch, num_iterations):
-                steps = [trainer.frames(i) for i in range(iteration + 1, chunk.iteration + 1)]
+                steps = [trainer.frames(i) for i in range(iteration + 1, chunk.done + 1)]
                 log.writelines(metrics.rows(chunk.metrics, steps, iteration + 1, labels))
                 quantile_log.writelines(metrics.quantile_rows(chunk.metrics, steps, iteration + 1, first))
                 log.flush()
                 quantile_log.flush()
-                iteration = chunk.iteration
+                iteration = chunk.done
                 report(frames * first + steps[-1] * batch.size, progress.mean_return(chunk.metrics))
                 if interrupted or not chunk.metrics["alive"][-1].any():
                     break

@@ -1,7 +1,8 @@
-"""Checkpoints: the whole state of a run in one atomic Orbax step, with a card inside that tells what it is.
+"""Checkpoints: the whole state of a run as one atomic Orbax step, with a card that describes it.
 
-A directory holds a step for each save, named by its number. The card has a format version, what the caller says of the
-run, the versions of the libraries, and a digest over every leaf: what is read is what was written, or an error.
+A directory holds one step for each save, named by its number. The card holds a format version, a description by the
+caller (``about``), the versions of the libraries, the name, shape and dtype of every leaf, and a SHA-256 digest of the
+contents. A step that does not match its digest is reported as damaged.
 """
 
 import contextlib
@@ -25,15 +26,15 @@ from purerl.errors import ConfigError
 from purerl.types import PyTree
 
 FORMAT = 1
-"""Version of the steps; another one is refused."""
+"""Format version of a step; steps of other versions are refused."""
 KEEP = 2
-"""Steps that are kept: the newest, and one to fall back to."""
+"""Number of steps that are kept: the newest, and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax", "orbax-checkpoint")
 LOCK = "run.lock"
 
 
 class Restored(NamedTuple):
-    """A state as it was saved, its step, what the caller had to say of it, and the later steps that are damaged."""
+    """A saved state, its step, the caller's description, and the newer steps that were skipped as damaged."""
 
     state: PyTree
     step: int
@@ -42,14 +43,14 @@ class Restored(NamedTuple):
 
 
 class Damaged(ConfigError):
-    """A step that cannot be read back as it was written. The text names it."""
+    """A step that cannot be read, or whose contents differ from what was written. The message names it."""
 
 
 def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> None:
-    """Writes ``state`` as the step ``directory/step``, whole or not at all, and removes all but the newest `KEEP`.
+    """Writes ``state`` as the step ``directory/step``, atomically, and removes all but the newest `KEEP` steps.
 
-    ``state`` is a tree of arrays and typed keys; ``about`` is JSON: counts that outgrow an int32 belong there. Raises
-    `FileExistsError` if the step exists, and another `OSError` if it cannot be written; earlier steps stay as they are.
+    ``state`` is a tree of arrays and typed keys. ``about`` is JSON; counts that exceed an int32 belong there. Raises
+    `FileExistsError` if the step exists, and another `OSError` if it cannot be written; earlier steps stay unchanged.
     """
     arrays = _arrays(state)
     card = {
@@ -67,29 +68,30 @@ def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> No
     try:
         with _checkpointer() as checkpointer:
             checkpointer.save(path, args=parts)
-    except ValueError as error:  # Orbax's word for a full disk
+    except ValueError as error:  # what Orbax raises if the disk is full
         raise OSError(f"{path}: cannot be written ({_reason(error)})") from None
     for old in steps(directory)[:-KEEP]:
         shutil.rmtree(directory / str(old))
 
 
 def steps(directory: Path) -> list[int]:
-    """The steps in a directory, oldest first; none if there is no such directory."""
-    found = directory.iterdir() if directory.is_dir() else ()
-    return sorted(int(path.name) for path in found if path.name.isdecimal() and path.is_dir())
+    """The numbers of the steps in a directory, ascending; empty if there is no such directory."""
+    entries = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(path.name) for path in entries if path.name.isdecimal() and path.is_dir())
 
 
 def restore(directory: Path, like: PyTree, *, strict: bool = False) -> Restored:
     """The newest step of ``directory``, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
 
-    If that one is damaged, the one before is read and a warning says so; ``strict`` refuses instead. Raises `Damaged`
-    if none can be read, and `ConfigError` if there is none, or if it is of another format or shape than ``like``.
+    If it is damaged, the step before it is read, with a `RuntimeWarning`, unless ``strict``. Raises `Damaged` if no
+    step can be read (with ``strict``: if the newest cannot), and `ConfigError` if there is no step, if its format
+    differs, or if its leaves differ from ``like`` in name, shape or dtype.
     """
-    found = steps(directory)
-    if not found:
+    existing = steps(directory)
+    if not existing:
         raise ConfigError(f"{directory}: holds no checkpoint")
     damaged: dict[int, str] = {}
-    for step in reversed(found):
+    for step in reversed(existing):
         try:
             arrays, about = _read(directory / str(step))
         except Damaged as error:
@@ -104,22 +106,22 @@ def restore(directory: Path, like: PyTree, *, strict: bool = False) -> Restored:
 
 
 def put_aside(directory: Path, damaged: Sequence[int]) -> None:
-    """Renames steps that could not be read, so that they are in the way of no later one."""
+    """Renames damaged steps, so that later steps can be saved under their numbers."""
     for step in damaged:
         os.replace(directory / str(step), directory / f"{step}.damaged-{time.time_ns()}")
 
 
 def clear(directory: Path) -> None:
-    """Removes what an interrupted save left behind. No other process may be saving: hold the `lock`."""
+    """Removes the temporary files of interrupted saves. Hold the `lock`, so that no other process is saving."""
     for path in directory.glob("*.orbax-checkpoint-tmp*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Keeps other processes out of a run directory. A process that was killed leaves no obstacle.
+    """An exclusive lock on a run directory, which the operating system releases when the process ends, even if killed.
 
-    Raises `ConfigError` with the number of the process that holds it.
+    Raises `ConfigError`, with the id of the process that holds it, if it is taken.
     """
     with open(directory / LOCK, "a+") as file:
         try:
@@ -138,54 +140,60 @@ def _checkpointer() -> ocp.Checkpointer:
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Leaves by name, and the caller's words, of one step. Raises `Damaged`, or `ConfigError` for another format."""
+    """The leaves by name, and the caller's description, of one step.
+
+    Raises `Damaged` if it cannot be read, and `ConfigError` if its format differs.
+    """
     parts = ocp.args.Composite(state=ocp.args.StandardRestore(), card=ocp.args.JsonRestore())
     try:
         with _checkpointer() as checkpointer:
             read = checkpointer.restore(path.absolute(), args=parts)
         card, numbered = read["card"], read["state"]
-        found = card["format"]
+        version = card["format"]
         arrays = {leaf["name"]: _leaf(numbered.get(str(i)), leaf) for i, leaf in enumerate(card["leaves"])}
         sound = _describe(arrays) == card["leaves"] and _digest(arrays, card["about"]) == card["sha256"]
-    except Exception as error:  # a damaged step ends in errors of any type
+    except Exception as error:  # a damaged step can raise errors of any type
         raise Damaged(f"{path}: cannot be read ({_reason(error)})") from None
-    if found != FORMAT:
-        raise ConfigError(f"{path}: format {found!r}, expected {FORMAT}")
+    if version != FORMAT:
+        raise ConfigError(f"{path}: format {version!r}, expected {FORMAT}")
     if not sound:
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
     return arrays, card["about"]
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error's text."""
+    """The first line of an error's message, or the name of its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _leaf(array: Any, description: dict[str, Any]) -> np.ndarray:
-    """Arrays without elements are not written."""
+    """A stored leaf as a numpy array. Arrays without elements are not stored, but made from their description."""
     return np.zeros(description["shape"], description["dtype"]) if array is None else np.asarray(array)
 
 
 def _arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """Leaves by name; keys as the words they hold."""
+    """Leaves by name, as numpy arrays; typed keys as their uint32 words."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in leaves}
 
 
 def _is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of typed random keys."""
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _plain(leaf: Any) -> Any:
+    """A leaf; if it is a typed key, its uint32 words."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _describe(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Name, shape and dtype of every array, as JSON."""
     return [{"name": name, "shape": list(x.shape), "dtype": x.dtype.name} for name, x in arrays.items()]
 
 
 def _digest(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
-    """Over the caller's words and every leaf's name, type, shape and bytes."""
+    """SHA-256 over ``about`` and the name, shape, dtype and bytes of every leaf, as hexadecimal digits."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for description, array in zip(_describe(arrays), arrays.values(), strict=True):
         digest.update(json.dumps(description, sort_keys=True).encode())
@@ -194,15 +202,15 @@ def _digest(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
 
 
 def _fill(like: PyTree, arrays: dict[str, np.ndarray], path: Path) -> PyTree:
-    """The structure of ``like`` with ``arrays`` in it. Raises `ConfigError` that names the first leaf that differs."""
+    """``arrays`` in the structure of ``like``. Raises `ConfigError`, naming the first leaf that does not match."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
     expected = {name: (shape.shape, shape.dtype.name) for name, shape in shapes.items()}
-    found = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
-    for name in [*expected, *found]:
-        if expected.get(name) != found.get(name):
+    stored = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
+    for name in [*expected, *stored]:
+        if expected.get(name) != stored.get(name):
             raise ConfigError(
-                f"{path}: {name} is {found.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
+                f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
             )
     filled = [
         jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else jax.numpy.asarray(arrays[name])

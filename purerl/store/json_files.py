@@ -1,8 +1,7 @@
-"""JSON files that are written whole or not at all."""
+"""JSON files, written atomically."""
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,18 @@ import jax
 import numpy as np
 
 from purerl.errors import ConfigError
+from purerl.store.atomic import atomic
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes whole or not at all. Numbers that JSON lacks (nan, inf) become null."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+    """Writes ``value`` as JSON to ``path``, atomically. Non-finite numbers become null."""
+    text = json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
+    with atomic(path) as temporary:
+        temporary.write_text(text)
 
 
 def read_json(path: Path) -> Any:
-    """Raises `ConfigError` if the file is missing or is not JSON."""
+    """The contents of a JSON file. Raises `ConfigError` if it cannot be read or is not JSON."""
     try:
         return json.loads(path.read_text())
     except OSError as error:
@@ -30,7 +30,7 @@ def read_json(path: Path) -> Any:
 
 
 def finite(value: Any) -> Any:
-    """``value`` with Python numbers for numpy's, and None for every number that is not finite."""
+    """``value`` ready for JSON: arrays as lists, numpy numbers as Python's, and None for every non-finite number."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

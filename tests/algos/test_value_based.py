@@ -18,7 +18,7 @@ from purerl.algos.r2d2 import make_network as make_r2d2_network
 from purerl.envs.fleet import fleet
 from purerl.learners import from_replay
 from purerl.loops.rollout import init_actors, rollout
-from purerl.types import Item, Sample
+from purerl.types import Sample, Transition
 
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16, 16)}
 APEX = apex.Config(**SHORT, warmup_steps=8 * 256, batch_size=256, importance_exponent=1.0, importance_exponent_end=1.0)
@@ -191,7 +191,7 @@ def test_sequences_by_hand(acted, key, double, stored):
     action, reward = rng.integers(0, 2, size=(length, size)), 3 * rng.normal(size=(length, size))
     weight = np.array([1.0, 0.5, 0.25, 0.0])
     floats = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
-    items = Item(
+    items = Transition(
         floats(obs),
         jnp.asarray(action),
         floats(reward),

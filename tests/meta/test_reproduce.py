@@ -5,6 +5,7 @@ import reproduce
 
 from purerl import cli
 from purerl.meta import search
+from purerl.meta.description import Setup
 
 
 @pytest.mark.parametrize(("name", "least"), [("value-loss", 10**11), ("policy-drift", 6 * 10**9)])
@@ -15,7 +16,7 @@ def test_full_scale(name, least, monkeypatch, tmp_path):
     scales = reproduce.EXPERIMENTS[name]
     for scale in ("full", "ci"):
         assert cli.dispatch(["evolve", name, *scales[scale], "--out", str(tmp_path / "run")]) == 0
-    full, small = (search.Setup.of(description) for description in described)
+    full, small = (Setup.of(description) for description in described)
     assert full.frames * described[0]["generations"] >= least
     assert small.frames * described[1]["generations"] < 10**7
     for field in ("socket", "algo", "envs"):

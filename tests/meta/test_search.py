@@ -14,7 +14,7 @@ import pytest
 
 from purerl import cli, load
 from purerl.learned import artefacts, sockets
-from purerl.meta import search
+from purerl.meta import cost, search
 
 TINY = "--total-steps 512 --num-envs 4 --num-steps 16 --hidden-sizes 8 --num-epochs 1 --num-minibatches 2".split()
 EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
@@ -168,8 +168,8 @@ def test_overwrite_and_resume(tmp_path, capsys):
 
 def test_hours_are_those_of_iterations():
     """A life's beginning is not counted with every iteration."""
-    assert search._extrapolate([2, 16], (1.2, 1.9), 100) == pytest.approx(1.9 + 0.05 * 84)
-    assert search._extrapolate([2], (1.2,), 2) == 1.2 and search._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
+    assert cost._extrapolate([2, 16], (1.2, 1.9), 100) == pytest.approx(1.9 + 0.05 * 84)
+    assert cost._extrapolate([2], (1.2,), 2) == 1.2 and cost._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
 
 
 def test_dry_run_with_a_warm_up(tmp_path, capsys):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from purerl import envs, loops, replay, trees
 from purerl.replay.ring import MIN_PRIORITY, RingState
-from purerl.types import Item, Replay, Sample, Transition
+from purerl.types import Replay, Sample, Transition
 
 ROWS, ENVS, BATCH, GAMMA, ALPHA = 12, 2, 32, 0.9, 0.6
 BETA, BETA_END, UPDATES = 0.4, 1.0, 4
@@ -385,7 +385,7 @@ def test_many_rows_are_sampled_to_the_end():
     """The index of a sample needs all of its 31 bits: nothing wraps near the largest ring."""
     num_rows = 2**30
     buffer = make(Ring(), num_rows=num_rows, num_envs=1, batch_size=2000)
-    blank = Item(*(jnp.zeros((1, 1)) for _ in range(3)), *(jnp.zeros((1, 1), bool) for _ in range(2)), (), ())
+    blank = Transition(*(jnp.zeros((1, 1)) for _ in range(3)), *(jnp.zeros((1, 1), bool) for _ in range(2)), (), ())
     position = num_rows - 2
     state = RingState(blank, jnp.int32(position), jnp.int32(num_rows))
     slot = np.asarray(jax.jit(buffer.sample)(state, jax.random.key(0)).slot, np.int64)

@@ -1,0 +1,5 @@
+"""``python -m purerl.cli`` is ``purerl``."""
+
+from purerl.cli import main
+
+main()

@@ -1,0 +1,101 @@
+"""``purerl evolve SOCKET``, ``purerl evolve report`` and ``purerl evolve distill``."""
+
+import json
+from pathlib import Path
+
+from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+from purerl.errors import ConfigError
+from purerl.learned import SOCKET_NAMES
+from purerl.names import choose
+
+USAGE = f"""usage: purerl evolve SOCKET --env ENV [OPTIONS]
+
+sockets: {", ".join(SOCKET_NAMES)}
+
+purerl evolve SOCKET --help lists the options.
+purerl evolve report RUN compares what was found with what it replaces, on held-out seeds.
+purerl evolve distill RUN fits a closed form to it."""
+
+
+def evolve(args: list[str]) -> int:
+    """``purerl evolve SOCKET``."""
+    if not args or args[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if args else 2
+    if args[0] in ("report", "distill"):
+        return {"report": report, "distill": distill}[args[0]](args[1:])
+    socket = choose("socket", args[0], SOCKET_NAMES)
+    named = [value for flag, value in zip(args, args[1:], strict=False) if flag == "--algo"]
+    named += [flag.removeprefix("--algo=") for flag in args if flag.startswith("--algo=")]
+    algo = choose("algo", named[-1], ALGORITHMS) if named else ""
+
+    from purerl.learned import sockets
+    from purerl.runs.options import EvolveOptions
+
+    algos = sockets.algorithms(socket)
+    algo = algo or algos[0]
+    if socket not in ALGORITHMS[algo].sockets:
+        raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
+    given = parsing.with_preset(EvolveOptions, algo, f"purerl evolve {socket}", args[1:])
+    with prepared(given.options):
+        from purerl.meta import cost, search
+        from purerl.meta.description import describe
+
+        params = parsing.env_params(given.options.env_params)
+        description = describe(socket, algo, given.options, given.config, params)
+        if not given.options.dry_run:
+            return search.search(description, given.options)
+        from purerl.display import progress
+        from purerl.population import planning
+
+        found = cost.plan(description)
+        print(f"{'frames':<24}{found['frames']:,}")
+        print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
+        print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")
+        print(f"{'speed':<24}{progress.frames_per_second(found['steps_per_second'])}")
+        print(f"{'hours':<24}{found['hours']:.3g}")
+    return 0
+
+
+def report(args: list[str]) -> int:
+    """``purerl evolve report RUN``."""
+    from purerl import config as cfg
+    from purerl.runs.options import ReportOptions
+
+    options = parsing.parse(ReportOptions, "purerl evolve report", args, positional=True)
+    cfg.check(options)
+    with prepared(options):
+        from purerl.display import tables
+        from purerl.meta import report
+        from purerl.store.json_files import finite
+
+        lanes = options.lanes or None
+        seeds = options.seeds, options.tuning_seeds, options.seed
+        found = report.report(Path(options.run), options.env, *seeds, lanes)
+    if options.json:
+        print(json.dumps(finite(found), indent=2))
+    else:
+        tables.print_report(found)
+    return 0
+
+
+def distill(args: list[str]) -> int:
+    """``purerl evolve distill RUN``."""
+    from purerl.runs.options import DistillOptions
+
+    options = parsing.parse(DistillOptions, "purerl evolve distill", args, positional=True)
+
+    from purerl.learned import artefacts, expressions
+    from purerl.meta import distill
+
+    path = Path(options.out or Path(options.run) / "closed.json")
+    form = distill.artefact(artefacts.load(options.run))
+    try:
+        artefacts.save(path, form)
+    except OSError as error:
+        raise ConfigError(f"out = {str(path)!r}: cannot be written ({error.strerror})") from None
+    print(expressions.in_words(form.expression))
+    print(f"explains {form.card['explained']:.4f} of what was learned; {path}")
+    return 0

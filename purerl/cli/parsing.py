@@ -1,0 +1,159 @@
+"""Arguments of the command line as options and configs, and one line for each thing that is wrong with them."""
+
+import contextlib
+import dataclasses
+import io
+import math
+import re
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
+from purerl.names import choose, nearest
+
+Options = TypeVar("Options")
+Config = TypeVar("Config")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(Generic[Options, Config]):
+    """The options of a command and the config of an algorithm, as one flat list of flags."""
+
+    options: Annotated[Options, tyro.conf.arg(name="")]
+    config: Annotated[Config, tyro.conf.arg(name="")]
+
+
+def algorithm(command: str, args: Sequence[str]) -> str:
+    """The algorithm that ``purerl COMMAND ALGO ...`` names, without JAX. Raises `ConfigError` if there is none."""
+    if not args or args[0] in ("-h", "--help"):
+        print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
+        print(f"\npurerl {command} ALGO --help lists the options.")
+        raise SystemExit(0 if args else 2)
+    return choose("algorithm", args[0], ALGORITHMS)
+
+
+def training(command: str, algo: str, options: type[Options], args: list[str]) -> Train[Options, Any]:
+    """The options and the config that ``args`` give for ``purerl COMMAND ALGO``. Raises `ConfigError`."""
+    return with_preset(with_learned(options, algo), algo, f"purerl {command} {algo}", args)
+
+
+def with_preset(options: type[Options], algo: str, prog: str, args: list[str]) -> Train[Options, Any]:
+    """The options and the config that ``args`` give, from the preset on that they name. Raises `ConfigError`."""
+    found = ALGORITHMS[algo]
+    target = Train[options, found.Config], prog, args
+    given = parse(*target)
+    if not given.options.preset:
+        return given
+    return parse(*target, default=Train(given.options, found.preset(given.options.preset)))
+
+
+def with_learned(options: type[Options], algo: str) -> type[Options]:
+    """Options with one more for each learned function that an algorithm takes."""
+    from purerl.learned import artefacts
+
+    fields = []
+    for name, socket in artefacts.options(algo).items():
+        told = f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it."
+        fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
+    namespace = {"__doc__": options.__doc__}
+    return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)
+
+
+def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positional: bool = False) -> Any:
+    """Reads ``args`` into a dataclass, from ``default`` on. Raises `ConfigError` where tyro would print a box.
+
+    - ``kind``: the dataclass, or a `Train` of two.
+    - ``prog``: the command, for texts.
+    - ``args``: the arguments after it.
+    - ``default``: values of what is not given.
+    - ``positional``: whether fields without a default are given without a flag.
+    """
+    check_flags(flags(kind, positional), prog, args)
+    registry = tyro.constructors.ConstructorRegistry()
+    registry.primitive_rule(whole_numbers)
+    settings = {"config": (tyro.conf.PositionalRequiredArgs,) if positional else (), "default": default}
+    description = (typing.get_args(kind) or (kind,))[0].__doc__
+    box = io.StringIO()
+    try:
+        with registry, contextlib.redirect_stderr(box):
+            return tyro.cli(kind, prog=prog, args=args, description=description, **settings)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    lines = [re.sub(r"[^\x20-\x7e]", "", line).strip() for line in box.getvalue().splitlines()[1:]]
+    text = " ".join(line or ";" for line in lines).split("; For full helptext")[0]
+    raise ConfigError(text.strip("; ").replace(" ;", ";") + f"; see {prog} --help")
+
+
+def check_flags(known: Sequence[str], prog: str, args: Sequence[str]) -> None:
+    """Raises `ConfigError`, a line for each flag in ``args`` that is not among ``known``, with the nearest ones."""
+    given = [arg.partition("=")[0] for arg in args if arg.startswith("--") and arg != "--"]
+    unknown = [flag for flag in given if flag.replace("_", "-") not in known and not flag.startswith("--tyro-")]
+    if unknown and not {"-h", "--help"} & set(args):
+        lines = [
+            f"{flag}: unknown option; nearest: {nearest_flags(flag, known)}; see {prog} --help" for flag in unknown
+        ]
+        raise ConfigError("\n".join(lines))
+
+
+def flags(kind: Any, positional: bool = False) -> list[str]:
+    """The flags of a dataclass or of a `Train` of two: ``--name``, and ``--no-name`` of what is true or false."""
+    found = ["--help"]
+    for part in typing.get_args(kind) or (kind,):
+        hints = typing.get_type_hints(part)
+        for field in dataclasses.fields(part):
+            name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING
+            found += [] if positional and required else [f"--{name}"]
+            found += [f"--no-{name}"] if hints[field.name] is bool else []
+    return found
+
+
+def nearest_flags(flag: str, known: Sequence[str]) -> str:
+    """The flags whose words begin with the letters of ``flag`` (``--lr``), or else the three most like it."""
+    word = flag.lstrip("-").replace("_", "-").lower()
+    initials = [name for name in known if word == "".join(part[:1] for part in name.lstrip("-").split("-"))]
+    return ", ".join(initials) or nearest("--" + word, known)
+
+
+def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    """Reads ints as people write them: ``500000``, ``500_000`` and ``5e5``."""
+    if info.type is not int:
+        return None
+
+    def read(args: list[str]) -> int:
+        try:
+            return int(args[0])
+        except ValueError:
+            pass
+        try:
+            number = float(args[0])
+        except ValueError:
+            number = math.nan
+        if not number.is_integer():
+            raise ValueError(f"{args[0]!r} is not a whole number")
+        return int(number)
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def env_params(pairs: Sequence[str]) -> dict[str, float]:
+    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`."""
+    params = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            number = float(text)
+        except ValueError:
+            raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
+        params[name] = int(number) if number.is_integer() and "." not in text else number
+    return params

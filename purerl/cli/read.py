@@ -1,0 +1,90 @@
+"""``purerl eval``, ``compare`` and ``list``, which write nothing."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Literal
+
+from purerl import envs
+from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+from purerl.envs.names import families, is_installed
+from purerl.errors import ConfigError
+
+
+def evaluate(args: list[str]) -> int:
+    """``purerl eval RUN``."""
+    from purerl import config as cfg
+    from purerl.runs.options import EvalOptions
+
+    options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
+    cfg.check(options)
+
+    from purerl.display import tables
+    from purerl.runs import evaluation
+
+    with prepared(options):
+        result = evaluation.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
+    if options.json:
+        print(json.dumps(result, indent=2))
+    else:
+        tables.print_evaluation(result)
+    return 0
+
+
+def compare(args: list[str]) -> int:
+    """``purerl compare RUN RUN ...``."""
+    from purerl.runs.options import CompareOptions
+
+    options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
+    if len(options.runs) < 2:
+        raise ConfigError(f"runs = {list(options.runs)}: must be two or more run directories")
+
+    from purerl.display import tables
+    from purerl.runs import comparison
+    from purerl.store.json_files import finite
+
+    found = comparison.compare([Path(run) for run in options.runs])
+    if options.json:
+        print(json.dumps(finite(found), indent=2))
+    else:
+        tables.print_comparison(found)
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ListOptions:
+    """What to list. It stands here because `runs.options` needs JAX."""
+
+    what: Literal["algos", "envs"]
+    """What to list."""
+    family: Literal["all", "native", "probe", "gymnax", "brax"] = "all"
+    """Environments to list."""
+    json: bool = False
+    """Print a JSON list of names instead of lines."""
+
+
+def list_names(args: list[str]) -> int:
+    """``purerl list algos|envs``, without JAX."""
+    options = parsing.parse(ListOptions, "purerl list", args, positional=True)
+    family = None if options.family == "all" else options.family
+    if options.what == "algos" and family:
+        raise ConfigError(f"family = {family!r}: only environments have families; purerl list envs --family {family}")
+    if options.json:
+        print(json.dumps(list(ALGORITHMS) if options.what == "algos" else envs.names(family), indent=2))
+    elif options.what == "algos":
+        print("\n".join(ALGORITHMS))
+    else:
+        print("\n".join(_lines(family)))
+    return 0
+
+
+def _lines(family: str | None) -> list[str]:
+    """The environments of a family, or of all, each with what would install it, unless it is installed."""
+    lines = []
+    for each, names in families().items():
+        if family in (None, each):
+            mark = "" if is_installed(each) else f'   (not installed: pip install "purerl[{each}]")'
+            lines += [name + mark for name in names]
+    return lines

@@ -1,0 +1,52 @@
+"""What a search would cost, by the speed of short lives."""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl import envs
+from purerl.algos import ALGORITHMS
+from purerl.meta.description import Description, Setup
+from purerl.meta.search import compile_program
+
+SHORT_LIVES = 2, 16
+"""Iterations of the lives whose times tell what a search would cost."""
+
+
+def plan(description: Description) -> dict[str, Any]:
+    """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little."""
+    setup = Setup.of(description)
+    algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
+    trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
+    lengths = sorted({min(length, whole) for length in SHORT_LIVES})
+    lives = [dict(description.config, total_steps=trainer.frames(length)) for length in lengths]
+    peaks, seconds = zip(*(_timed(Setup.of(description._replace(config=config))) for config in lives), strict=True)
+    generation = _extrapolate(lengths, seconds, whole)
+    frames = setup.frames * description.generations
+    return {
+        "frames": frames,
+        "frames_per_generation": setup.frames,
+        "peak_bytes": max(peaks),
+        "steps_per_second": setup.frames / generation,
+        "hours": generation * description.generations / 3600,
+    }
+
+
+def _timed(setup: Setup) -> tuple[int, float]:
+    """The memory of a search's program, and the seconds of a generation, the faster of two."""
+    program, seconds = compile_program(setup, capacity=1), []
+    state = program.init(jax.random.key(0))
+    for _ in range(2):
+        start = time.perf_counter()
+        state, _ = jax.block_until_ready(program.chunk(state, jnp.int32(1)))
+        seconds.append(time.perf_counter() - start)
+    return program.peak_bytes, min(seconds)
+
+
+def _extrapolate(lengths: list[int], seconds: tuple[float, ...], whole: int) -> float:
+    """The seconds of a life of ``whole`` iterations, by those of shorter ones: a life's beginning, a warm-up above all,
+    costs other than its iterations do."""
+    slope = (seconds[-1] - seconds[0]) / max(1, lengths[-1] - lengths[0])
+    return seconds[-1] + max(0.0, slope) * (whole - lengths[-1])

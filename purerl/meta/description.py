@@ -1,0 +1,139 @@
+"""What a search is to do: a description, and the evolution that it stands for."""
+
+import contextlib
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import config as cfg
+from purerl import envs, trees
+from purerl.algos import ALGORITHMS, read_config
+from purerl.envs.union import union
+from purerl.errors import ConfigError
+from purerl.learned import sockets
+from purerl.meta import evolution, meta_gradient, strategies
+
+
+class Description(NamedTuple):
+    """What a search is to do, as JSON holds it: everything that its results follow from.
+
+    ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config, and
+    ``strategy`` the arguments of `strategies.make` with the strategy's name.
+    """
+
+    socket: str
+    algo: str
+    envs: list[str]
+    env_params: dict[str, Any]
+    config: dict[str, Any]
+    strategy: dict[str, Any]
+    population: int
+    num_seeds: int
+    generations: int
+    seed: int
+    lanes: int
+
+
+class Setup(NamedTuple):
+    """What a description stands for."""
+
+    config: Any
+    evolution: evolution.Evolution
+
+    @classmethod
+    def of(cls, description: Description) -> "Setup":
+        """The search that ``description`` asks for."""
+        algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket)
+        config = read_config(description.algo, description.config)
+        environments = [envs.make(name, **description.env_params) for name in description.envs]
+        size, options = description.population, description.strategy
+        if options["name"] == meta_gradient.NAME:
+            rates = {"learning_rate": options["learning_rate"]}
+            return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
+        like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
+        strategy = strategies.make(size=size, like=like, **options)
+        options = {"num_seeds": description.num_seeds, "lanes": description.lanes or None}
+        return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
+
+    @property
+    def frames(self) -> int:
+        """Those of a generation, of all its trainings together."""
+        return self.evolution.frames
+
+
+def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, float]) -> Description:
+    """The description of the search that options ask for. Raises `ConfigError`, with all problems at once."""
+    problems = cfg.problems(options)
+    if not options.env:
+        problems.append("env = (): name one environment or several")
+    environments = []
+    for name in options.env:
+        try:
+            environments.append(envs.make(name, **env_params))
+        except ConfigError as error:
+            problems.append(str(error))
+    if len(environments) > 1:
+        with _collecting(problems):
+            environments.append(union(environments)(0))
+    for env in environments or [None]:
+        problems += [line for line in ALGORITHMS[algo].problems(config, env) if line not in problems]
+    problems += sockets.make(socket).problems(config)
+    problems += _unused(options)
+    strategy = {
+        "name": options.strategy,
+        "sigma": options.sigma,
+        "sigma_decay": options.sigma_decay,
+        "sigma_limit": options.sigma_limit,
+        "learning_rate": options.meta_learning_rate,
+        "momentum": options.momentum,
+    }
+    description = Description(
+        socket=socket,
+        algo=algo,
+        envs=list(options.env),
+        env_params=env_params,
+        config=dict(vars(config)),
+        strategy=strategy,
+        population=options.population,
+        num_seeds=options.num_seeds,
+        generations=options.generations,
+        seed=options.seed,
+        lanes=options.lanes,
+    )
+    if not problems:
+        with _collecting(problems):
+            Setup.of(description)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return description
+
+
+ONLY_OPEN_ES = "sigma_decay", "sigma_limit", "momentum"
+NOT_META_GRADIENT = "sigma", "num_seeds", "lanes"
+
+
+def _unused(options: Any) -> list[str]:
+    """A line for each option that differs from its default and that the strategy does not use."""
+    unused: tuple[str, ...] = ()
+    if options.strategy != "Open_ES":
+        unused += ONLY_OPEN_ES
+    if options.strategy == meta_gradient.NAME:
+        unused += NOT_META_GRADIENT
+    elif options.strategy != "Open_ES":
+        unused += ("meta_learning_rate",)
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    given = {name: getattr(options, name) for name in unused}
+    return [
+        f"{name} = {value}: {options.strategy} does not use it"
+        for name, value in given.items()
+        if value != defaults[name]
+    ]
+
+
+@contextlib.contextmanager
+def _collecting(found: list[str]):
+    try:
+        yield
+    except ConfigError as error:
+        found.append(str(error))

@@ -1,0 +1,162 @@
+"""What a person can ask of each command, with its help texts. Reading them off a command line is `purerl.cli`'s."""
+
+import dataclasses
+from typing import Annotated
+
+from purerl import config as cfg
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """What to train on, how many agents, and where to write the results."""
+
+    env: str
+    """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of the environment, each as NAME=NUMBER."""
+    preset: str = ""
+    """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
+    num_seeds: cfg.Count = 1
+    """Number of agents to train at once, in one program."""
+    seed: cfg.Seed = 0
+    """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
+    out: str | None = None
+    """Run directory to make (default: runs/ALGO-ENV-DATE-TIME)."""
+    overwrite: bool = False
+    """Replace an earlier run in the run directory."""
+    eval_episodes: cfg.Count = 100
+    """Number of episodes that each agent plays in the evaluation after training."""
+    agents_at_once: cfg.NonNegativeCount = 0
+    """Number of agents in memory at the same time; the others wait for their turn. 0: as many as fit."""
+    lanes: cfg.NonNegativeCount = 0
+    """Number of agents that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions(TrainOptions):
+    """What to sweep: any number as LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log (drawn at random) or VALUE,VALUE,..."""
+
+    num_samples: cfg.Count = 16
+    """Number of configurations to draw at random, if ranges are given without a count."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanOptions(TrainOptions):
+    """What to plan for."""
+
+    measure: bool = False
+    """Also train for a few seconds, and estimate the speed and the time of the whole training from that."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvolveOptions:
+    """What to evolve on, how long, and where to write the results."""
+
+    algo: str = ""
+    """Algorithm to train with each candidate, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
+    env: tuple[str, ...] = ()
+    """Environment to train in, or several; a candidate's score is then its mean rank in them."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of all the environments, each as NAME=NUMBER."""
+    preset: str = ""
+    """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
+    population: cfg.Count = 64
+    """Number of candidates in a generation; with the strategy meta_gradient, number of agents."""
+    generations: cfg.Count = 256
+    """Number of generations of the whole search."""
+    num_seeds: cfg.Count = 1
+    """Number of trainings of each candidate in each environment. All candidates of a generation share their keys."""
+    strategy: str = "Open_ES"
+    """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES; or meta_gradient."""
+    sigma: cfg.Positive = 0.04
+    """Standard deviation of the first generation's candidates around their mean."""
+    sigma_decay: cfg.Fraction = 0.999
+    """Factor that multiplies the standard deviation after each generation. Open_ES only."""
+    sigma_limit: cfg.Positive = 0.01
+    """Smallest standard deviation that sigma_decay leads to. Open_ES only."""
+    meta_learning_rate: cfg.Positive = 0.01
+    """Step size of Adam on the mean of the candidates. Open_ES and meta_gradient only."""
+    momentum: Annotated[float, cfg.Range(0, 1)] = 0.99
+    """First-moment decay (beta 1) of Adam on the mean of the candidates. Open_ES only."""
+    seed: cfg.Seed = 0
+    """Seed of the search."""
+    lanes: cfg.NonNegativeCount = 0
+    """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    out: str | None = None
+    """Run directory to make (default: runs/SOCKET-ALGO-DATE-TIME)."""
+    overwrite: bool = False
+    """Replace an earlier search in the run directory."""
+    resume: bool = False
+    """Continue the search in the run directory from its newest checkpoint. The number of generations may change."""
+    checkpoint_seconds: cfg.Positive = 30.0
+    """Seconds between two checkpoints."""
+    budget_seconds: cfg.NonNegative = 0.0
+    """Seconds after which the search ends, even if generations are left. 0: no limit."""
+    dry_run: bool = False
+    """Only print how many frames, how much memory and how many hours the search would take."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportOptions:
+    """What to compare with its baselines, and on how many seeds."""
+
+    run: str
+    """Run directory of a search, or an artefact's file, such as a closed form."""
+    env: tuple[str, ...] = ()
+    """Further environments to try it in, beside those that it was evolved in."""
+    seeds: cfg.Count = 256
+    """Number of trainings with the learned function, and with each baseline, on seeds that the search never used."""
+    tuning_seeds: cfg.Count = 64
+    """Number of trainings for each value that a baseline is tuned over."""
+    seed: cfg.Seed = 0
+    """Seed of all these trainings; another one gives other held-out seeds."""
+    lanes: cfg.NonNegativeCount = 0
+    """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillOptions:
+    """What to fit a closed form to, and where to write it."""
+
+    run: str
+    """Run directory of a search for a value loss or a policy drift."""
+    out: str | None = None
+    """File to write (default: closed.json in the run directory)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalOptions:
+    """What to evaluate, and how."""
+
+    run: str
+    """Run directory."""
+    episodes: cfg.Count = 100
+    """Number of episodes to play with each agent's policy, always with its most likely action."""
+    max_steps: cfg.Count = 10_000
+    """Number of steps after which an episode is cut off."""
+    seed: cfg.Seed = 0
+    """Seed of the episodes; 0 repeats the evaluation at the end of the training."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareOptions:
+    """What to compare."""
+
+    runs: tuple[str, ...]
+    """Run directories, two or more. Each of the others is compared with the first."""
+    json: bool = False
+    """Print JSON instead of a table."""

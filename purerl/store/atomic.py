@@ -1,0 +1,22 @@
+"""Files that are there whole or not at all."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to; the file takes the place of ``path`` when the block ends without an error.
+
+    After an error it is removed, and ``path`` stays as it was. A file that is made with `open` has the mode that the
+    umask allows.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,59 @@
+"""A short run of every algorithm, of a search and of its resumption: whether purerl works on this Python and this jax.
+
+    python scripts/smoke.py
+
+Prints a line for each and exits with 1 if any fails. Nothing is learned in so few steps, and nothing is asserted about
+values: that is what the tests are for.
+"""
+
+import contextlib
+import io
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SMALL = ["--env", "CartPole-v1", "--hidden-sizes", "8"]
+TRAIN = [*SMALL, "--eval-episodes", "2", "--compilation-cache", "off"]
+ON_POLICY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "256"]
+REPLAY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "512", "--warmup-steps", "128", "--capacity", "256"]
+
+
+def commands(directory: Path) -> dict[str, list[str]]:
+    """What is run, by the name that is printed."""
+    from purerl.algos import ALGORITHMS
+
+    found = {}
+    for name, algorithm in ALGORITHMS.items():
+        sizes = REPLAY if hasattr(algorithm.Config(), "capacity") else ON_POLICY
+        found[name] = ["train", name, *TRAIN, *sizes, "--out", str(directory / name)]
+    search = ["evolve", "value-loss", *SMALL, *ON_POLICY, "--population", "2", "--compilation-cache", "off"]
+    search += ["--out", str(directory / "search")]
+    found["a search"] = [*search, "--generations", "2"]
+    found["its resumption"] = [*search, "--generations", "4", "--resume"]
+    found["eval"] = ["eval", str(directory / "ppo"), "--episodes", "2", "--compilation-cache", "off"]
+    return found
+
+
+def main() -> int:
+    """Runs everything and returns the exit code."""
+    from purerl.cli import main as purerl
+
+    failed = 0
+    with tempfile.TemporaryDirectory() as directory:
+        for name, command in commands(Path(directory)).items():
+            start, output, code = time.perf_counter(), io.StringIO(), 1
+            with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+                try:
+                    purerl(command)
+                except SystemExit as stop:
+                    code = stop.code or 0
+            print(f"{'passed' if code == 0 else 'FAILED'} {name} in {time.perf_counter() - start:.1f} s", flush=True)
+            if code:
+                failed += 1
+                print(output.getvalue())
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

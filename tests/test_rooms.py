@@ -1,0 +1,99 @@
+"""What may know what: the imports of every module, read from its source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import purerl
+
+PACKAGE = Path(purerl.__file__).parent
+GROUND = "errors", "version", "names", "types", "spaces", "trees", "draw", "config", "compat"
+ROOMS = ("formulas networks envs replay loops learners algos population store display learned runs meta cli").split()
+"""From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""
+FORBIDDEN = {
+    "formulas": ("learners",),
+    "loops": ("learners", "networks"),
+    "networks": ("envs", "replay"),
+    "replay": ("envs", "networks"),
+    "population/planning": ("replay",),
+    "store": ("population", "algos"),
+}
+"""What a room or a module may not import although it stands above it."""
+
+
+def modules():
+    return {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+MODULES = modules()
+
+
+def imported(path, everywhere=True):
+    """Modules that a file imports, as names with dots: at its top, or ``everywhere`` in it."""
+    tree = ast.parse(path.read_text())
+    top = [node for node in tree.body if not _type_checking(node)]
+    found = []
+    for node in ast.walk(tree) if everywhere else top:
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def _type_checking(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def room(name):
+    """The room of ``purerl.room.module`` or of ``room/module``; None for what is not of this package."""
+    parts = name.replace("/", ".").split(".")
+    return parts[1] if parts[0] == "purerl" and len(parts) > 1 else None
+
+
+def test_every_module_stands_in_a_room():
+    here = {name.split("/")[0] for name in MODULES} - {"__init__"}
+    assert here == {*GROUND, *ROOMS}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if "/" in name])
+def test_imports_run_down(name):
+    own = name.split("/")[0]
+    for target in imported(MODULES[name]):
+        other = room(target)
+        if other is None or other in GROUND or other == own:
+            continue
+        assert other in ROOMS, f"{name} imports {target} through the package's face"
+        assert ROOMS.index(other) < ROOMS.index(own), f"{name} imports {target}, which stands above it"
+        for rule in (own, name):
+            assert other not in FORBIDDEN.get(rule, ()), f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if "/" not in name and name != "__init__"])
+def test_the_ground_knows_no_room(name):
+    assert [target for target in imported(MODULES[name]) if room(target) in ROOMS] == []
+
+
+def test_modules_import_one_another_in_no_circle():
+    dotted = {("purerl." + name.replace("/", ".")).removesuffix(".__init__"): path for name, path in MODULES.items()}
+    edges = {}
+    for name, path in dotted.items():
+        targets = {t if t in dotted else t.rpartition(".")[0] for t in imported(path, everywhere=False)}
+        edges[name] = {t for t in targets if t in dotted and t != name and not name.startswith(t + ".")}
+
+    def visit(name, path):
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for target in edges[name]:
+                visit(target, [*path, name])
+            done.add(name)
+
+    done = set()
+    for name in edges:
+        visit(name, [])
+
+
+def test_nothing_experimental_is_imported_at_import_time():
+    for name, path in MODULES.items():
+        assert not [t for t in imported(path, everywhere=False) if ".experimental" in t], name
