@@ -1,11 +1,14 @@
-"""Settings for every test: no silent broadcasting, eight devices to shard over, and programs shared between tests."""
+"""Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs."""
 
 import os
 import tempfile
 
+import compiling
+
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process that starts them
     CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
     os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
+    os.environ["XLA_FLAGS"] = compiling.flags()
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -25,3 +28,14 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture
+def as_shipped(monkeypatch):
+    """What is compiled ahead of time is compiled as a user's programs are: for claims about their bits."""
+    compile_quickly = jax.stages.Lowered.compile
+
+    def compile(lowered, compiler_options=None, **options):
+        return compile_quickly(lowered, compiling.AS_SHIPPED | (compiler_options or {}), **options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compile)

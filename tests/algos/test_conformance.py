@@ -11,6 +11,7 @@ import pytest
 from purerl import compiler_options, envs, evaluate, loops
 from purerl import config as cfg
 from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
+from purerl.envs.union import union
 from purerl.formulas import distributions, td_errors
 from purerl.learners import policy_gradients
 from purerl.types import Env
@@ -160,12 +161,13 @@ ROWS = {
 }
 
 
-def jit(function):
-    """Compiled so that lanes have the bits of lone runs, which also compiles fastest."""
-    return jax.jit(function, compiler_options=compiler_options())
-
-
+OPTIONS = {**compiler_options(), "xla_backend_optimization_level": 0}
+"""So that lanes have the bits of lone runs, compiled quickly."""
 KEYS = jax.random.split(jax.random.key(7), 3)
+
+
+def jit(function):
+    return jax.jit(function, compiler_options=OPTIONS)
 
 
 @pytest.fixture(scope="module", params=ROWS)
@@ -174,23 +176,60 @@ def row(request):
 
 
 @pytest.fixture(scope="module")
-def short(row):
+def env():
+    return envs.make("CartPole-v1", max_steps=20)
+
+
+@pytest.fixture(scope="module")
+def short(row, env):
     """CartPole for a few iterations: cheap, with episodes that end."""
-    trainer = row.algo.make_trainer(row.config, envs.make("CartPole-v1"))
+    trainer = row.algo.make_trainer(row.config, env)
     return dataclasses.replace(row.config, total_steps=trainer.warmup_steps + trainer.env_steps * 6)
 
 
 @pytest.fixture(scope="module")
-def cartpole(row, short):
-    """The short training, compiled for one key and for three."""
-    train = row.algo.make_train(short, envs.make("CartPole-v1", max_steps=20))
-    return jit(train), jit(jax.vmap(train))
+def numbers(short):
+    """The config with arrays for numbers, so that every program takes them as its arguments."""
+    return jax.tree.map(jnp.float32, short)
 
 
 @pytest.fixture(scope="module")
-def runs(cartpole):
-    alone, together = cartpole
-    return [alone(key) for key in KEYS], together(KEYS)
+def lanes(short):
+    """A config and a key for each lane of one batch, and the config's axes.
+
+    The first three differ in their keys alone; in those that follow, one for each float, that float alone is another.
+    """
+    names = cfg.traced_fields(short)
+    values = {}
+    for i, name in enumerate(names):
+        base = getattr(short, name)
+        values[name] = jnp.full(3 + len(names), base, jnp.float32).at[3 + i].set(base * 0.5 if base else 0.5)
+    batch, axes = cfg.sweep(short, **values)
+    return batch, KEYS[jnp.array([0, 1, 2] + [0] * len(names))], (axes, 0)
+
+
+@pytest.fixture(scope="module")
+def trains(row, env, lanes):
+    """The short training, compiled for one config and key, and for a batch of them."""
+    train = lambda config, key: row.algo.make_train(config, env)(key)  # noqa: E731
+    return jit(train), jit(jax.vmap(train, in_axes=lanes[2]))
+
+
+@pytest.fixture(scope="module")
+def runs(trains, numbers, lanes):
+    alone, together = trains
+    return [alone(numbers, key) for key in KEYS], together(*lanes[:2])
+
+
+@pytest.fixture(scope="module")
+def first(row, env, lanes):
+    """Where each lane begins."""
+    init = lambda config, key: row.algo.make_trainer(config, env).init(key)  # noqa: E731
+    return jit(jax.vmap(init, in_axes=lanes[2]))(*lanes[:2])
+
+
+def lane(tree, i):
+    return jax.tree.map(lambda x: x[i], tree)
 
 
 def data(tree):
@@ -206,47 +245,44 @@ def assert_equal(a, b):
 def test_lane_equals_lone_run_bit_for_bit(runs):
     alone, together = runs
     for i, run in enumerate(alone):
-        assert_equal(run, jax.tree.map(lambda x, i=i: x[i], together))
+        assert_equal(run, lane(together, i))
 
 
-def test_chunks_equal_one_scan_bit_for_bit(row, short, runs):
-    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1", max_steps=20))
-    chunk = jit(loops.chunk(trainer, 4))
-    state, metrics = jit(trainer.init)(KEYS[0]), []
+def test_chunks_equal_one_scan_bit_for_bit(row, env, numbers, first, runs):
+    chunk = jit(lambda config, state, n: loops.chunk(row.algo.make_trainer(config, env), 4)(state, n))
+    state, metrics = lane(first, 0), []
     for length in (1, 3, 2):
-        state, rows = chunk(state, length)
+        state, rows = chunk(numbers, state, length)
         metrics.append(jax.tree.map(lambda m, length=length: m[:length], rows))
     assert_equal(state, runs[0][0].state)
     assert_equal(jax.tree.map(lambda *m: jnp.concatenate(m), *metrics), runs[0][0].metrics)
     assert chunk._cache_size() == 1
 
 
-def test_second_call_does_not_retrace(cartpole, runs):
-    for train in cartpole:
+def test_second_call_does_not_retrace(trains, numbers, runs):
+    for train in trains:
         assert train._cache_size() == 1
-    cartpole[0](jax.random.key(99))
-    assert cartpole[0]._cache_size() == 1
+    trains[0](numbers, jax.random.key(99))
+    assert trains[0]._cache_size() == 1
 
 
-def test_seeds_differ_from_the_first_parameter_on(row, short):
-    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1"))
-    first = jit(jax.vmap(trainer.init))(KEYS)
-    kernels = [x for x in jax.tree.leaves(trainer.learner.policy(first.learner)) if x.ndim > 2]
+def test_seeds_differ_from_the_first_parameter_on(row, short, env, first):
+    policy = row.algo.make_trainer(short, env).learner.policy
+    kernels = [x for x in jax.tree.leaves(policy(first.learner)) if x.ndim > 2]
     kernels = [x for x in kernels if np.ptp(x[0])]  # the others begin as a constant: deviations of noisy layers
     assert kernels and all(np.all(np.any(x[0] != x[1])) for x in kernels)
     assert np.any(first.actors.obs[0] != first.actors.obs[1])
 
 
-def test_every_parameter_learns(row, short, runs):
-    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1", max_steps=20))
-    before = jit(trainer.init)(KEYS[0])
-    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), before.learner.params, runs[0][0].state.learner.params)
+def test_every_parameter_learns(first, runs):
+    before, after = lane(first, 0).learner.params, runs[0][0].state.learner.params
+    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), before, after)
     assert all(jax.tree.leaves(moved)), moved
 
 
-def test_state_is_closed_and_strongly_typed(row, short):
+def test_state_is_closed_and_strongly_typed(row, short, env):
     """A step returns exactly the types it was given, none of them weak."""
-    trainer = row.algo.make_trainer(short, envs.make("CartPole-v1"))
+    trainer = row.algo.make_trainer(short, env)
     before = jax.eval_shape(trainer.init, KEYS[0])
     after, metrics = jax.eval_shape(trainer.step, before)
     types = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)  # noqa: E731
@@ -255,75 +291,93 @@ def test_state_is_closed_and_strongly_typed(row, short):
     assert all(m.shape == () for m in metrics.values())
 
 
-def test_every_float_is_traced_and_matters(row, short):
-    """One program over a batch in which lane i changes field i alone: lane 0 is the config as it was."""
+def test_every_float_is_traced_and_matters(row, short, runs):
+    """They were arguments of one program: what remains is that a lane with another one has other parameters."""
     names = cfg.traced_fields(short)
-    values = {}
-    for i, name in enumerate(names):
-        base = getattr(short, name)
-        values[name] = jnp.full(len(names) + 1, base).at[i + 1].set(base * 0.5 if base else 0.5)
-    batch, axes = cfg.sweep(short, **values)
-    train = lambda config: row.algo.make_train(config, envs.make("CartPole-v1", max_steps=20))(KEYS[0])  # noqa: E731
-    params = jit(jax.vmap(train, in_axes=(axes,)))(batch).state.learner.params
-    flat = np.concatenate([np.asarray(x).reshape(len(names) + 1, -1) for x in jax.tree.leaves(params)], axis=1)
+    leaves = jax.tree.leaves(runs[1].state.learner.params)
+    flat = np.concatenate([np.asarray(x).reshape(3 + len(names), -1) for x in leaves], axis=1)
     assert np.all(np.isfinite(flat))
-    idle = [name for i, name in enumerate(names) if np.array_equal(flat[0], flat[i + 1])]
+    idle = [name for i, name in enumerate(names) if np.array_equal(flat[0], flat[3 + i])]
     assert idle == [name for name in names if name in row.idle]
 
 
-def test_no_key_is_used_twice(row, short):
-    """Under jax's own check, which is seen to catch a reuse first."""
+def test_no_key_is_used_twice(row, short, env):
+    """Under jax's own check of what it traces, which is seen to catch a reuse first."""
     with jax.debug_key_reuse(True):
         with pytest.raises(jax.errors.KeyReuseError):
-            jax.jit(lambda key: jax.random.normal(key) + jax.random.normal(key))(jax.random.key(3))
-        result = jax.jit(row.algo.make_train(short, envs.make("CartPole-v1")))(jax.random.key(3))
-    assert result.state.iteration == 6
+            jax.jit(lambda key: jax.random.normal(key) + jax.random.normal(key)).trace(jax.random.key(3))
+        jax.jit(row.algo.make_train(short, env)).trace(jax.random.key(3))
 
 
-def perhaps_mistaken(env: Env, mistaken: Any) -> Env:
-    """The same environment, with its time limit taken for an end if ``mistaken``."""
+def mistaken(env: Env) -> Env:
+    """The same environment, with its time limit taken for an end."""
 
     def step(noise, state, action):
         state, step = env.step(noise, state, action)
-        cut = step.truncated & mistaken
-        return state, step._replace(terminated=step.terminated | cut, truncated=step.truncated & ~cut)
+        end = step.terminated | step.truncated
+        return state, step._replace(terminated=end, truncated=jnp.zeros_like(end))
 
     return env._replace(step=step)
 
 
-def learned_value(row, config, env, obs):
-    state = row.algo.make_train(config, env)(KEYS[0]).state.learner
-    return row.value(config, env, state, jnp.asarray(obs))
+CUT = envs.make("probe/constant-reward", max_steps=5)
+PROBES = {
+    "cut": CUT,
+    "mistaken": mistaken(CUT),
+    **{name: envs.make(f"probe/{name}") for name in ("obs-dependent-reward", "discount-two-steps", "obs-action-match")},
+}
+OBS = jnp.array([[-1.0], [1.0], [0.0], [1.0]])  # as episodes show them: two of one step and one of two
 
 
-def test_truncation_in_closed_form(row):
+@pytest.fixture(scope="module")
+def probed(row):
+    """One program that trains in every probe with two actions: by probe, the values of `OBS`, and greedy returns."""
+    longer = jax.tree.map(jnp.float32, dataclasses.replace(row.config, total_steps=row.config.total_steps * 5))
+    free = [dataclasses.replace(longer, **(row.free if name in ("cut", "mistaken") else {})) for name in PROBES]
+    choose = union(list(PROBES.values()))
+
+    def train(task, config):
+        env = choose(task)
+        learner = row.algo.make_learner(config, env)
+        state = row.algo.make_train(config, env)(KEYS[0]).state.learner
+        found = evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32, max_steps=5)
+        return row.value(config, env, state, OBS), jnp.mean(found.episode_return)
+
+    found = jit(jax.vmap(train))(jnp.arange(len(PROBES)), jax.tree.map(lambda *x: jnp.float32(x), *free))
+    return {name: lane(found, i) for i, name in enumerate(PROBES)}
+
+
+def test_truncation_in_closed_form(row, probed):
     """Reward 1 a step, cut every 5: worth 1 / (1 - gamma) = 10. Taken for an end, the same steps are worth far less."""
-    env = envs.make("probe/constant-reward", max_steps=5)
-    config = dataclasses.replace(row.config, total_steps=row.config.total_steps * 5, **row.free)
-    value = jit(jax.vmap(lambda mistaken: learned_value(row, config, perhaps_mistaken(env, mistaken), [[1.0]])))
-    [[right], [wrong]] = value(jnp.array([False, True]))
+    right, wrong = (probed[name][0][1] for name in ("cut", "mistaken"))
     np.testing.assert_allclose(right, 1 / (1 - GAMMA), rtol=row.rtol)
     assert wrong < 0.5 / (1 - GAMMA)
 
 
 @pytest.mark.parametrize(
-    ("probe", "obs", "value"),
+    ("probe", "where", "value"),
     [
-        ("obs-dependent-reward", [[-1.0], [1.0]], [-1.0, 1.0]),
-        ("discount-two-steps", [[0.0], [1.0]], [GAMMA, 1.0]),
+        ("obs-dependent-reward", [0, 1], [-1.0, 1.0]),
+        ("discount-two-steps", [2, 3], [GAMMA, 1.0]),
     ],
 )
-def test_values_of_probes(row, probe, obs, value):
-    found = jit(lambda: learned_value(row, row.config, envs.make(f"probe/{probe}"), obs))()
-    np.testing.assert_allclose(found, value, atol=0.03)
+def test_values_of_probes(probed, probe, where, value):
+    np.testing.assert_allclose(probed[probe][0][jnp.array(where)], value, atol=0.03)
 
 
-@pytest.mark.parametrize(("probe", "best"), [("obs-action-match", 1.0), ("target-action", 0.0)])
-def test_policies_of_probes(row, probe, best):
-    env = envs.make(f"probe/{probe}")
+def test_policy_of_discrete_actions(probed):
+    np.testing.assert_allclose(probed["obs-action-match"][1], 1.0, atol=0.01)
+
+
+def test_policy_of_continuous_actions(row):
+    env = envs.make("probe/target-action")
     if row.algo.problems(row.config, env):
         pytest.skip("does not act in this space")
-    result = jit(row.algo.make_train(row.config, env))(KEYS[0])
-    learner = row.algo.make_learner(row.config, env)
-    found = evaluate(jax.random.key(1), env, learner, learner.policy(result.state.learner), num_episodes=32)
-    np.testing.assert_allclose(np.mean(found.episode_return), best, atol=0.01)
+
+    @jit
+    def run():
+        state = row.algo.make_train(row.config, env)(KEYS[0]).state.learner
+        learner = row.algo.make_learner(row.config, env)
+        return evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32).episode_return
+
+    np.testing.assert_allclose(np.mean(run()), 0.0, atol=0.01)

@@ -221,7 +221,7 @@ def test_several_environments(tmp_path):
 
 
 def test_search_in_use(whole, capsys):
-    hold = "import sys, time; from pathlib import Path; from purerl import checkpoint\n"
+    hold = "import sys, time; from pathlib import Path; from purerl.store import checkpoint\n"
     hold += "with checkpoint.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", hold, str(whole)], stdout=subprocess.PIPE, text=True)
     try:

@@ -7,7 +7,7 @@ import pytest
 
 from purerl import networks
 from purerl.networks import memory, recurrent
-from purerl.networks.memory import linear
+from purerl.networks.memory.linear import linear
 from purerl.spaces import Box
 
 T, B, SIZE, WINDOW = 7, 3, 4, 3
@@ -179,7 +179,7 @@ def test_linear_recurrent_unit_by_hand():
 
 def test_linear_recurrent_unit_remembers_at_the_start(key):
     """Its eigenvalues begin in the ring between 0.9 and 0.999, and gamma makes up for what they add up to."""
-    params = float64({"memory": linear.linear(64).init(key, jnp.zeros((1, 3)))})
+    params = float64({"memory": linear(64).init(key, jnp.zeros((1, 3)))})
     size = np.exp(-np.exp(params["log_nu"]))
     assert 0.9 < size.min() < 0.93 and 0.98 < size.max() < 0.999
     np.testing.assert_allclose(np.exp(2 * params["log_gamma"]), 1 - size**2, rtol=1e-4)

@@ -176,7 +176,7 @@ def test_lock(tmp_path):
     hold = f"""
 import time
 from pathlib import Path
-from purerl import checkpoint
+from purerl.store import checkpoint
 with checkpoint.lock(Path({str(tmp_path)!r})):
     print("held", flush=True)
     time.sleep(60)
@@ -197,7 +197,7 @@ SAVE_FOR_EVER = """
 import sys
 from pathlib import Path
 import jax.numpy as jnp
-from purerl import checkpoint
+from purerl.store import checkpoint
 step = 0
 while True:
     step += 1
