@@ -388,7 +388,7 @@ def test_peak_memory_does_not_grow_with_training():
     assert peak(10) == peak(1000)
 
 
-LAZY = {"purerl/__init__.py", "purerl/names.py", "purerl/algos/__init__.py"}
+LAZY = {f"purerl/{name}.py" for name in ("__init__", "names", "algos/__init__", "cli/__init__", "envs/__init__")}
 """Import what a name in this repository stands for, when it is first used."""
 
 
