@@ -61,7 +61,8 @@ def identity() -> Normalizer:
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
     """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``.
 
-    Of a tree of observations every leaf has moments of its own; boolean leaves stay as they are, masks above all.
+    Of a tree of observations every leaf has moments of its own. Leaves of booleans and integers stay as they are: masks
+    of legal actions, numbers that become one-hot, and images.
     """
 
     def normalise(x: Array, moments: Moments | tuple[()]) -> Array:
@@ -72,7 +73,9 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
         return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
 
     return Normalizer(
-        init=lambda example: jax.tree.map(lambda x: () if x.dtype == bool else init_moments(x.shape), example),
+        init=lambda example: jax.tree.map(
+            lambda x: init_moments(x.shape) if jnp.issubdtype(x.dtype, jnp.inexact) else (), example
+        ),
         update=lambda state, batch: jax.tree.map(lambda x, m: update_moments(m, x) if m else m, batch, state),
         apply=lambda state, x: jax.tree.map(normalise, x, state),
     )
