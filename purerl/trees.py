@@ -38,6 +38,11 @@ def scan_means(
     return state, unpack(jnp.mean(rows, axis=0))
 
 
+def strong(tree: PyTree) -> PyTree:
+    """A tree of arrays without weak types, of arrays or numbers."""
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), tree)
+
+
 def length(tree: PyTree) -> int:
     """The length of the leading axis, which must be the same for all leaves."""
     return jax.tree.leaves(tree)[0].shape[0]

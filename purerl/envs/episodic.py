@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import spaces
+from purerl import spaces, trees
 from purerl.spaces import Box, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -46,7 +46,7 @@ def episodic(
     """
 
     def start(noise: PyTree) -> PyTree:
-        return jax.tree.map(_strong, initial(noise))
+        return trees.strong(initial(noise))
 
     def observed(physical: PyTree) -> PyTree:
         return jax.tree.map(
@@ -80,8 +80,3 @@ def _bound(values: Any) -> Any:
     """Bounds as a float32 array: numpy's, or jax's if a value is traced."""
     traced = any(isinstance(value, jax.core.Tracer) for value in values)
     return (jnp if traced else np).array(values, dtype=np.float32)
-
-
-def _strong(x: Any) -> Array:
-    """``x`` as an array that is not weakly typed."""
-    return jnp.asarray(x, jnp.result_type(x))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from purerl import trees
 from purerl.errors import ConfigError
 from purerl.types import Array, Key, PyTree
 
@@ -115,15 +116,15 @@ def of_evosax(algorithm: Any, params: Any) -> Strategy:
     algorithm.fitness_shaping_fn = fair
 
     def init(key: Key, mean: PyTree) -> PyTree:
-        return _strong(_lenient(algorithm.init, key, mean, params))
+        return trees.strong(_lenient(algorithm.init, key, mean, params))
 
     def ask(key: Key, state: PyTree) -> tuple[PyTree, PyTree]:
         candidates, state = _lenient(algorithm.ask, key, state, params)
-        return candidates, _strong(state)
+        return candidates, trees.strong(state)
 
     def tell(key: Key, candidates: PyTree, fitness: Array, state: PyTree) -> PyTree:
         updated, _ = _lenient(algorithm.tell, key, candidates, -ranks(fitness), state, params)
-        updated = _strong(updated)
+        updated = trees.strong(updated)
         floats = [x for x in jax.tree.leaves(algorithm.get_mean(updated)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         some = jnp.any(jnp.isfinite(fitness)) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
         return jax.tree.map(lambda new, old: jnp.where(some, new, old), updated, state)
@@ -135,8 +136,3 @@ def _lenient(function: Callable[..., Any], *args: Any) -> Any:
     """Calls a function of evosax, which relies on rank promotion."""
     with jax.numpy_rank_promotion("allow"):
         return function(*args)
-
-
-def _strong(state: PyTree) -> PyTree:
-    """The state without weak types, so that its types are the same after every step and nothing is recompiled."""
-    return jax.tree.map(lambda x: jax.lax.convert_element_type(jnp.asarray(x), jnp.asarray(x).dtype), state)

@@ -1,7 +1,7 @@
 """Replay buffers, each a `Replay` bundle of pure functions, and the views that define what a sample is."""
 
+from purerl.replay.fifo import queue
 from purerl.replay.host import on_host
-from purerl.replay.queue import queue
 from purerl.replay.ring import least_rows, most_frames, prioritised, uniform
 from purerl.replay.views import View, sequences, transitions
 

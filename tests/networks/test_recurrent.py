@@ -7,7 +7,7 @@ import pytest
 
 from purerl import networks
 from purerl.networks import memory, recurrent
-from purerl.networks.memory.linear import linear
+from purerl.networks.memory.lru import linear
 from purerl.spaces import Box
 
 T, B, SIZE, WINDOW = 7, 3, 4, 3

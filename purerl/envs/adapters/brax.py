@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import trees
 from purerl.envs.names import BACKENDS, BRAX, check_parameters
 from purerl.errors import ConfigError
 from purerl.names import nearest
@@ -72,7 +73,7 @@ def from_brax(
 
     def fresh(key: Key) -> PyTree:
         with jax.numpy_rank_promotion("allow"):
-            return _strong(environment.reset(key))
+            return trees.strong(environment.reset(key))
 
     shape = jax.eval_shape(fresh, jax.random.key(0)).obs
     if not hasattr(shape, "shape") or len(shape.shape) != 1:
@@ -94,12 +95,12 @@ def from_brax(
     def advance(inner: PyTree, action: Array) -> PyTree:
         """``action_repeat`` steps; once the episode is done the state and the summed reward no longer change."""
         with jax.numpy_rank_promotion("allow"):
-            following = _strong(environment.step(inner, action))
+            following = trees.strong(environment.step(inner, action))
             if action_repeat == 1:
                 return following
 
             def again(_, state):
-                further = _strong(environment.step(state, action))
+                further = trees.strong(environment.step(state, action))
                 further = further.replace(reward=state.reward + further.reward)
                 return jax.tree.map(lambda new, old: jnp.where(state.done > 0, old, new), further, state)
 
@@ -124,8 +125,3 @@ def from_brax(
         Box(-bound, bound, shape.shape, shape.dtype),
         Box(-1.0, 1.0, (environment.action_size,), jnp.float32),
     )
-
-
-def _strong(state: PyTree) -> PyTree:
-    """The state with every leaf an array that is not weakly typed."""
-    return jax.tree.map(lambda x: jax.lax.convert_element_type(jnp.asarray(x), jnp.asarray(x).dtype), state)

@@ -7,8 +7,8 @@ from typing import Literal
 
 from purerl.networks.memory.base import Memory
 from purerl.networks.memory.cells import cell
-from purerl.networks.memory.linear import linear
-from purerl.networks.memory.transformer import transformer
+from purerl.networks.memory.gtrxl import transformer
+from purerl.networks.memory.lru import linear
 
 __all__ = ["MEMORIES", "Memory", "cell", "linear", "make", "transformer"]
 
