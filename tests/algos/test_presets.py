@@ -2,7 +2,9 @@
 
 import pytest
 
-from purerl import cli, envs
+from purerl import envs
+from purerl.cli import parsing
+from purerl.runs.options import TrainOptions
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 
@@ -15,8 +17,8 @@ def test_presets_are_sound(name, algo):
 
 
 def test_options_change_a_preset():
-    args = ["ppo", "--env", "CartPole-v1", "--preset", "openai-five", "--num-envs", "8", "--num-minibatches", "2"]
-    _, given = cli._training("train", cli.TrainOptions, args)
+    args = ["--env", "CartPole-v1", "--preset", "openai-five", "--num-envs", "8", "--num-minibatches", "2"]
+    given = parsing.training("train", "ppo", TrainOptions, args)
     assert (given.config.memory, given.config.num_epochs, given.config.gamma) == ("lstm", 1, 0.998)
     assert (given.config.num_envs, given.config.num_minibatches) == (8, 2)
     assert given.options.env == "CartPole-v1"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from purerl import envs
+from purerl.catalogue import GYMNAX
 from purerl.envs.episodic import box, episodic
-from purerl.envs.names import GYMNAX
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, sample
 from purerl.types import Step

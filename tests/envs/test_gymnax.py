@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from purerl import envs
+from purerl.catalogue import GYMNAX
 from purerl.envs.adapters.gymnax import BINARY, from_gymnax
 from purerl.envs.episodic import EpisodeState
-from purerl.envs.names import GYMNAX
 from purerl.errors import ConfigError
 from purerl.learners import normalize
 from purerl.spaces import Box, Discrete, sample

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import cli, envs
+from purerl import envs
+from purerl.catalogue import NATIVE, PROBES
+from purerl.cli import parsing
 from purerl.envs.wrappers import frame_stack, show_last
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, sample
@@ -152,7 +154,7 @@ def test_parameters_can_be_vmapped():
 def test_make_wraps_in_order():
     env = envs.make("CartPole-v1", frame_stack=3, show_last=1, gravity=9.0)
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((7, 3), 3)
-    env = envs.make("Catch-bsuite", **cli.env_params(["frame_stack=4", "rows=6"]))
+    env = envs.make("Catch-bsuite", **parsing.env_params(["frame_stack=4", "rows=6"]))
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((6, 5, 4), 4)
 
 
@@ -186,8 +188,8 @@ def test_reserved_parameters_belong_to_no_environment():
     reserved = {name for name, p in inspect.signature(envs.make).parameters.items() if p.kind is p.KEYWORD_ONLY}
     assert reserved == {"show_last", "frame_stack"}
     for name in (name for name in envs.names() if not name.startswith("brax/")):
-        if name in envs._NATIVE:
-            own = set(inspect.signature(envs._NATIVE[name]).parameters)
+        if name in {**NATIVE, **PROBES}:
+            own = set(inspect.signature(envs._native(name)).parameters)
         else:
             environment, params = gymnax.make(name.removeprefix("gymnax/"))
             own = set(inspect.signature(type(environment).__init__).parameters)

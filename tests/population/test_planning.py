@@ -17,10 +17,11 @@ MEASURE = r"""
 import pathlib, re, psutil
 from purerl import use_cpu_cores
 use_cpu_cores()
-from purerl import cli, ppo
+from purerl import ppo
 from purerl.runs import program, train
+from purerl.runs.options import TrainOptions
 from purerl.runs.description import Setup, describe
-options = cli.TrainOptions(env="CartPole-v1", num_seeds={agents})
+options = TrainOptions(env="CartPole-v1", num_seeds={agents})
 description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}), {{}})
 setup = Setup.of(description)
 compiled = train._compile(setup, options)

@@ -1,0 +1,106 @@
+"""Algorithms as values: what is checked before a training is made, networks of a user's own, and variants."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from purerl import dqn, envs, ppo, pqn, r2d2
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
+
+CARTPOLE, PENDULUM = envs.make("CartPole-v1"), envs.make("Pendulum-v1")
+SMALL = {"total_steps": 256, "num_envs": 4, "num_steps": 16}
+RING = {**SMALL, "total_steps": 512, "warmup_steps": 128, "capacity": 256, "batch_size": 8}
+
+
+def test_the_table_finds_every_file_and_its_value():
+    assert list(ALGORITHMS) == sorted(ALGORITHMS) and len(ALGORITHMS) == 14
+    assert all(algorithm.name == name for name, algorithm in ALGORITHMS.items())
+    assert "ppo" in ALGORITHMS and "ppoo" not in ALGORITHMS
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config", "env", "line"),
+    [
+        (dqn, dqn.Config(), PENDULUM, "env = 'Pendulum-v1': has Box actions; the algorithm needs Discrete or MultiDiscr"),
+        (ppo, ppo.Config(num_minibatches=3), CARTPOLE, "num_minibatches = 3: must divide num_envs * num_steps = 512"),
+        (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1: must lie in \(0, inf\)"),
+        (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True: a resnet has none"),
+        (dqn, dqn.Config(torso="resnet"), CARTPOLE, r"torso = 'resnet': needs images of three axes; CartPole-v1 has the"),
+    ],
+)
+def test_what_cannot_train_is_told_in_lines(algorithm, config, env, line):
+    for make in (algorithm.make_train, algorithm.make_trainer):
+        with pytest.raises(ConfigError, match=line):
+            make(config, env)
+
+
+def test_under_a_trace_static_fields_alone_are_looked_at():
+    def train(rate, minibatches):
+        config = ppo.Config(**SMALL, learning_rate=rate, num_minibatches=minibatches)
+        return ppo.make_trainer(config, CARTPOLE).init(jax.random.key(0)).iteration
+
+    assert jax.eval_shape(lambda rate: train(rate, 4), -1.0).shape == ()
+    with pytest.raises(ConfigError, match="^num_minibatches = 3: .*$"):
+        jax.eval_shape(lambda rate: train(rate, 3), -1.0)
+
+
+class Linen(nn.Module):
+    """A policy's logits and a value, or action values alone."""
+
+    with_value: bool
+
+    @nn.compact
+    def __call__(self, obs):
+        hidden = nn.tanh(nn.Dense(8)(obs))
+        out = nn.Dense(2)(hidden)
+        return (out, nn.Dense(1)(hidden)[..., 0]) if self.with_value else out
+
+
+@pytest.mark.parametrize(("algorithm", "sizes"), [(ppo, SMALL), (dqn, RING), (pqn, SMALL)], ids=["ppo", "dqn", "pqn"])
+def test_a_linen_module_is_a_network(algorithm, sizes):
+    network = Linen(algorithm is ppo)
+    state = jax.jit(algorithm.make_train(algorithm.Config(**sizes), CARTPOLE, network=network))(jax.random.key(0)).state
+    assert state.alive and jax.tree.structure(state.learner.params) == jax.tree.structure(
+        network.init(jax.random.key(0), jnp.ones((1, 4)))
+    )
+
+
+@pytest.mark.parametrize("algorithm", [ppo, dqn, pqn, r2d2], ids=lambda algorithm: algorithm.name)
+def test_other_networks_are_refused_in_one_line(algorithm):
+    for network in (nnx.Linear(4, 2, rngs=nnx.Rngs(0)), lambda obs: obs):
+        with pytest.raises(ConfigError, match="^network: is .*; must be .*$") as refused:
+            algorithm.make_train(algorithm.Config(), CARTPOLE, network=network)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_variant_is_a_changed_value():
+    slow = ppo._replace(name="slow", presets={"crawl": {"learning_rate": 1e-5}})
+    assert slow.preset("crawl") == dataclasses.replace(ppo.Config(), learning_rate=1e-5)
+    with pytest.raises(ConfigError, match="^preset = 'brax': slow has no such preset; it has crawl$"):
+        slow.preset("brax")
+
+
+def test_settings_are_shared_by_the_families():
+    """The same field in every family that has it: torso, memory, optimiser and replay are written once."""
+    fields = {name: {f.name for f in dataclasses.fields(algo.Config)} for name, algo in ALGORITHMS.items()}
+    for names in fields.values():
+        assert {"total_steps", "num_envs", "num_steps", "gamma", "torso", "hidden_sizes", "layer_norm"} <= names
+        assert {"learning_rate", "learning_rate_decay", "max_grad_norm"} <= names
+    with_memory = {name for name, names in fields.items() if {"memory", "memory_size", "memory_window"} <= names}
+    assert with_memory == {"a2c", "appo", "dpo", "impala", "ppo", "r2d2", "reinforce"}
+
+
+def test_a_residual_torso_for_action_values():
+    env = envs.make("Breakout-MinAtar")
+    config = dqn.Config(torso="resnet", hidden_sizes=(8,))
+    learner = dqn.make_learner(config, env)
+    _, obs = env.reset(jax.random.key(0))
+    state = jax.eval_shape(learner.init, jax.random.key(0), obs[None])
+    kernels = [x.shape for x in jax.tree.leaves(state.params) if x.ndim == 4]
+    assert len(kernels) == 3 * 5 and np.all([shape[:2] == (3, 3) for shape in kernels])

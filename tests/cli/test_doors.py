@@ -1,0 +1,257 @@
+"""The ways in: names and help without JAX, mistyped names and flags, anybody's own parts, plans that measure, files."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from purerl import envs, ppo
+from purerl.catalogue import families
+from purerl.cli import main, parsing
+from purerl.errors import ConfigError
+from purerl.runs.options import EvalOptions, TrainOptions
+from purerl.store.atomic import atomic
+from purerl.version import __version__
+
+SMALL = ["--total-steps", "512", "--num-envs", "4", "--num-steps", "32", "--hidden-sizes", "8", "--eval-episodes", "2"]
+OWN = """
+from purerl import envs, ppo
+from purerl.algos.ppo import ppo as whole
+
+mine = whole._replace(name="mine")
+number = 3
+
+
+def make_env(*, stride=0.1, **more):
+    return envs.make("CartPole-v1", gravity=9.8 + stride, **more)
+
+
+def strict(stride):
+    return make_env(stride=stride)
+
+
+def nothing():
+    pass
+"""
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        main(list(args))
+    assert stop.value.code == expect
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A working directory with a module ``doors_own``."""
+    (tmp_path / "doors_own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("doors_own", None)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--help"], 0, ["train ALGO --env ENV", "--version"]),
+        (["--version"], 0, [f"purerl {__version__}"]),
+        (["train", "--help"], 0, ["usage: purerl train ALGO", "ppo"]),
+        (["evolve", "--help"], 0, ["usage: purerl evolve SOCKET", "policy-drift"]),
+        (["list", "algos"], 0, ["ppo", "qr-dqn"]),
+        (["list", "envs"], 0, ["CartPole-v1", "probe/one-step", "Breakout-MinAtar", "brax/spring/ant"]),
+        (["list", "envs", "--famly", "brax"], 2, ["--famly", "nearest: --family"]),
+        (["tran"], 2, ["command = 'tran'", "nearest: train"]),
+        (["train", "pppo", "--env", "CartPole-v1"], 2, ["algorithm = 'pppo'", "nearest: ppo"]),
+        (["evolve", "polcy-drift", "--env", "x"], 2, ["socket = 'polcy-drift'", "nearest: policy-drift"]),
+        (["evolve", "policy-drift", "--algo", "pppo"], 2, ["algo = 'pppo'", "nearest: ppo"]),
+    ],
+)
+def test_names_need_no_jax(args, code, words):
+    program = "import sys, atexit; atexit.register(lambda: print('jax' in sys.modules)); from purerl.cli import main; "
+    found = subprocess.run(
+        [sys.executable, "-c", program + "main(sys.argv[1:])", *args], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == code and found.stdout.endswith("False\n")
+    assert all(word in found.stdout + found.stderr for word in words)
+    assert len(found.stderr.splitlines()) == (1 if code else 0)
+
+
+def test_functions_of_envs_are_not_hidden_by_their_modules():
+    program = """
+import sys
+from purerl import envs
+assert len(envs.names()) > 50 and "jax" not in sys.modules
+import purerl.envs.union, purerl.envs.check_env, purerl.envs.episodic
+for name in envs.__all__:
+    assert callable(getattr(envs, name)) or name == "wrappers", name
+assert envs.union is sys.modules["purerl.envs.union"].union and "union" in dir(envs)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        envs.nope  # noqa: B018
+
+
+def test_every_native_name_is_made():
+    for name in families()["native"] + families()["probe"]:
+        assert envs.make(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("flag", "nearest"),
+    [
+        ("--lr", "nearest: --learning-rate; "),
+        ("--lr=3e-4", "nearest: --learning-rate; "),
+        ("--ne", "nearest: --num-envs, --num-epochs; "),
+        ("--learning_rte", "nearest: --learning-rate, "),
+        ("--n-envs", "nearest: --num-envs, "),
+        ("--ent-coef", "nearest: --entropy-coef, "),
+    ],
+)
+def test_unknown_flags(flag, nearest, capsys):
+    run("train", "ppo", "--env", "CartPole-v1", flag, "3", expect=2)
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1
+    assert err.startswith(f"purerl: error: {flag.partition('=')[0]}: unknown option; ") and nearest in err
+
+
+def test_flags_with_underscores_and_positions():
+    given = parsing.training("train", "ppo", TrainOptions, ["--env", "x", "--num_envs", "8", "--no-overwrite"])
+    assert given.config.num_envs == 8 and given.options.env == "x"
+    assert parsing.parse(EvalOptions, "purerl eval", ["runs/x", "--max_steps", "5"], positional=True).max_steps == 5
+    with pytest.raises(ConfigError, match="^--run: unknown option"):
+        parsing.parse(EvalOptions, "purerl eval", ["--run", "runs/x"], positional=True)
+
+
+def test_help_texts_stand_alone(capsys):
+    run("train", "apex", "--help")
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "What to train on" in text and "Importance-sampling exponent (beta) at the end of training." in text
+    assert "`purerl evolve td-loss`" in text
+
+
+def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
+    """Under a default name without ``:`` and ``/``; files have the modes that the umask allows."""
+    mine = ["doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--num-seeds", "3", "--agents-at-once", "2"]
+    before = os.umask(0o027)
+    try:
+        run("train", *mine, "--env-params", "stride=0.2", "frame_stack=2")
+    finally:
+        os.umask(before)
+    [directory] = (own / "runs").iterdir()
+    assert directory.name.startswith("doors") and not set(":/ ") & set(directory.name)
+    written = [path for path in directory.iterdir() if path.suffix]
+    assert {"policy.safetensors", "policy.json", "config.json", "summary.json"} <= {path.name for path in written}
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o640}
+    assert not any(path.suffix == ".tmp" for path in written)
+    run("eval", str(directory), "--episodes", "2", "--json")
+    result = json.loads(capsys.readouterr().out)
+    assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
+    assert len(result["return_per_seed"]) == 3
+
+    monkeypatch.setattr("purerl.runs.measure.SECONDS", 0.05)
+    plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
+    run(*plan, "--measure", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["batch_size"] == 2 and found["steps_per_second"] > 0
+    assert found["wall_seconds"] * found["steps_per_second"] == pytest.approx(3 * 512)
+    run(*plan, "--measure")
+    assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}
+
+
+def test_own_parts_are_swept_and_evolved(own, monkeypatch):
+    seen = []
+    monkeypatch.setattr("purerl.runs.train.train", lambda description, options: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
+    run("sweep", "doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--env-params", "stride=0.2,0.4")
+    assert (seen[0].algo, seen[0].env) == ("doors_own:mine", "doors_own:make_env")
+    assert seen[0].swept == {"env.stride": [0.2, 0.4]}
+    run("evolve", "policy-drift", "--algo", "doors_own:mine", "--env", "doors_own:make_env", *SMALL[:-2])
+    assert (seen[1].algo, seen[1].envs) == ("doors_own:mine", ["doors_own:make_env"])
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["nope:mine", "--env", "x"], "algorithm = 'nope:mine': cannot import nope (No module named 'nope')"),
+        (["doors_own:nope", "--env", "x"], "algorithm = 'doors_own:nope': module doors_own has no 'nope'"),
+        (["doors_own:number", "--env", "x"], "algorithm = 'doors_own:number': is int, must be a purerl.algos."),
+        ([":mine", "--env", "x"], "algorithm = ':mine': must be MODULE:ATTRIBUTE"),
+        (["ppo", "--env", "nope:make"], "env = 'nope:make': cannot import nope (No module named 'nope')"),
+        (["ppo", "--env", "doors_own:nope"], "env = 'doors_own:nope': module doors_own has no 'nope'"),
+        (["ppo", "--env", "doors_own:"], "env = 'doors_own:': must be MODULE:ATTRIBUTE"),
+        (["ppo", "--env", "doors_own:number"], "env = 'doors_own:number': is int, must be a function that returns"),
+        (["ppo", "--env", "doors_own:nothing"], "env = 'doors_own:nothing': returns NoneType, must return a purerl."),
+        (
+            ["ppo", "--env", "doors_own:strict"],
+            "env = 'doors_own:strict': cannot be called with no parameters (missing",
+        ),
+        (
+            ["ppo", "--env", "doors_own:strict", "--env-params", "strde=1"],
+            "env = 'doors_own:strict': unknown parameter strde; nearest: stride",
+        ),
+    ],
+)
+def test_own_parts_that_cannot_be(args, line, own, capsys):
+    run("train", *args, *SMALL, expect=2)
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and err.startswith(f"purerl: error: {line}")
+    assert not (own / "runs").exists()
+
+
+def test_list_marks_what_is_not_installed(capsys, monkeypatch):
+    for installed in (True, False):
+        monkeypatch.setattr("purerl.cli.read.is_installed", lambda family, yes=installed: yes or family != "brax")
+        run("list", "envs")
+        lines = capsys.readouterr().out.splitlines()
+        mark = "" if installed else '   (not installed: pip install "purerl[brax]")'
+        assert f"brax/spring/ant{mark}" in lines and "CartPole-v1" in lines and len(lines) == len(envs.names())
+        run("list", "envs", "--json")
+        assert json.loads(capsys.readouterr().out) == envs.names()
+    for family, names in families().items():
+        run("list", "envs", "--family", family, "--json")
+        assert json.loads(capsys.readouterr().out) == names == envs.names(family)
+    run("list", "algos", "--family", "brax", expect=2)
+    assert "only environments have families" in capsys.readouterr().err
+
+
+def test_atomic_files(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("before")
+    with pytest.raises(ZeroDivisionError), atomic(path) as temporary:
+        temporary.write_text("half")
+        1 / 0  # noqa: B018
+    assert [file.name for file in tmp_path.iterdir()] == ["file"] and path.read_text() == "before"
+    with atomic(path) as temporary:
+        temporary.write_text("after")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"] and path.read_text() == "after"
+
+
+def test_measured_time_counts_every_batch(monkeypatch):
+    """With a clock that chunks set by hand: a beginning of 2 s, iterations of 0.5 s, and 3 batches of 2 agents."""
+    from purerl.runs import measure
+    from purerl.runs.description import Setup, describe
+    from purerl.runs.session import Chunk
+
+    config = ppo.Config(total_steps=1024, num_envs=4, num_steps=32)
+    setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))
+    clock = [100.0]
+
+    def chunks(program, members, num_iterations):
+        assert members.size == 2
+        clock[0] += 2.0
+        done = 0
+        for length in (1, 4, 4, 4):
+            clock[0] += 0.5 * length
+            done += length
+            yield Chunk(None, done, length, {})
+
+    monkeypatch.setattr(measure, "chunks", chunks)
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    found = measure.speed(setup, SimpleNamespace(chunk=SimpleNamespace(batch_size=2)))
+    assert found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
+    assert found.steps_per_second == pytest.approx(5 * 1024 / found.wall_seconds)
+    assert measure.in_words(found).splitlines()[1].endswith(" 18 s")
