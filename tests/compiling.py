@@ -25,3 +25,10 @@ def flags() -> str:
 def shipped_environment() -> dict[str, str]:
     """The environment variables for a process that compiles as a user's does."""
     return {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+
+
+def for_bits() -> dict[str, Any]:
+    """Options for `jax.jit` under which a lane has the bits of a lone run, compiled quickly."""
+    from purerl import compiler_options
+
+    return {**compiler_options(), "xla_backend_optimization_level": 0}

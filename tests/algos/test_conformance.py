@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import for_bits
 
-from purerl import compiler_options, envs, evaluate, loops
+from purerl import envs, evaluate, loops
 from purerl import config as cfg
 from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 from purerl.envs.union import union
@@ -161,13 +162,12 @@ ROWS = {
 }
 
 
-OPTIONS = {**compiler_options(), "xla_backend_optimization_level": 0}
-"""So that lanes have the bits of lone runs, compiled quickly."""
 KEYS = jax.random.split(jax.random.key(7), 3)
 
 
 def jit(function):
-    return jax.jit(function, compiler_options=OPTIONS)
+    """Compiled so that lanes have the bits of lone runs."""
+    return jax.jit(function, compiler_options=for_bits())
 
 
 @pytest.fixture(scope="module", params=ROWS)
@@ -343,7 +343,9 @@ def probed(row):
         found = evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32, max_steps=5)
         return row.value(config, env, state, OBS), jnp.mean(found.episode_return)
 
-    found = jit(jax.vmap(train))(jnp.arange(len(PROBES)), jax.tree.map(lambda *x: jnp.float32(x), *free))
+    found = jit(jax.vmap(train))(
+        jnp.arange(len(PROBES)), jax.tree.map(lambda *x: jnp.stack([jnp.float32(y) for y in x]), *free)
+    )
     return {name: lane(found, i) for i, name in enumerate(PROBES)}
 
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiling import for_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purerl import a2c, appo, compiler_options, dpo, envs, impala, ppo, reinforce
+from purerl import a2c, appo, dpo, envs, impala, ppo, reinforce
 from purerl.envs.fleet import fleet
 from purerl.formulas import losses
 from purerl.learners import older, policy_gradients
@@ -24,7 +25,7 @@ SGD = {"optimiser": optax.sgd(0.1)}
 
 def jit(function):
     """Compiled fast, with the same bits in every program."""
-    return jax.jit(function, compiler_options=compiler_options())
+    return jax.jit(function, compiler_options=for_bits())
 
 
 def close(a, b, **options):

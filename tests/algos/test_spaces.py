@@ -38,7 +38,10 @@ CONFIGS = {
     "impala": (impala, impala.Config(**SMALL | {"num_steps": 4}, total_steps=8 * 4 * 900, max_grad_norm=0.5)),
     "pqn": (pqn, pqn.Config(**SMALL, total_steps=8 * 16 * 90, num_minibatches=2, epsilon_end=0.2)),
     "dqn": (dqn, dqn.Config(**REPLAY, huber_delta=1.0, max_grad_norm=1.0)),
-    "r2d2": (r2d2, r2d2.Config(**REPLAY, memory="gru", memory_size=8, burn_in=2, unroll=6, period=4, max_grad_norm=1.0)),
+    "r2d2": (
+        r2d2,
+        r2d2.Config(**REPLAY, memory="gru", memory_size=8, burn_in=2, unroll=6, period=4, max_grad_norm=1.0),
+    ),
 }
 PROBES = {
     "dict-obs": (
@@ -132,7 +135,10 @@ def test_joint_actions_are_every_combination():
         ({"action_space": Discrete(0)}, r"action_space: Discrete\(n=0\): must have whole numbers of at least 1"),
         ({"action_space": Discrete(2.0)}, r"action_space: Discrete\(n=2.0\): must have whole numbers of at least 1"),
         ({"action_space": MultiDiscrete((2, 0))}, r"MultiDiscrete\(sizes=\(2, 0\)\): must have whole numbers"),
-        ({"observation_space": {"a": "b"}}, r"observation_space\['a'\]: is str of builtins; must be a purerl.spaces.Box"),
+        (
+            {"observation_space": {"a": "b"}},
+            r"observation_space\['a'\]: is str of builtins; must be a purerl.spaces.Box",
+        ),
         ({"observation_space": {}}, "observation_space: is {}, which has no leaves"),
         ({"observation_space": Box(1.0, 0.0, (1,), np.float32)}, "observation_space: low must not exceed high"),
     ],

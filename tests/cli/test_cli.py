@@ -19,6 +19,7 @@ import purerl
 from purerl import cli
 from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
+from purerl.store import checkpoint
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -53,7 +54,7 @@ def trained(tmp_path_factory):
 
 def test_run_directory(trained):
     names = {"config.json", "metrics.jsonl", "quantiles.jsonl", "summary.json", "policy.safetensors", "policy.json"}
-    assert {path.name for path in trained.iterdir()} == names
+    assert {path.name for path in trained.iterdir()} == {*names, checkpoint.LOCK}
     summary = json.loads((trained / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["seeds"] == [5, 6]
     assert summary["env_steps"] == 3 * 10**5 // 512 * 512
@@ -399,4 +400,5 @@ def test_nothing_is_pickled_or_evaluated():
         if str(path.relative_to(ROOT)) in LAZY:
             text = text.replace("importlib.import_module(", "")
         lines = [line for line in text.splitlines() if any(word in line for word in forbidden)]
-        assert all("No pickle" in line or "ensure_compile_time_eval(" in line for line in lines), (path, lines)
+        said = "No pickle", "Nothing is pickled"
+        assert all(any(x in line for x in said) or "ensure_compile_time_eval(" in line for line in lines), (path, lines)

@@ -30,14 +30,6 @@ def strict():
         yield
 
 
-@pytest.fixture
-def quick_compile():
-    """For tests in which compiling takes all the time: XLA leaves most of its optimisations out."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def rollout(env, num_envs, num_steps, seed=0):
     """Random steps: resets' obs ``[B, ...]``, then env_state before, action and Step, all ``[T, B, ...]``."""
 
@@ -60,7 +52,6 @@ def rollout(env, num_envs, num_steps, seed=0):
 
 
 @pytest.mark.parametrize("name", OURS)
-@pytest.mark.usefixtures("quick_compile")
 def test_contract(name):
     envs.check_env(envs.make(name), num_steps=64)
 
@@ -354,7 +345,6 @@ FAKES = {
 
 
 @pytest.mark.parametrize("fault", FAKES)
-@pytest.mark.usefixtures("quick_compile")
 def test_check_env_finds(fault):
     make_fake, message = FAKES[fault]
     with pytest.raises(ConfigError, match=message):

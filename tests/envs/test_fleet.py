@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import for_bits
 
-from purerl import compiler_options, dqn, envs, evaluate, ppo
+from purerl import dqn, envs, evaluate, ppo
 from purerl.envs.fleet import fleet
 from purerl.loops.rollout import init_actors, rollout
 
@@ -40,7 +41,7 @@ def test_agents_who_do_not_meet_are_lone_environments(algo):
         sizes = {**SMALL, "num_envs": num_envs, "total_steps": num_envs * 16 * 12}
         ring = RING | {"capacity": num_envs * 64, "warmup_steps": num_envs * 16}
         config = algo.Config(**sizes, **({"num_minibatches": 2} if algo is ppo else ring))
-        train = jax.jit(algo.make_train(config, env), compiler_options=compiler_options())
+        train = jax.jit(algo.make_train(config, env), compiler_options=for_bits())
         return train(jax.random.key(2))
 
     lone, pairs = run(LONE, 6), run(apart(LONE, 2), 3)

@@ -26,14 +26,6 @@ PHYSICAL = {
 NUM_ENVS, NUM_STEPS = 100, 15
 
 
-@pytest.fixture
-def quick_compile():
-    """For tests in which compiling takes all the time: XLA leaves most of its optimisations out."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_native_equals_gymnasium(name):
     env, theirs = envs.make(name), gymnasium.make(name)
@@ -90,7 +82,6 @@ def test_names_are_those_of_gymnax():
 
 
 @pytest.mark.parametrize("name", GYMNAX)
-@pytest.mark.usefixtures("quick_compile")
 def test_adapter_keeps_the_contract(name):
     with jax.numpy_rank_promotion("raise"):
         envs.check_env(envs.make(f"gymnax/{name}"), num_steps=64)
@@ -125,7 +116,6 @@ def test_adapter_gives_what_gymnax_gives(name):
 
 
 @pytest.mark.parametrize("name", BINARY)
-@pytest.mark.usefixtures("quick_compile")
 def test_binary_observations_lose_nothing(name):
     """Bool observations equal gymnax's float ones, after the same key, state and action."""
     env = envs.make(name)

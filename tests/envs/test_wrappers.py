@@ -26,14 +26,6 @@ SHORT = [
 """Episodes that end and are cut off, those of the probes sooner than a stack is full."""
 
 
-@pytest.fixture
-def quick_compile():
-    """For tests in which compiling takes all the time: XLA leaves most of its optimisations out."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def play(env, num_steps=60):
     """Random play of one environment: the first observation, then actions and Steps ``[T, ...]``."""
 
@@ -132,7 +124,6 @@ def test_num_frames_is_that_of_the_last_axis():
         ("Catch-bsuite", {"show_last": 1}),
     ],
 )
-@pytest.mark.usefixtures("quick_compile")
 def test_contract(name, params):
     envs.check_env(envs.make(name, **params), num_steps=64)
 

@@ -1,4 +1,7 @@
-"""A member gets the same bits wherever it lies: alone, vmapped, in a batch, on another device."""
+"""A member gets the same bits wherever it lies: alone, vmapped, in a batch, on another device.
+
+Of programs as they are shipped: compiled as a user's are.
+"""
 
 import dataclasses
 
@@ -6,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import AS_SHIPPED
 
 from purerl import compiler_options, dqn, envs, population, ppo, r2d2, train_population
 from purerl.population import planning
+
+pytestmark = pytest.mark.usefixtures("as_shipped")
 
 SIZE = 13
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (8,)}
@@ -61,12 +67,14 @@ def everyone(request):
 @pytest.fixture(scope="module")
 def alone(everyone):
     """Members 0, 6 and 12, each trained by an ordinary jitted call of its own."""
-    return train_alone(everyone)
+    return train_alone(everyone, AS_SHIPPED)
 
 
-def train_alone(everyone, **options):
+def train_alone(everyone, compiler_options):
     make_train, config, keys, env_params = everyone
-    train = jax.jit(lambda config, key, env_params: make_train(config, env_params)(key), **options)
+    train = jax.jit(
+        lambda config, key, env_params: make_train(config, env_params)(key), compiler_options=compiler_options
+    )
     rates, gravities = config.learning_rate, env_params["gravity"]
     return {
         i: train(dataclasses.replace(config, learning_rate=rates[i]), keys[i], {"gravity": gravities[i]})
@@ -92,13 +100,13 @@ def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
 def test_one_vmap_gives_the_same_bits(everyone):
     """Under the options that forbid XLA to choose the order of a sum by the size of the whole array. Of the metrics,
     which nothing is learned from, the explained variance may still round otherwise."""
-    exact = {"compiler_options": compiler_options()}
+    exact = compiler_options()
     make_train, config, keys, env_params = everyone
     axes = dataclasses.replace(jax.tree.map(lambda x: None, config), learning_rate=0)
     train = lambda config, key, env_params: make_train(config, env_params)(key)  # noqa: E731
     together = jax.vmap(train, in_axes=(axes, 0, 0))
-    found = jax.jit(together, **exact)(config, keys, env_params)
-    for i, one in train_alone(everyone, **exact).items():
+    found = jax.jit(together, compiler_options=exact)(config, keys, env_params)
+    for i, one in train_alone(everyone, exact).items():
         assert_equal(one.state, member(found.state, i))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one.metrics, member(found.metrics, i))
 

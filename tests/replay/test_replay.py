@@ -361,9 +361,8 @@ def test_a_sample_knows_when_there_is_too_little():
 @pytest.mark.parametrize("ring", RINGS[:8], ids=lambda ring: f"{ring.view}-{ring.num_frames}")
 def test_the_loop_refuses_a_warm_up_without_a_sample(ring):
     buffer = make(ring)
-    loop = functools.partial(
-        loops.off_policy, None, SimpleNamespace(), buffer, num_envs=ENVS, num_steps=1, num_updates=1
-    )
+    fleet = SimpleNamespace(size=ENVS, env_steps=ENVS)
+    loop = functools.partial(loops.off_policy, fleet, SimpleNamespace(), buffer, num_steps=1, num_updates=1)
     loop(warmup=buffer.rows)
     with pytest.raises(ValueError, match=f"a sample's {buffer.rows}$"):
         loop(warmup=buffer.rows - 1)
