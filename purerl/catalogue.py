@@ -88,6 +88,12 @@ def families() -> dict[str, list[str]]:
     }
 
 
+def names(family: str | None = None) -> list[str]:
+    """Every environment that has a name, native ones first, or those of one of the `families`."""
+    known = families()
+    return known[family] if family else [name for each in known.values() for name in each]
+
+
 def is_installed(family: str) -> bool:
     """Whether the library behind a family of environments can be imported; it is not imported."""
     return family not in EXTRAS or importlib.util.find_spec(EXTRAS[family]) is not None

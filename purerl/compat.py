@@ -7,12 +7,12 @@ from typing import Any
 import jax
 
 
-def compute_on_host(function: Callable[..., Any], space: jax.memory.Space) -> Callable[..., Any]:
+def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., Any]:
     """``function`` computed by the host, its results in the memory ``space``."""
     from jax.experimental import compute_on
 
     # jax 0.10 calls it compute_on2. jax 0.11 gave it the name of the context manager that it replaced.
-    call = getattr(compute_on, "compute_on2", None) or compute_on.compute_on
+    call: Callable[..., Any] = getattr(compute_on, "compute_on2", None) or compute_on.compute_on
     return call(function, compute_type="device_host", out_memory_spaces=space)
 
 

@@ -52,12 +52,12 @@ def config(cls: type[C]) -> type[C]:
 
     A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable.
     """
-    cls = dataclasses.dataclass(frozen=True)(cls)
-    hints = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
+    made: Any = dataclasses.dataclass(frozen=True)(cls)
+    hints = typing.get_type_hints(made)
+    names = [field.name for field in dataclasses.fields(made)]
     traced = [name for name in names if hints[name] is float]
     static = [name for name in names if hints[name] is not float]
-    return jax.tree_util.register_dataclass(cls, data_fields=traced, meta_fields=static)
+    return jax.tree_util.register_dataclass(made, data_fields=traced, meta_fields=static)
 
 
 def traced_fields(config_or_class: Any) -> list[str]:
@@ -161,5 +161,6 @@ def sweep(config: C, **values: Any) -> tuple[C, C]:
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ConfigError(f"swept values must be vectors of one length, got shapes {sorted(shapes)}")
-    axes = dataclasses.replace(config, **{name: 0 if name in arrays else None for name in traced})
-    return dataclasses.replace(config, **arrays), axes
+    given: Any = config  # of a class made by `config`, so a dataclass
+    axes = dataclasses.replace(given, **{name: 0 if name in arrays else None for name in traced})
+    return dataclasses.replace(given, **arrays), axes

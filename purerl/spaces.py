@@ -1,7 +1,7 @@
 """Spaces of observations and actions: boxes, integers, and trees of them.
 
-A tree of spaces (a dict, tuple, list or NamedTuple whose leaves are spaces) is a space; its elements are trees of arrays
-of the same structure.
+A tree of spaces (a dict, tuple, list or NamedTuple whose leaves are spaces) is a space; its elements are trees of
+arrays of the same structure.
 """
 
 import math

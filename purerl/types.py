@@ -17,6 +17,8 @@ Array = jax.Array
 Key = jax.Array
 """A typed random key, as made by `jax.random.key`."""
 PyTree = Any
+Scalar = Array | float
+"""A number, such as a field of a Config: a Python float or, traced, an array ``[]``."""
 Metrics = dict[str, Array]
 """Scalars by name. The names are the same at every iteration; a value that does not exist is nan."""
 
@@ -74,7 +76,7 @@ class Outcome(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """``N`` draws from a replay buffer: ``items`` is an `Outcome` ``[N]`` or an `Transition` ``[L, N]``; ``[N]`` of all else.
+    """``N`` draws from a replay buffer: ``items`` is an `Outcome` ``[N]`` or a `Transition` ``[L, N]``, others ``[N]``.
 
     Draw ``n`` begins in row ``slot[n]`` of environment ``env[n]`` (both int32). ``weight`` (float32) multiplies its
     loss; with 0 nothing may be learned from it.
@@ -177,7 +179,7 @@ class Learner(NamedTuple):
     policy: Callable[[PyTree], PyTree]
     exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
     # (Policy, obs, carry, key) -> (action, carry)
-    update: Callable[[PyTree, Transition | Sample, Key], tuple]
+    update: Callable[..., tuple]
     # on policy (State, Transition [T, B], key) -> (State, Metrics)
     # off policy (State, Sample, key) -> (State, priority [N], Metrics)
     restart: Callable[[PyTree, Array], PyTree] | None = None  # (carry, last [B]) -> carry

@@ -9,7 +9,22 @@ import purerl
 
 PACKAGE = Path(purerl.__file__).parent
 GROUND = "errors", "version", "names", "types", "spaces", "trees", "draw", "config", "compat", "catalogue"
-ROOMS = ("formulas networks envs replay loops learners algos population store display learned runs meta cli").split()
+ROOMS = [
+    "formulas",
+    "networks",
+    "envs",
+    "replay",
+    "loops",
+    "learners",
+    "algos",
+    "population",
+    "store",
+    "display",
+    "learned",
+    "runs",
+    "meta",
+    "cli",
+]
 """From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""
 FORBIDDEN = {
     "formulas": ("learners",),

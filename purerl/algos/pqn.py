@@ -1,6 +1,6 @@
 """Parallelised Q-network (Gallici et al. 2024, arXiv 2407.04811): Q(lambda) without replay or target network."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -111,7 +111,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return State(params, gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
 
     def values(params: PyTree, obs: PyTree) -> Array:
-        return exploration.masked(network.apply(params, obs), actions.legal(obs))
+        q: Any = network.apply(params, obs)
+        return exploration.masked(q, actions.legal(obs))
 
     def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
         number = exploration.epsilon_greedy(values(state.params, obs), epsilon(state), noise, actions.legal(obs))

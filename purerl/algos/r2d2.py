@@ -4,6 +4,7 @@ reinforcement learning", ICLR), with its many actors in one program.
 Sequences are replayed with the carry that the network had at their first step; the first steps only warm the carry up.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -106,8 +107,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     network = network or make_network(config, env)
     if not isinstance(network, recurrent.Recurrent):
         raise ConfigError(
-            f"network: is {type(network).__name__}; must be a recurrent.Recurrent, as recurrent.recurrent(torso, memory, "
-            "head) makes of two Flax Linen modules and a memory"
+            f"network: is {type(network).__name__}; must be a recurrent.Recurrent, as recurrent.recurrent(torso, "
+            "memory, head) makes of two Flax Linen modules and a memory"
         )
     if env.legal:
         network = recurrent.legal_only(network, actions.legal)
@@ -145,6 +146,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         action, reward, terminated, truncated = map(
             late, (items.action, items.reward, items.terminated, items.truncated)
         )
+        estimate: Callable[..., Array]
         if config.store_next_obs:
             estimate, stop, learned = returns.n_step, terminated | truncated, jnp.ones_like(truncated)
         else:

@@ -31,9 +31,12 @@ class Config(c51.Config):
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
     found = c51.problems(config, env)
-    if not config.noisy and cfg.sound(config, "epsilon_start", "epsilon_end"):
-        if config.epsilon_start == config.epsilon_end == 0:
-            found.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
+    if (
+        not config.noisy
+        and cfg.sound(config, "epsilon_start", "epsilon_end")
+        and config.epsilon_start == config.epsilon_end == 0
+    ):
+        found.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
     return found
 
 

@@ -44,7 +44,8 @@ def training(command: str, algo: str, options: type[Options], args: list[str]) -
 def with_preset(options: type[Options], algo: str, prog: str, args: list[str]) -> Train[Options, Any]:
     """The options and the config that ``args`` give, from the preset on that they name. Raises `ConfigError`."""
     found = ALGORITHMS[algo]
-    target = Train[options, found.Config], prog, args
+    pair: Any = Train  # of types that are known only as it runs
+    target = pair[options, found.Config], prog, args
     given = parse(*target)
     if not given.options.preset:
         return given

@@ -46,7 +46,9 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
     Those with a count, and lists, span a grid. Those without are drawn together ``num_samples`` times, uniformly on
     their scale, and each draw is crossed with the grid. Raises `ConfigError`, with all problems at once.
     """
-    problems, grid, random = [], {}, {}
+    problems: list[str] = []
+    grid: dict[str, tuple] = {}
+    random: dict[str, tuple] = {}
     for name, text in ranges.items():
         try:
             (random if len(text.split(":")) == 3 else grid)[name] = _read(text)

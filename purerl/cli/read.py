@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from purerl import envs
+from purerl import catalogue
 from purerl.algos import ALGORITHMS
+from purerl.catalogue import families, is_installed
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
-from purerl.envs.names import families, is_installed
 from purerl.errors import ConfigError
 
 
@@ -72,7 +72,7 @@ def list_names(args: list[str]) -> int:
     if options.what == "algos" and family:
         raise ConfigError(f"family = {family!r}: only environments have families; purerl list envs --family {family}")
     if options.json:
-        print(json.dumps(list(ALGORITHMS) if options.what == "algos" else envs.names(family), indent=2))
+        print(json.dumps(list(ALGORITHMS) if options.what == "algos" else catalogue.names(family), indent=2))
     elif options.what == "algos":
         print("\n".join(ALGORITHMS))
     else:

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -111,18 +112,20 @@ def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: Sca
     """Draws the mean ``[n]`` at each of ``points`` ``[n, 2]``, as cells or dots."""
     x, y = (np.unique(column) for column in points.T)
     log_x, log_y = _is_log(x), _is_log(y)
+    norm: Any = colours.norm
     axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
     if len(points) == len(x) * len(y):
         cells = mean.reshape(len(x), len(y)).T  # x is the slower axis of points
-        axes.pcolormesh(_edges(x, log_x), _edges(y, log_y), cells, norm=colours.norm, cmap=colours.cmap)
+        axes.pcolormesh(_edges(x, log_x), _edges(y, log_y), cells, norm=norm, cmap=colours.cmap)
         _name_values(axes.xaxis, x, log_x)
         _name_values(axes.yaxis, y, log_y)
         axes.tick_params(axis="x", labelrotation=45)
     else:
         axes.scatter(
-            *points.T,
+            points[:, 0],
+            points[:, 1],
             c=mean,
-            norm=colours.norm,
+            norm=norm,
             cmap=colours.cmap,
             plotnonfinite=True,
             edgecolors="black",

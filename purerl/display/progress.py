@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -54,7 +55,7 @@ def _bar(console: Console, env_steps: int) -> Iterator[Report]:
 
         def report(done: int, episode_return: float) -> None:
             speed = frames_per_second(done / (time.perf_counter() - start))
-            current = {} if np.isnan(episode_return) else {"current": f"{episode_return:.1f}"}
+            current: dict[str, Any] = {} if np.isnan(episode_return) else {"current": f"{episode_return:.1f}"}
             bar.update(task, completed=done, speed=speed, **current)
 
         yield report

@@ -1,66 +1,39 @@
-"""Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``.
-
-An environment is imported, and JAX with it, when it is first used; names need no JAX.
-"""
+"""Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``."""
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from purerl.envs.names import GYMNAX, NATIVE, PROBES, check_parameters, families
+from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, names
+from purerl.envs import wrappers
+from purerl.envs.adapters.brax import from_brax, make_brax
+from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
+from purerl.envs.check_env import check_env
+from purerl.envs.episodic import EpisodeState, box, episodic
+from purerl.envs.fleet import Fleet, fleet
+from purerl.envs.union import union
 from purerl.errors import ConfigError
 from purerl.names import imported, nearest
+from purerl.types import Env
 
-if TYPE_CHECKING:
-    from purerl.types import Env
-
-_WHERE = {
-    "EpisodeState": "purerl.envs.episodic",
-    "box": "purerl.envs.episodic",
-    "check_env": "purerl.envs.check_env",
-    "episodic": "purerl.envs.episodic",
-    "fleet": "purerl.envs.fleet",
-    "from_brax": "purerl.envs.adapters.brax",
-    "from_gymnax": "purerl.envs.adapters.gymnax",
-    "union": "purerl.envs.union",
-}
-"""Where each public name is defined that is imported when it is first used."""
-
-__all__ = [*_WHERE, "make", "names", "wrappers"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        found = getattr(importlib.import_module(_WHERE[name]), name)
-        globals()[name] = found
-        return found
-    try:
-        return importlib.import_module(f"purerl.envs.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"purerl.envs.{name}":
-            raise
-        raise AttributeError(f"module 'purerl.envs' has no attribute {name!r}") from None
+__all__ = [
+    "EpisodeState",
+    "Fleet",
+    "box",
+    "check_env",
+    "episodic",
+    "fleet",
+    "from_brax",
+    "from_gymnax",
+    "make",
+    "names",
+    "union",
+    "wrappers",
+]
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """This package as a module: ``envs.union`` and the like are functions, also once the modules of the same names have
-    been imported, which Python would otherwise put in their places."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, getattr(value, name) if name in _WHERE and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> "Env":
+def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> Env:
     """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     ``show_last=1`` wraps it in `wrappers.show_last`, and ``frame_stack=4`` then in `wrappers.frame_stack` with so many
@@ -72,8 +45,6 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for a
     function that does not return an `Env`, and for wrappers that cannot be.
     """
-    from purerl.envs import wrappers
-
     env = _plain(name, params)
     if show_last is not None:
         if type(show_last) is not int or show_last != 1:
@@ -82,19 +53,13 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     return env if frame_stack is None else wrappers.frame_stack(env, frame_stack)
 
 
-def names(family: str | None = None) -> list[str]:
-    """Every distinct environment that `make` knows, native ones first, or those of one of `names.families`."""
-    known = families()
-    return known[family] if family else [name for each in known.values() for name in each]
-
-
-def _native(name: str) -> "Callable[..., Env]":
+def _native(name: str) -> Callable[..., Env]:
     """The function that makes the native environment or the probe called ``name``."""
     module, _, function = (NATIVE | PROBES)[name].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
-def _plain(name: str, params: dict[str, Any]) -> "Env":
+def _plain(name: str, params: dict[str, Any]) -> Env:
     """The environment without the wrappers that every environment can have."""
     if ":" in name:
         return _own(name, params)
@@ -103,21 +68,15 @@ def _plain(name: str, params: dict[str, Any]) -> "Env":
         check_parameters(name, params, inspect.signature(function).parameters)
         return function(**params)
     if name.startswith("brax/"):
-        from purerl.envs.adapters.brax import make_brax
-
         return make_brax(name.removeprefix("brax/"), **params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
-        from purerl.envs.adapters.gymnax import make_gymnax
-
         return make_gymnax(plain, **params)
     raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(name, names())}")
 
 
-def _own(name: str, params: dict[str, Any]) -> "Env":
+def _own(name: str, params: dict[str, Any]) -> Env:
     """What the function ``MODULE:FUNCTION`` returns."""
-    from purerl.types import Env
-
     function = imported("env", name)
     try:
         signature = inspect.signature(function)

@@ -1,5 +1,6 @@
 """Checks that an environment keeps the contract of `purerl.types.Env`: to be run on your own."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from purerl.types import Array, Env, Key, PyTree, Step
 _NUM_RESETS = 512
 _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
+_structure: Callable[[PyTree], Any] = jax.tree.structure
 
 
 def check_env(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: int = 16) -> None:
@@ -43,7 +45,7 @@ def _type_problems(env: Env, key: Key) -> list[str]:
         noises = jax.eval_shape(lambda key: env.noise(key, (2, 3)), key)
     except Exception as error:
         return [f"reset or noise: cannot be traced by jit: {_first_line(error)}"]
-    if jax.tree.structure(noise) != jax.tree.structure(noises):
+    if _structure(noise) != _structure(noises):
         return ["noise: its tree structure depends on the shape asked for"]
     action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key), key)
     problems += [
@@ -79,7 +81,7 @@ def _type_problems(env: Env, key: Key) -> list[str]:
 
 def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space) -> list[str]:
     like = spaces.struct(space)
-    if jax.tree.structure(obs) != jax.tree.structure(like):
+    if _structure(obs) != _structure(like):
         return [f"{leaf}: must be {_words(like)}, but is {_words(obs)}"]
     pairs = zip(jax.tree.leaves_with_path(obs), jax.tree.leaves(like), strict=True)
     return [
@@ -90,8 +92,8 @@ def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space) -> list[str]:
 
 
 def _words(tree: PyTree) -> str:
-    single = jax.tree.structure(tree) == jax.tree.structure(0)
-    return "one array" if single else str(jax.tree.structure(tree))
+    single = _structure(tree) == _structure(0)
+    return "one array" if single else str(_structure(tree))
 
 
 def _legal_problems(env: Env, obs: PyTree) -> list[str]:
@@ -113,7 +115,7 @@ def _legal_problems(env: Env, obs: PyTree) -> list[str]:
 
 def _array_problems(leaf: str, x: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:
     if not hasattr(x, "shape"):
-        return [f"{leaf}: must be one array, but is {jax.tree.structure(x)}"]
+        return [f"{leaf}: must be one array, but is {_structure(x)}"]
     if (x.shape, x.dtype) != (shape, dtype):
         return [f"{leaf}: must be {jnp.dtype(dtype)}{list(shape)}, but is {x.dtype}{list(x.shape)}"]
     return _weak(leaf, x)
@@ -125,8 +127,8 @@ def _weak(leaf: str, tree: PyTree) -> list[str]:
 
 
 def _state_problems(before: PyTree, after: PyTree) -> list[str]:
-    if jax.tree.structure(before) != jax.tree.structure(after):
-        return [f"env_state: reset gives {jax.tree.structure(before)}, but step {jax.tree.structure(after)}"]
+    if _structure(before) != _structure(after):
+        return [f"env_state: reset gives {_structure(before)}, but step {_structure(after)}"]
     return [
         f"env_state{jax.tree_util.keystr(path)}: {old.dtype}{list(old.shape)} after reset, but "
         f"{new.dtype}{list(new.shape)} after step"

@@ -11,6 +11,8 @@ from purerl.envs.episodic import box, episodic
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Env
 
+TWO_ACTIONS = Discrete(2)
+
 
 def constant_reward(*, reward: float = 1.0, max_steps: int = 10) -> Env:
     """``reward`` at each step, cut off after ``max_steps``: V = reward / (1 - gamma), for truncation ends nothing."""
@@ -133,7 +135,7 @@ def illegal_actions() -> Env:
     )
 
 
-def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=Discrete(2)) -> Env:
+def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=TWO_ACTIONS) -> Env:
     """The physical state is the observation ``[1]``, and noise is the next episode's first one."""
     return episodic(
         f"probe/{name}",

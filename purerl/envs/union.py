@@ -11,7 +11,7 @@ from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step
 
 
-def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
+def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
     """Returns ``choose(task)``: environment number ``task`` (int32, may be traced), in spaces common to all of them.
 
     Observations are flattened, cast to float32 and padded with zeros to the longest. There are as many discrete actions
@@ -38,7 +38,7 @@ def union(envs: Sequence[Env]) -> Callable[[Array], Env]:
         flat = obs.reshape(-1).astype(jnp.float32)
         return jnp.pad(flat, (0, width - flat.size))
 
-    def choose(task: Array) -> Env:
+    def choose(task: Array | int) -> Env:
         def reset(key: Key) -> tuple[PyTree, Array]:
             resets = [env.reset(one) for env, one in zip(envs, jax.random.split(key, len(envs)), strict=True)]
             states, observed = zip(*resets, strict=True)

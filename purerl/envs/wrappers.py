@@ -25,8 +25,8 @@ def frame_stack(env: Env, num_frames: int) -> Env:
     Mnih et al. 2015, Methods, "Preprocessing". The first observation of an episode fills the whole stack. ``next_obs``
     is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes
     ``[H, W, num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``,
-    which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames`` that
-    is no whole number >= 1, and for observations with a leaf that is no `Box`.
+    which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames``
+    that is no whole number >= 1, and for observations with a leaf that is no `Box`.
     """
     if type(num_frames) is not int or num_frames < 1:
         raise ConfigError(f"env = {env.name!r}: frame_stack = {num_frames!r}: must be a whole number >= 1")
@@ -50,18 +50,16 @@ def frame_stack(env: Env, num_frames: int) -> Env:
         obs = jax.tree.map(lambda first, other: jnp.where(last, first, other), fill(step.obs), next_obs)
         return StackState(inner, obs), step._replace(obs=obs, next_obs=next_obs)
 
-    def legal(obs: PyTree) -> Array:
-        return env.legal(jax.tree.map(lambda x: x[..., -1], obs))
-
     def stacked(leaf: Box) -> Box:
         low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in (leaf.low, leaf.high))
         return Box(low, high, (*leaf.shape, num_frames), leaf.dtype, num_frames)
 
+    inner_legal = env.legal
     return env._replace(
         reset=reset,
         step=step,
         observation_space=spaces.tree_map(stacked, space),
-        legal=legal if env.legal else None,
+        legal=(lambda obs: inner_legal(jax.tree.map(lambda x: x[..., -1], obs))) if inner_legal else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from purerl.types import Array
+from purerl.types import Array, Scalar
 
 ILLEGAL = -1e9
 """The value or logit of an illegal action: below all others, but finite, so that no sum over actions becomes nan."""
@@ -13,7 +13,7 @@ def masked(values: Array, legal: Array | None) -> Array:
     return values if legal is None else jnp.where(legal, values, ILLEGAL)
 
 
-def epsilon_greedy(q: Array, epsilon: Array, noise: Array, legal: Array | None = None) -> Array:
+def epsilon_greedy(q: Array, epsilon: Scalar, noise: Array, legal: Array | None = None) -> Array:
     """The action of the largest value, or with probability ``epsilon`` a uniformly random one (Mnih et al. 2015).
 
     - ``q``: action values ``[..., A]``, those of illegal actions `masked`.
@@ -32,7 +32,7 @@ def epsilon_greedy(q: Array, epsilon: Array, noise: Array, legal: Array | None =
     return jnp.where(noise[..., 0] < epsilon, random, jnp.argmax(q, axis=-1).astype(jnp.int32))
 
 
-def epsilon_ladder(epsilon: Array, exponent: Array, num_envs: int) -> Array:
+def epsilon_ladder(epsilon: Scalar, exponent: Scalar, num_envs: int) -> Array:
     """Epsilon of each of ``B = num_envs`` environments: ``epsilon ** (1 + exponent * i / (B - 1))``. ``[B]``.
 
     Ape-X (Horgan et al. 2018, arXiv 1803.00933, section 4.1) uses ``epsilon`` 0.4 and ``exponent`` 7. Both are scalars;

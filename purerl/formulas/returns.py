@@ -16,7 +16,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Array
+from purerl.types import Array, Scalar
 
 
 def _accumulate(increment: Array, weight: Array) -> Array:
@@ -35,7 +35,7 @@ def _next(x: Array) -> Array:
     return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
 
 
-def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: Array, gae_lambda: Array) -> Array:
+def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: Array, gae_lambda: Scalar) -> Array:
     """Generalised advantage estimates ``[T]`` (Schulman et al. 2016, arXiv 1506.02438, eq. 16).
 
     ``A[t] = delta[t] + discount[t] * lambda * A[t+1]`` within an episode, with
@@ -49,7 +49,7 @@ def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: A
     return _accumulate(delta, discount * gae_lambda * (1 - last))
 
 
-def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Array, trace_lambda: Array) -> Array:
+def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Array, trace_lambda: Scalar) -> Array:
     """Lambda returns ``[T]`` (Sutton & Barto 2018, eq. 12.18, in recursive form).
 
     ``G[t] = reward[t] + discount[t] * ((1 - lambda) * next_value[t] + lambda * G[t+1])`` within an episode;
@@ -109,9 +109,9 @@ def vtrace(
     next_value: Array,
     discount: Array,
     last: Array,
-    trace_lambda: Array = 1.0,
-    rho_bar: Array = 1.0,
-    c_bar: Array = 1.0,
+    trace_lambda: Scalar = 1.0,
+    rho_bar: Scalar = 1.0,
+    c_bar: Scalar = 1.0,
 ) -> tuple[Array, Array]:
     """V-trace advantages and targets, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2).
 
@@ -129,7 +129,7 @@ def vtrace(
     return weighted_returns(rho, c, reward, value, next_value, discount, last)
 
 
-def vtrace_weights(log_ratio: Array, trace_lambda: Array, rho_bar: Array, c_bar: Array) -> tuple[Array, Array]:
+def vtrace_weights(log_ratio: Array, trace_lambda: Scalar, rho_bar: Scalar, c_bar: Scalar) -> tuple[Array, Array]:
     """V-trace's weights ``rho = min(rho_bar, ratio)`` and ``c = trace_lambda * min(c_bar, ratio)``, elementwise.
 
     Espeholt et al. 2018 (arXiv 1802.01561, eq. 1), with ``ratio = exp(log_ratio)``.
@@ -160,7 +160,7 @@ def retrace(
     next_value: Array,
     discount: Array,
     last: Array,
-    trace_lambda: Array = 1.0,
+    trace_lambda: Scalar = 1.0,
 ) -> Array:
     """Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` (Munos et al. 2016, arXiv 1606.02647, eq. 3 and 4).
 

@@ -18,10 +18,10 @@ callers vmap them; `huber`, `rescale` and `unrescale` are elementwise. Shared ar
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Array
+from purerl.types import Array, Scalar
 
 
-def huber(error: Array, delta: Array) -> Array:
+def huber(error: Array, delta: Scalar) -> Array:
     """The Huber loss: ``0.5 * error^2`` up to ``|error| = delta``, linear beyond it (Huber 1964, eq. 2).
 
     With ``delta = 1`` its slope is the error clipped to [-1, 1], as in Mnih et al. 2015 (Methods).
@@ -54,9 +54,9 @@ def munchausen(
     chooser: Array,
     next_q: Array,
     *,
-    alpha: Array = 0.9,
-    temperature: Array = 0.03,
-    floor: Array = -1.0,
+    alpha: Scalar = 0.9,
+    temperature: Scalar = 0.03,
+    floor: Scalar = -1.0,
 ) -> Array:
     """The TD error of Munchausen DQN, a scalar (Vieillard et al. 2020, arXiv 2007.14430, eq. 1 and section 3.1).
 
@@ -110,7 +110,7 @@ def quantile_q_learning(
     discount: Array,
     chooser: Array,
     next_quantiles: Array,
-    kappa: Array,
+    kappa: Scalar,
 ) -> tuple[Array, Array]:
     """The quantile Huber loss and the TD error of the mean, two scalars (Dabney et al. 2018, arXiv 1710.10044, eq. 10).
 
@@ -144,7 +144,7 @@ def project(values: Array, probabilities: Array, support: Array) -> Array:
     return jnp.sum(probabilities[:, None] * share, axis=0)
 
 
-def rescale(x: Array, epsilon: Array = 1e-3) -> Array:
+def rescale(x: Array, epsilon: Scalar = 1e-3) -> Array:
     """Value rescaling ``h(x) = sign(x) * (sqrt(|x| + 1) - 1) + epsilon * x``, elementwise: compresses large returns.
 
     Pohlen et al. 2018 (arXiv 1805.11593, Proposition A.2), as in R2D2 (Kapturowski et al. 2019). It is computed as
@@ -153,7 +153,7 @@ def rescale(x: Array, epsilon: Array = 1e-3) -> Array:
     return x / (jnp.sqrt(jnp.abs(x) + 1) + 1) + epsilon * x
 
 
-def unrescale(x: Array, epsilon: Array = 1e-3) -> Array:
+def unrescale(x: Array, epsilon: Scalar = 1e-3) -> Array:
     """The inverse of `rescale`, elementwise (Pohlen et al. 2018, arXiv 1805.11593, Proposition A.2).
 
     For ``x = rescale(y)`` this returns ``y``: ``u = sqrt(|y| + 1) - 1`` solves

@@ -52,7 +52,8 @@ class Artefact(NamedTuple):
         socket = sockets.make(self.socket)
         if self.expression is None:
             return socket.parts(self.meta_params, config)
-        return socket.closed(lambda **variables: expressions.evaluate(self.expression, variables))
+        closed: Any = socket.closed  # there is one, as `of_expression` checks
+        return closed(lambda **variables: expressions.evaluate(self.expression, variables))
 
 
 def of_socket(socket: str, meta_params: PyTree, card: dict[str, Any]) -> Artefact:
@@ -203,7 +204,8 @@ def _arrays(words: Any, like: PyTree) -> PyTree:
         if not isinstance(word, dict) or word.get("shape") != list(shape.shape):
             raise ConfigError(f"artefact: {name} must have the shape {list(shape.shape)}")
         try:
-            raw = base64.b64decode(word.get("float32"), validate=True)
+            text: Any = word.get("float32")
+            raw = base64.b64decode(text, validate=True)
         except (TypeError, ValueError, binascii.Error):
             raise ConfigError(f"artefact: {name} is not base64") from None
         if len(raw) != 4 * math.prod(shape.shape):

@@ -3,7 +3,7 @@
 A tree is a number, the name of a variable, or a list of an operation of `OPERATIONS` and its arguments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from purerl.errors import ConfigError
 from purerl.types import Array
 
-OPERATIONS = {
+OPERATIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "add": (2, jnp.add),
     "sub": (2, jnp.subtract),
     "mul": (2, jnp.multiply),
@@ -57,7 +57,7 @@ def check(tree: Any, variables: tuple[str, ...]) -> None:
             raise ConfigError(f"expression: {str(node)[:40]!r} is no finite number, variable or known operation")
 
 
-def evaluate(tree: Any, variables: Mapping[str, Array]) -> Array:
+def evaluate(tree: Any, variables: Mapping[str, Any]) -> Array:
     """The value of a tree that has passed `check`, elementwise in ``variables``."""
     if isinstance(tree, str):
         return variables[tree]

@@ -28,7 +28,7 @@ def mlp(num_inputs: int, hidden_sizes: tuple[int, ...], num_outputs: int, bias: 
     sizes = (num_inputs, *hidden_sizes, num_outputs)
 
     def init(key: Key) -> PyTree:
-        layers = []
+        layers: list[dict[str, Array]] = []
         keys = jax.random.split(key, len(sizes) - 1)
         for (fan_in, fan_out), key_layer in zip(itertools.pairwise(sizes), keys, strict=True):
             hidden = float(len(layers) < len(hidden_sizes))

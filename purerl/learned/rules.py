@@ -96,7 +96,7 @@ def learned(hidden_size: int, num_predictions: int = 8) -> Rule:
                 advantage,
             )
             rows = jnp.concatenate([jnp.stack(scalars, axis=1), columns.value, columns.next_value], axis=1)
-            change = reader.apply(meta_params, rows, columns.last)
+            change: Any = reader.apply(meta_params, rows, columns.last)
             return advantage + change[:, 0], target + jnp.tanh(change[:, 1:])
 
         return rule

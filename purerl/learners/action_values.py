@@ -207,6 +207,6 @@ def make_learner(
 
 
 def make_trainer(config: Config, env: Env, learner: Learner, **ring: Any) -> Trainer:
-    """One iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `from_replay.make_replay`."""
+    """One iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
     ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
     return from_replay.make_trainer(config, env, learner, **ring)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl.formulas import returns
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Scalar
 
 
 class Experience(NamedTuple):
@@ -45,7 +45,7 @@ Estimate = Callable[[Columns], tuple[Array, Array]]
 """``columns -> (advantage [T], target [T])`` of one environment; targets ``[T, K]`` for K predictions."""
 
 
-def by_gae(gae_lambda: Array) -> Estimate:
+def by_gae(gae_lambda: Scalar) -> Estimate:
     """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
 
     def estimate(columns: Columns) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import draw
 from purerl.trees import scan_means
-from purerl.types import Array, Key, Metrics, PyTree
+from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
 
 def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
@@ -64,8 +64,8 @@ def gradient_step(
     """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
 
     The optimiser sees parameters and gradients as one vector (``opt_state`` begins as ``init_optimiser``'s): a handful
-    of array operations instead of a handful a leaf. Returns the new parameters and state, ``aux``, and the metrics ``loss``
-    and ``grad_norm``.
+    of array operations instead of a handful a leaf. Returns the new parameters and state, ``aux``, and the metrics
+    ``loss`` and ``grad_norm``.
     """
     flat, unravel = ravel_pytree(params)
     (flat, opt_state), aux, metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch, at)
@@ -92,7 +92,7 @@ def norm(vector: Array) -> Array:
     return jnp.sqrt(jnp.vdot(vector, vector))
 
 
-def clip_by_norm(max_norm: Array) -> optax.GradientTransformation:
+def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
     """Scales a gradient vector down to length ``max_norm`` if it is longer: `optax.clip_by_global_norm` of `norm`."""
 
     def clip(grads, state, params=None):

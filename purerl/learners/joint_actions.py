@@ -26,7 +26,8 @@ class JointActions(NamedTuple):
 
 def joint_actions(env: Env) -> JointActions:
     """The actions of ``env``, which must be Discrete or MultiDiscrete."""
-    space, legal = env.action_space, env.legal or (lambda obs: None)
+    space = env.action_space
+    legal: Callable[[PyTree], Array | None] = env.legal or (lambda obs: None)
     if isinstance(space, Discrete):
         return JointActions(space.n, lambda number: number, lambda action: action, legal)
     sizes = space.sizes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Scalar
 
 MAX_COUNT = 2**30
 """Beyond so many samples, old ones are forgotten exponentially; float32 arithmetic on the count ends long before."""
@@ -18,7 +18,7 @@ MAX_COUNT = 2**30
 class Moments(NamedTuple):
     """Running ``mean`` and ``var`` of ``count`` (int32) samples."""
 
-    count: Array
+    count: Array  # type: ignore[assignment]  # hides tuple's; saved policies hold it by this name
     mean: Array
     var: Array
 
@@ -61,9 +61,14 @@ def identity() -> Normalizer:
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
     """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``.
 
-    Of a tree of observations every leaf has moments of its own. Leaves of booleans and integers stay as they are: masks
-    of legal actions, numbers that become one-hot, and images.
+    One array is normalised whatever its dtype. In a tree of observations every leaf of floats has moments of its own;
+    leaves of booleans and integers stay as they are: masks of legal actions, and numbers that become one-hot.
     """
+
+    def init(example: PyTree) -> PyTree:
+        if isinstance(example, jax.Array):
+            return init_moments(example.shape)
+        return jax.tree.map(lambda x: init_moments(x.shape) if jnp.issubdtype(x.dtype, jnp.inexact) else (), example)
 
     def normalise(x: Array, moments: Moments | tuple[()]) -> Array:
         if not moments:
@@ -73,9 +78,7 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
         return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
 
     return Normalizer(
-        init=lambda example: jax.tree.map(
-            lambda x: init_moments(x.shape) if jnp.issubdtype(x.dtype, jnp.inexact) else (), example
-        ),
+        init=init,
         update=lambda state, batch: jax.tree.map(lambda x, m: update_moments(m, x) if m else m, batch, state),
         apply=lambda state, x: jax.tree.map(normalise, x, state),
     )
@@ -92,7 +95,7 @@ class RewardScaler(NamedTuple):
     """``init(num_envs)`` and ``scale(state, reward [T, B], last [T, B], gamma) -> (state, reward)``."""
 
     init: Callable[[int], PyTree]
-    scale: Callable[[PyTree, Array, Array, Array], tuple[PyTree, Array]]
+    scale: Callable[[PyTree, Array, Array, Scalar], tuple[PyTree, Array]]
 
 
 def identity_reward() -> RewardScaler:
@@ -100,7 +103,7 @@ def identity_reward() -> RewardScaler:
     return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma: (state, reward))
 
 
-def team_spirit(team_size: int, spirit: Array) -> RewardScaler:
+def team_spirit(team_size: int, spirit: Scalar) -> RewardScaler:
     """Mixes the rewards of a team, ``team_size`` environments in a row: ``(1 - spirit) * reward + spirit * mean of the
     team``. With 0 each has its own, with 1 all have the same (Berner et al. 2019, arXiv 1912.06680, appendix G).
 
@@ -112,7 +115,7 @@ def team_spirit(team_size: int, spirit: Array) -> RewardScaler:
             raise ValueError(f"team_size = {team_size}: must divide num_envs = {num_envs}")
         return ()
 
-    def scale(state: PyTree, reward: Array, last: Array, gamma: Array) -> tuple[PyTree, Array]:
+    def scale(state: PyTree, reward: Array, last: Array, gamma: Scalar) -> tuple[PyTree, Array]:
         teams = reward.reshape(*reward.shape[:-1], -1, team_size)
         mixed = (1 - spirit) * teams + spirit * jnp.mean(teams, axis=-1, keepdims=True)
         return state, mixed.reshape(reward.shape)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Scalar
 
 
 class Past(NamedTuple):
@@ -24,7 +24,7 @@ def past(params: PyTree, max_lag: int) -> Past | tuple[()]:
     return Past(jnp.broadcast_to(flat, (max_lag + 1, *flat.shape)), jnp.zeros((), jnp.int32))
 
 
-def delay(past: Past | tuple[()], params: PyTree, lag: Array) -> tuple[PyTree, Past | tuple[()]]:
+def delay(past: Past | tuple[()], params: PyTree, lag: Scalar) -> tuple[PyTree, Past | tuple[()]]:
     """The parameters of ``lag`` calls ago, and the past with ``params`` in it. Without a past ``params``.
 
     ``lag`` is a whole number up to ``max_lag`` and may be traced; 0 gives ``params``.

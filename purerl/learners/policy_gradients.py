@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import loops, networks, trees
+from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
 from purerl.learners import checks, gradients, normalize, older, settings
@@ -92,13 +92,21 @@ class Parts(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete, MultiDiscrete or Box."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions are Discrete, MultiDiscrete or Box.
+    """
     found = cfg.problems(config)
     if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
         found.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
     if config.memory != "none" and config.hidden_sizes == ():
         found.append("hidden_sizes = (): must have the width of the layer after the memory")
     found += settings.torso_problems(config, env)
+    if config.normalize_obs and env is not None and env.legal and spaces.is_leaf(env.observation_space):
+        found.append(
+            f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
+            "have a leaf of its own for them"
+        )
     return found + checks.iteration_problems(config) + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
@@ -178,7 +186,7 @@ def make_learner(
     config: Config,
     parts: Parts,
     learn: Callable[[Any, Experience, Key], tuple[Any, Metrics]],
-    init_state: Callable[[Config, Parts, PyTree, PyTree], Any] = init_state,
+    init_state: Callable[[Any, Parts, PyTree, PyTree], Any] = init_state,
 ) -> Learner:
     """A `Learner` whose parameters ``learn(state, experience, key) -> (state, metrics)`` moves.
 
@@ -246,7 +254,7 @@ def descend(
         log_ratio = log_prob - acted
         columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
         columns, next_value = jax.lax.stop_gradient((columns, next_value))
-        estimated = estimates(estimate, *columns[:2], experience, columns[2], next_value)
+        estimated = estimates(estimate, columns[0], columns[1], experience, columns[2], next_value)
         advantage, target = trees.merge(estimated, 2)
         policy_loss = -jnp.mean(advantage * log_prob)
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
@@ -263,8 +271,8 @@ def descend(
 def three_terms(
     config: Config, policy_loss: Array, value_loss: Array, entropy: Array, log_ratio: Array, **more: Array
 ) -> tuple[Array, Metrics]:
-    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq. 9),
-    all scalars, and the metrics of it: its terms, the approximate KL divergence by ``log_ratio``, and ``more``."""
+    """``policy_loss + value_coef * value_loss - entropy_coef * entropy``, a scalar, and the metrics of it: its terms,
+    the approximate KL divergence by ``log_ratio``, and ``more`` (Schulman et al. 2017, arXiv 1707.06347, eq. 9)."""
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

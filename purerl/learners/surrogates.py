@@ -60,7 +60,10 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete, MultiDiscrete or Box."""
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions are Discrete, MultiDiscrete or Box.
+    """
     found = policy_gradients.problems(config, env)
     if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
         return found + checks.minibatch_problems(config)
@@ -110,9 +113,9 @@ def descend(
         x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
         return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
 
-    steps = jax.tree.map(cut, (experience.obs, experience.action, experience.last))
+    obs, action, last = jax.tree.map(cut, (experience.obs, experience.action, experience.last))
     carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
-    batch = Batch(*steps, carry, *map(cut, (log_prob, value, advantage, target)))
+    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target))
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
     metrics["explained_variance"] = losses.explained_variance(value, target)

@@ -24,7 +24,8 @@ def evaluate(
     """Plays ``num_episodes`` episodes side by side under ``learner.exploit``, each for at most ``max_steps`` steps.
 
     The first episode of each environment counts, whatever its length, so that short episodes are not favoured.
-    Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
+    Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is
+    ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
     """
     key_reset, key_step = jax.random.split(key)
     rows, begin_anew = fleet(env, num_episodes), restart(learner)

@@ -23,7 +23,7 @@ def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
 
 
 def restart(learner: Learner) -> Callable[[PyTree, Array], PyTree]:
-    """``(carry [B, ...], last [B]) -> carry``: what ``learner`` remembers after a step whose episodes may have ended."""
+    """``(carry [B, ...], last [B]) -> carry``: what ``learner`` remembers after a step that may have ended episodes."""
     if learner.restart is not None:
         return learner.restart
     return lambda carry, last: trees.restart(carry, learner.init_carry(last.shape[0]), last)
@@ -35,8 +35,8 @@ def rollout(
     """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, exploring in state ``learned``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics`. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what happens into what was
-    learned.
+    `episode_metrics`. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what
+    happens into what was learned.
     """
     learned = jax.lax.stop_gradient(learned)
     key_env, key_policy = jax.random.split(key)

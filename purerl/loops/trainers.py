@@ -1,6 +1,7 @@
 """The training loops: each makes a `Trainer` of an environment and a learner; `train` and `chunk` run one."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +120,14 @@ def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
     return run
 
 
-def chunk(trainer: Trainer, capacity: int) -> Callable[[TrainState, Array], tuple[TrainState, Metrics]]:
+class Steps(Protocol):
+    """A `Trainer`, or anything else whose ``step(state) -> (state, metrics)`` goes on with it."""
+
+    @property
+    def step(self) -> Callable[[Any], tuple[Any, Metrics]]: ...
+
+
+def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTree, Metrics]]:
     """``chunk(state, length) -> (state, metrics [capacity])``: ``length <= capacity`` iterations of a training.
 
     One compiled program serves every length; metrics beyond it are zeros.
@@ -127,7 +135,7 @@ def chunk(trainer: Trainer, capacity: int) -> Callable[[TrainState, Array], tupl
 
     step = jax.jit(trainer.step, inline=True)  # traced once for its shapes and for the loop
 
-    def run(state: TrainState, length: Array) -> tuple[TrainState, Metrics]:
+    def run(state: PyTree, length: Array) -> tuple[PyTree, Metrics]:
         shapes = jax.eval_shape(step, state)[1]
         rows = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), shapes)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from purerl.envs.union import union
 from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
+from purerl.types import Env
 
 
 class Description(NamedTuple):
@@ -62,7 +64,7 @@ class Setup(NamedTuple):
         return self.evolution.frames
 
 
-def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, float]) -> Description:
+def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any]) -> Description:
     """The description of the search that options ask for. Raises `ConfigError`, with all problems at once."""
     problems = cfg.problems(options)
     if not options.env:
@@ -76,7 +78,8 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
     if len(environments) > 1:
         with _collecting(problems):
             environments.append(union(environments)(0))
-    for env in environments or [None]:
+    known: Sequence[Env | None] = environments or [None]
+    for env in known:
         problems += [line for line in ALGORITHMS[algo].problems(config, env) if line not in problems]
     problems += sockets.make(socket).problems(config)
     problems += _unused(options)

@@ -13,6 +13,7 @@ import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, expressions
+from purerl.types import Array
 
 SCALES = np.geomspace(0.05, 20.0, 61)
 """The coarse grid of the search for a term's scale ``a``."""
@@ -58,7 +59,7 @@ def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
     """
     _, config = artefacts.training(learned)
     if learned.socket == "policy-drift":
-        form = drift(lambda *x: artefacts.learned_drift(learned, *map(jnp.asarray, x), config))
+        form = drift(lambda r, a: artefacts.learned_drift(learned, jnp.asarray(r), jnp.asarray(a), config))
     elif learned.socket == "value-loss":
         loss = learned.parts(config)["value_loss"]
 
@@ -83,7 +84,7 @@ class Form(NamedTuple):
     terms: list[tuple[str, float, float]]
 
 
-def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray], most_terms: int = 2) -> Form:
+def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array], most_terms: int = 2) -> Form:
     """The closed form of a drift ``learned(log_ratio, advantage) -> drift``, all ``[N]``.
 
     There is one piece for each sign of the advantage ``A``, clipped below at 0 because a drift is non-negative. The
@@ -157,10 +158,10 @@ def fit(
         left, weights, pick = best
         chosen.append(pick)
     tree: Any = 0.0
-    for weight, (term, x, a) in zip(weights, chosen, strict=True):
-        part = ["mul", float(weight), term.tree(x, float(a))]
+    for factor, (term, x, a) in zip(weights, chosen, strict=True):
+        part = ["mul", float(factor), term.tree(x, float(a))]
         tree = part if tree == 0.0 else ["add", tree, part]
-    fitted = [(term.name, float(weight), float(a)) for weight, (term, _, a) in zip(weights, chosen, strict=True)]
+    fitted = [(term.name, float(factor), float(a)) for factor, (term, _, a) in zip(weights, chosen, strict=True)]
     return Form(tree, 1 - left / total, fitted)
 
 

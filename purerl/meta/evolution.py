@@ -37,9 +37,9 @@ class Evolution(NamedTuple):
     over all its trainings (a Python integer; 0 if unknown); ``devices`` are those that it runs on.
     """
 
-    init: Callable[[Key], Search]
-    step: Callable[[Search], tuple[Search, Metrics]]
-    mean: Callable[[Search], PyTree]
+    init: Callable[[Key], PyTree]
+    step: Callable[[PyTree], tuple[PyTree, Metrics]]
+    mean: Callable[[PyTree], PyTree]
     frames: int = 0
     devices: tuple[jax.Device, ...] = ()
 

@@ -67,14 +67,13 @@ def report(
         raise ConfigError("artefact: its card names no environments")
     if not isinstance(card.get("env_params"), dict):
         raise ConfigError("artefact: its card has no parameters of environments")
-    places = {place: card["env_params"] for place in card["envs"]} | {
-        place: {} for place in held_out if place not in card["envs"]
-    }
+    places = {place: card["env_params"] if place in card["envs"] else {} for place in (*card["envs"], *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
+    rows: list[dict[str, Any]] = []
     result = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
-    result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": []}
+    result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
     for place, env in made.items():
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
@@ -86,7 +85,7 @@ def report(
             best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
             theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
             row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
-            result["rows"].append({**row, "at_edge": best in (0, len(values) - 1)})
+            rows.append({**row, "at_edge": best in (0, len(values) - 1)})
         json_files.write_json(written, result)
     artefacts.save(path, artefact._replace(card={**card, "evidence": result}))
     return result

@@ -55,10 +55,12 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
         return {"actor": actor.init(key_actor, obs), "critic": critic.init(key_critic, obs)}
 
     def policy(params: PyTree, obs: PyTree) -> Array:
-        return actor.apply(params["actor"], obs)
+        out: Any = actor.apply(params["actor"], obs)
+        return out
 
     def value(params: PyTree, obs: PyTree, carry: PyTree = ()) -> Array:
-        return predictions(critic.apply(params["critic"], obs))
+        out: Any = critic.apply(params["critic"], obs)
+        return predictions(out)
 
     return ActorCritic(
         init=init,
@@ -70,9 +72,9 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
 
 
 def as_actor_critic(network: Any) -> ActorCritic:
-    """``network`` itself, or the `ActorCritic` of a Flax Linen module ``obs -> (policy [..., num_params], value [...])``.
+    """``network`` itself, or the `ActorCritic` of a Flax Linen module.
 
-    Raises `ConfigError` for anything else.
+    The module maps ``obs`` to ``(policy [..., num_params], value [...])``. Raises `ConfigError` for anything else.
     """
     if isinstance(network, ActorCritic):
         return network
@@ -82,15 +84,17 @@ def as_actor_critic(network: Any) -> ActorCritic:
             "critic) makes of two Flax Linen modules, or one Linen module from observations to (policy, value)"
         )
 
+    apply: Callable[..., Any] = network.apply
+
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
-        return *network.apply(params, obs), ()
+        return *apply(params, obs), ()
 
     return ActorCritic(
         init=network.init,
         init_carry=lambda num_envs: (),
-        act=lambda params, obs, carry: (network.apply(params, obs)[0], carry),
+        act=lambda params, obs, carry: (apply(params, obs)[0], carry),
         unroll=unroll,
-        value=lambda params, obs, carry: network.apply(params, obs)[1],
+        value=lambda params, obs, carry: apply(params, obs)[1],
     )
 
 

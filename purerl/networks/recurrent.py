@@ -1,7 +1,7 @@
 """Recurrent networks: a torso, a layer that remembers, and a head."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -42,11 +42,12 @@ def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
         return {"torso": torso_params, "memory": memory_params, "head": head.init(key_head, out)}
 
     def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
-        out, carry = memory.step(params["memory"], torso.apply(params["torso"], obs), carry)
+        features: Any = torso.apply(params["torso"], obs)
+        out, carry = memory.step(params["memory"], features, carry)
         return head.apply(params["head"], out), carry
 
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
-        features = torso.apply(params["torso"], obs)
+        features: Any = torso.apply(params["torso"], obs)
         out, carries, carry = memory.unroll(params["memory"], features, carry, last)
         return head.apply(params["head"], out), carries, carry
 

@@ -115,5 +115,4 @@ def _of_box(space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm
 def _of_leaf(leaf: spaces.Leaf, act: Callable, layer_norm: bool, kind: str) -> nn.Module:
     if isinstance(leaf, Box):
         return _of_box(leaf, (), act, layer_norm, kind if is_image(leaf) else "plain")
-    several = not isinstance(leaf, spaces.Discrete)
-    return OneHot(leaf.sizes if several else (leaf.n,), several)
+    return OneHot((leaf.n,), False) if isinstance(leaf, spaces.Discrete) else OneHot(leaf.sizes, True)

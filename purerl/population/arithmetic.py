@@ -18,8 +18,27 @@ def flops(function: Callable[..., Any], *args: Any) -> float:
 
 
 MOVEMENT = frozenset(
-    "reshape broadcast_in_dim transpose squeeze slice dynamic_slice dynamic_update_slice concatenate gather scatter "
-    "copy convert_element_type bitcast_convert_type iota rev pad split expand_dims select_n".split()
+    [
+        "reshape",
+        "broadcast_in_dim",
+        "transpose",
+        "squeeze",
+        "slice",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "concatenate",
+        "gather",
+        "scatter",
+        "copy",
+        "convert_element_type",
+        "bitcast_convert_type",
+        "iota",
+        "rev",
+        "pad",
+        "split",
+        "expand_dims",
+        "select_n",
+    ]
 )
 """Primitives that move data and compute nothing."""
 

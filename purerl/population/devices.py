@@ -54,6 +54,6 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
 
 def use_compilation_cache(directory: Path) -> None:
     """Caches compiled programs in ``directory`` for later processes, unless ``JAX_COMPILATION_CACHE_DIR`` is set."""
-    if not jax.config.jax_compilation_cache_dir:
+    if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]  # jax adds its options as it is imported
         jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -76,7 +76,8 @@ class Compiled(NamedTuple):
         """The plan of a population of ``members``, trained in batches by this program."""
         deal = self.layout
         count, free = len(deal.devices), machine.available_bytes(deal.devices)
-        fixed = self.program.memory_analysis().temp_size_in_bytes if deal.groups > 1 else 0
+        memory: Any = self.program.memory_analysis()
+        fixed = memory.temp_size_in_bytes if deal.groups > 1 else 0
         each = max(1, (held(self.program) - fixed) // (deal.groups * deal.lanes))
         return Plan(
             members=members,
@@ -125,7 +126,7 @@ def held(program: jax.stages.Compiled) -> int:
 
     The sum of buffers is used where XLA's ``peak_memory_in_bytes`` is smaller: on CPU that omits the temporaries.
     """
-    memory = program.memory_analysis()
+    memory: Any = program.memory_analysis()
     buffers = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     return max(memory.peak_memory_in_bytes, buffers - memory.alias_size_in_bytes)
 

@@ -209,8 +209,8 @@ def successive_halving(
     def train(members: membership.Members) -> Halved:
         state = trees.fill(_init(make_trainer, members, layout), layout.size)
         given = trees.fill(members.given, layout.size)
-        start = given, state, jnp.asarray(rank, jnp.int32), jnp.zeros(layout.size, jnp.int32)
-        start = *start, jnp.full(layout.size, -jnp.inf)
+        member, rungs = jnp.asarray(rank, jnp.int32), jnp.zeros(layout.size, jnp.int32)
+        start = given, state, member, rungs, jnp.full(layout.size, -jnp.inf)
         (given, state, member, rungs, scores), _ = jax.lax.scan(rung, start, (lengths, active))
         return trees.take(Halved(state, given, member, rungs, scores), np.arange(size))
 

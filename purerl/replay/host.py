@@ -1,6 +1,7 @@
 """Replay buffers in host memory, for training on a device."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
@@ -22,7 +23,7 @@ def on_host(replay: Replay) -> Replay:
     if "pinned_host" not in kinds:
         raise ValueError(f"this backend has no memory kind pinned_host, only {', '.join(kinds)}")
 
-    def hosted(function: Callable[..., PyTree], space: jax.memory.Space) -> Callable[..., PyTree]:
+    def hosted(function: Callable[..., PyTree], space: Any) -> Callable[..., PyTree]:
         """``function`` executed on the host, with its result in the memory ``space``.
 
         JAX does not allow an operation to mix memory spaces, and places constants inside ``function`` in device memory.

@@ -14,7 +14,7 @@ from purerl import draw
 from purerl.formulas.schedules import anneal
 from purerl.replay import storage, sums
 from purerl.replay.views import View
-from purerl.types import Array, Key, PyTree, Replay, Sample, Transition
+from purerl.types import Array, Key, PyTree, Replay, Sample, Scalar, Transition
 
 MIN_PRIORITY = 1e-6
 """Added to every priority, so that every usable sample can be drawn (Schaul et al. 2016, section 3.3)."""
@@ -42,7 +42,7 @@ class Ring(NamedTuple):
     """What both kinds of ring share. Rows form blocks of ``stride`` rows, and a sample begins at the start of a block.
 
     The age of a block is its distance from the oldest block in the data. Blocks of age ``first`` to
-    ``first + count(state) - 1`` begin a sample that lies wholly in the data, with the frames that it needs before it.
+    ``first + starts(state) - 1`` begin a sample that lies wholly in the data, with the frames that it needs before it.
     The other ``span`` blocks do not: ``first`` at the old end of the data, the rest at the new end.
     """
 
@@ -51,7 +51,7 @@ class Ring(NamedTuple):
     first: int
     span: int
     num_blocks: int
-    count: Callable[[RingState], Array]
+    starts: Callable[[RingState], Array]
     row: Callable[[RingState, Array], Array]  # (state, age) -> first row of the block
     read: Callable[[RingState, Array, Array], tuple[PyTree, Array]]  # (state, row, env) -> (items, usable)
 
@@ -75,9 +75,9 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
     """The `Ring` of `uniform` and `prioritised`, with their arguments. Raises `ValueError` for sizes that misfit."""
     length, stride, num_frames = view.length, view.stride, most_frames(frames)
     counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} = {count}: must be at least 1")
+    for name, number in counts.items():
+        if number < 1:
+            raise ValueError(f"{name} = {number}: must be at least 1")
     first, reach = -(-(num_frames - 1) // stride), -(-length // stride) - 1
     if num_rows % stride:
         raise ValueError(f"num_rows = {num_rows}: must be a multiple of the stride {stride}")
@@ -105,7 +105,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
         position = (state.position + num_steps) % num_rows
         return RingState(items, position, jnp.minimum(state.filled, num_rows - num_steps) + num_steps)
 
-    def count(state: RingState) -> Array:
+    def starts(state: RingState) -> Array:
         return jnp.maximum(state.filled // stride - reach - first, 0)
 
     def row(state: RingState, age: Array) -> Array:
@@ -114,7 +114,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
     def read(state: RingState, row: Array, env: Array) -> tuple[PyTree, Array]:
         return view.read(state.items, row, env, frames)
 
-    return Ring(init, add, first, first + reach, num_rows // stride, count, row, read)
+    return Ring(init, add, first, first + reach, num_rows // stride, starts, row, read)
 
 
 def uniform(
@@ -141,7 +141,7 @@ def uniform(
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
 
     def sample(state: RingState, key: Key) -> Sample:
-        count = ring.count(state)
+        count = ring.starts(state)
         drawn = jax.random.randint(key, (batch_size,), 0, jnp.maximum(count * num_envs, 1))
         env = drawn % num_envs
         row = ring.row(state, ring.first + drawn // num_envs)
@@ -163,9 +163,9 @@ def prioritised(
     num_envs: int,
     batch_size: int,
     view: View,
-    alpha: Array,
-    beta: Array = 0.4,
-    beta_end: Array = 1.0,
+    alpha: Scalar,
+    beta: Scalar = 0.4,
+    beta_end: Scalar = 1.0,
     num_updates: int = 1,
     num_frames: PyTree = 1,
     next_obs: bool = False,
@@ -231,7 +231,7 @@ def prioritised(
         total = sums.total(state.sums)
         chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
         exponent = anneal(beta, beta_end, state.updates / float(num_updates))
-        weight = (jnp.maximum(chance, 1e-30) * (ring.count(state.ring) * num_envs)) ** -exponent
+        weight = (jnp.maximum(chance, 1e-30) * (ring.starts(state.ring) * num_envs)) ** -exponent
         return Sample(items, row, env, jnp.where(total > 0, weight / jnp.max(weight), 0.0))
 
     def update(state: PrioritisedState, sample: Sample, priority: Array) -> PrioritisedState:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.replay import storage
-from purerl.types import Array, Outcome, PyTree, Transition
+from purerl.types import Array, Outcome, PyTree, Scalar, Transition
 
 
 class View(NamedTuple):
@@ -25,7 +25,7 @@ class View(NamedTuple):
     read: Callable[[Transition, Array, Array, PyTree], tuple[PyTree, Array]]
 
 
-def transitions(n: int, gamma: Array) -> View:
+def transitions(n: int, gamma: Scalar) -> View:
     """n-step transitions, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
 
     ``reward`` is the discounted sum of the rewards of ``h`` steps; ``discount`` is ``gamma^h``, or 0 if the episode

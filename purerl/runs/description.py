@@ -52,7 +52,7 @@ class Description(NamedTuple):
 
 
 def describe(
-    algo: str, options: Any, config: Any, env_params: dict[str, float], swept: dict[str, list[float]] | None = None
+    algo: str, options: Any, config: Any, env_params: dict[str, Any], swept: dict[str, list[float]] | None = None
 ) -> Description:
     """The description of the run that options ask for. Raises `ConfigError`, with all problems at once."""
     swept = swept or {}

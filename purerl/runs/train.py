@@ -16,7 +16,6 @@ from purerl.display import progress
 from purerl.display.progress import say
 from purerl.display.tables import print_summary
 from purerl.formulas import aggregates
-from purerl.population import arithmetic, planning
 from purerl.runs import session, sweeps
 from purerl.runs.description import Description, Setup
 from purerl.runs.directory import FILES
@@ -30,16 +29,6 @@ from purerl.types import PyTree
 EXIT_DIVERGED = 3
 EVALUATION_STEPS = 10_000
 """Steps after which an episode of the final evaluation is cut."""
-
-
-def plan(description: Description, options: Any) -> planning.Plan:
-    """What the run would cost, from its compiled program. Runs nothing. Raises `DoesNotFit`."""
-    setup = Setup.of(description)
-    compiled = _compile(setup, options).chunk
-    trainer = setup.trainer
-    state = jax.eval_shape(trainer.init, setup.members.keys[0])
-    found = compiled.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
-    return found._replace(replay_bytes=trees.nbytes(state.replay))
 
 
 def train(description: Description, options: Any) -> int:
@@ -134,7 +123,7 @@ def _train_members(
             env_steps += [steps[-1]] * batch.size
             alive += chunk.metrics["alive"][-1].tolist()
             policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
-            policies.append(jax.tree.map(lambda x: np.asarray(x)[: batch.size], policy))
+            policies.append(jax.tree.map(lambda x, size=batch.size: np.asarray(x)[:size], policy))
             if interrupted:
                 break
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)

@@ -213,7 +213,7 @@ def _fill(like: PyTree, arrays: dict[str, np.ndarray], path: Path) -> PyTree:
                 f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
             )
     filled = [
-        jax.random.wrap_key_data(arrays[name]) if _is_key(leaf) else jax.numpy.asarray(arrays[name])
-        for name, (_, leaf) in zip(shapes, leaves, strict=True)
+        jax.random.wrap_key_data(x) if _is_key(leaf) else x
+        for x, (_, leaf) in zip((jax.numpy.asarray(arrays[name]) for name in shapes), leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, filled)

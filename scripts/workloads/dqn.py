@@ -92,6 +92,7 @@ def problem(args: argparse.Namespace) -> str | None:
     if total.updates < 1:
         least = total.warmup + setting.num_envs * args.num_steps
         return f"--total-steps {args.total_steps}: must be at least the warm-up and one iteration, {least}"
+    return None
 
 
 def purerl_config(setting: Setting, total: Counts, num_steps: int):

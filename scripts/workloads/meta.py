@@ -32,6 +32,7 @@ def problem(args: argparse.Namespace) -> str | None:
     name, _, checkout = (args.peer or "").partition("=")
     if args.peer and not (name == "purejaxrl" and notebook(checkout).is_file()):
         return f"--peer {args.peer}: must be purejaxrl=CHECKOUT, a checkout that holds examples/walkthrough.ipynb"
+    return None
 
 
 def notebook(checkout: str) -> Path:

@@ -23,6 +23,7 @@ def problem(args: argparse.Namespace) -> str | None:
     name, _, checkout = (args.peer or "").partition("=")
     if args.peer and not (name == "purejaxrl" and Path(checkout, "purejaxrl").is_dir()):
         return f"--peer {args.peer}: must be purejaxrl=CHECKOUT, a checkout that holds purejaxrl/ppo.py"
+    return None
 
 
 def frames(total_steps: int) -> int:

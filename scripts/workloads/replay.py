@@ -35,6 +35,7 @@ def problem(args: argparse.Namespace) -> str | None:
     for size in args.sizes:
         if size % NUM_ENVS or size < 2 * NUM_ENVS:
             return f"--sizes {size}: must be a multiple of the {NUM_ENVS} environments, and hold two steps of each"
+    return None
 
 
 def transitions(key) -> dict[str, Any]:

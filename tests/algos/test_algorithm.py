@@ -27,11 +27,21 @@ def test_the_table_finds_every_file_and_its_value():
 @pytest.mark.parametrize(
     ("algorithm", "config", "env", "line"),
     [
-        (dqn, dqn.Config(), PENDULUM, "env = 'Pendulum-v1': has Box actions; the algorithm needs Discrete or MultiDiscr"),
+        (
+            dqn,
+            dqn.Config(),
+            PENDULUM,
+            "env = 'Pendulum-v1': has Box actions; the algorithm needs Discrete or MultiDiscr",
+        ),
         (ppo, ppo.Config(num_minibatches=3), CARTPOLE, "num_minibatches = 3: must divide num_envs * num_steps = 512"),
         (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1: must lie in \(0, inf\)"),
         (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True: a resnet has none"),
-        (dqn, dqn.Config(torso="resnet"), CARTPOLE, r"torso = 'resnet': needs images of three axes; CartPole-v1 has the"),
+        (
+            dqn,
+            dqn.Config(torso="resnet"),
+            CARTPOLE,
+            r"torso = 'resnet': needs images of three axes; CartPole-v1 has the",
+        ),
     ],
 )
 def test_what_cannot_train_is_told_in_lines(algorithm, config, env, line):

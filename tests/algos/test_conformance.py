@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from compiling import for_bits
 
-from purerl import envs, evaluate, loops
 from purerl import config as cfg
+from purerl import envs, evaluate, loops
 from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
 from purerl.envs.union import union
 from purerl.formulas import distributions, td_errors

@@ -3,10 +3,10 @@
 import pytest
 
 from purerl import envs
-from purerl.cli import parsing
-from purerl.runs.options import TrainOptions
 from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
 from purerl.errors import ConfigError
+from purerl.runs.options import TrainOptions
 
 PAIRS = [(name, algo) for algo in ALGORITHMS for name in ALGORITHMS[algo].presets]
 

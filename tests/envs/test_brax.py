@@ -50,7 +50,7 @@ class Walk:
         )
 
 
-def play(env, actions, key=jax.random.key(0)):
+def play(env, actions, seed=0):
     """The first observation, the Steps ``[T, ...]`` and the states after them."""
 
     @jax.jit
@@ -64,7 +64,7 @@ def play(env, actions, key=jax.random.key(0)):
 
         return obs, jax.lax.scan(act, state, (env.noise(key_noise, (len(actions),)), actions))[1]
 
-    return jax.device_get(run(key))
+    return jax.device_get(run(jax.random.key(seed)))
 
 
 def test_cut_after_max_steps():
@@ -77,7 +77,7 @@ def test_cut_after_max_steps():
     np.testing.assert_allclose(step.next_obs[:3, 0], first + [0.5, 1.5, 0.5], rtol=1e-6)
     np.testing.assert_array_equal(step.obs[:2], step.next_obs[:2])
     starts = [first[0], step.obs[2, 0], step.obs[5, 0]]
-    assert len(set(starts)) == 3 and 0 <= min(starts) and max(starts) <= 1
+    assert len(set(starts)) == 3 and min(starts) >= 0 and max(starts) <= 1
     np.testing.assert_allclose(step.next_obs[3, 0], step.obs[2, 0] + 0.25, rtol=1e-6)
     np.testing.assert_array_equal(state.time, [1, 2, 0, 1, 2, 0])
     np.testing.assert_array_equal(state.inner.metrics["sum"][[2, 5]], 0.0)
@@ -102,7 +102,7 @@ def test_pool_of_first_states():
     seen = []
     for seed in (5, 6):
         env = envs.from_brax("walk", Walk(), max_steps=1, reset_pool=3)
-        first, (step, _) = play(env, jnp.zeros((40, 1)), jax.random.key(seed))
+        first, (step, _) = play(env, jnp.zeros((40, 1)), seed)
         seen.append(set(step.obs[:, 0]))
         assert first[0] not in seen[-1]
     assert seen[0] == seen[1] and len(seen[0]) == 3

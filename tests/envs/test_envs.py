@@ -229,15 +229,15 @@ def test_probes_of_one_step(name, reward):
 
 
 def sound(**changes):
-    parts = dict(
-        noise=lambda key, shape: jax.random.uniform(key, shape),
-        initial=lambda noise: jnp.stack([noise, jnp.float32(3)]),
-        dynamics=lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
-        observe=lambda physical: physical,
-        time_limit=10,
-        observation_space=box((0.0, 0.0), (1.0, 3.0)),
-        action_space=Discrete(2),
-    )
+    parts = {
+        "noise": lambda key, shape: jax.random.uniform(key, shape),
+        "initial": lambda noise: jnp.stack([noise, jnp.float32(3)]),
+        "dynamics": lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
+        "observe": lambda physical: physical,
+        "time_limit": 10,
+        "observation_space": box((0.0, 0.0), (1.0, 3.0)),
+        "action_space": Discrete(2),
+    }
     return episodic("mine", **(parts | changes))
 
 

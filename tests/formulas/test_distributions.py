@@ -38,7 +38,7 @@ def test_categorical_extreme_logits():
     logits = jnp.array([[1e4, 0.0, -1e4]])
     assert dist.entropy(logits)[0] == 0
     assert dist.log_prob(logits, jnp.array([0]))[0] == 0
-    assert np.all(np.isfinite(jax.grad(lambda l: dist.entropy(l).sum())(logits)))
+    assert np.all(np.isfinite(jax.grad(lambda x: dist.entropy(x).sum())(logits)))
 
 
 def test_gaussian_formulas():

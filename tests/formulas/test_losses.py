@@ -1,5 +1,6 @@
 """Objectives against numpy float64, their limits and their gradients."""
 
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -119,10 +120,7 @@ def test_munchausen_against_definition():
     """With temperatures at which the bonus is clipped for some transitions and not for others."""
     action, reward, discount, chooser, q, target_q, next_q = transitions(4, (3,), (3,), (3,))
     for alpha, temperature, floor in ((0.9, 0.03, -1.0), (0.5, 0.7, -0.4), (1.3, 5.0, -10.0)):
-
-        def error(*args, constants={"alpha": alpha, "temperature": temperature, "floor": floor}):
-            return td_errors.munchausen(*args, **constants)
-
+        error = functools.partial(td_errors.munchausen, alpha=alpha, temperature=temperature, floor=floor)
         found = jax.jit(jax.vmap(error))(q, target_q, action, reward, discount, chooser, next_q)
         rows = zip(np.float64(q), np.float64(target_q), action, reward, discount, np.float64(next_q), strict=True)
         expected = [oracles.munchausen(*row, alpha, temperature, floor) for row in rows]

@@ -16,7 +16,20 @@ from purerl import cli, load
 from purerl.learned import artefacts, sockets
 from purerl.meta import cost, search
 
-TINY = "--total-steps 512 --num-envs 4 --num-steps 16 --hidden-sizes 8 --num-epochs 1 --num-minibatches 2".split()
+TINY = [
+    "--total-steps",
+    "512",
+    "--num-envs",
+    "4",
+    "--num-steps",
+    "16",
+    "--hidden-sizes",
+    "8",
+    "--num-epochs",
+    "1",
+    "--num-minibatches",
+    "2",
+]
 EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
 
 

@@ -85,7 +85,7 @@ def test_equal_candidates_count_equally():
         candidates, asked = strategy.ask(jax.random.key(1), start)
         score = jnp.arange(8.0) // 4
         order = np.array([3, 1, 0, 2, 6, 4, 7, 5])
-        shuffled = jax.tree.map(lambda x: x[order], candidates)
+        shuffled = jax.tree.map(lambda x, order=order: x[order], candidates)
         means = [strategy.mean(strategy.tell(jax.random.key(2), c, score, asked)) for c in (candidates, shuffled)]
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *means)
 
@@ -116,9 +116,9 @@ def test_state_keeps_its_types():
     """Otherwise each chunk of generations would compile anew."""
     for name in strategies.NAMES:
         strategy = strategies.make(name, 8, LIKE)
-        start = jax.eval_shape(lambda: strategy.init(jax.random.key(0), LIKE))
+        start = jax.eval_shape(lambda strategy=strategy: strategy.init(jax.random.key(0), LIKE))
 
-        def generation(state):
+        def generation(state, strategy=strategy):
             candidates, state = strategy.ask(jax.random.key(1), state)
             return strategy.tell(jax.random.key(2), candidates, fitness(candidates), state)
 

@@ -176,7 +176,8 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
         for name in ("obs", "action", "reward", "terminated", "truncated") + ("next_obs",) * ring.next_obs:
             same(getattr(items, name), at(getattr(rows, name), t, env))
         assert ring.next_obs or items.next_obs == ()
-        return same(items.extras, at(rows.extras, row, env))
+        same(items.extras, at(rows.extras, row, env))
+        return
     same((items.obs, items.action, items.extras), at((rows.obs, rows.action, rows.extras), row, env))
     found = [outcome(rows, *start, HORIZON[ring.view], ring.next_obs) for start in zip(row, env, strict=True)]
     usable = always_usable(ring) | ~rows.truncated[row, env]
@@ -224,7 +225,8 @@ class Priorities:
 
     def check_weights(self, sample: Sample):
         if not self.powered:
-            return np.testing.assert_array_equal(sample.weight, 0.0)
+            np.testing.assert_array_equal(sample.weight, 0.0)
+            return
         beta = BETA + (BETA_END - BETA) * min(self.updates / UPDATES, 1.0)
         chance = np.array([self.powered[start] for start in zip(*drawn(self.ring, sample), strict=True)])
         np.testing.assert_allclose(sample.weight, (chance / chance.min()) ** -beta, rtol=1e-4)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import trees
-from purerl.envs.names import BACKENDS, BRAX, check_parameters
+from purerl.catalogue import BACKENDS, BRAX, check_parameters
 from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.spaces import Box

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.names import GYMNAX, check_parameters
+from purerl.catalogue import GYMNAX, check_parameters
 from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.spaces import Box, Discrete, Space

@@ -58,7 +58,8 @@ def cartpole(
         physical = jnp.stack([x, x_dot + tau * x_acc, theta, theta_dot + tau * theta_acc])
         return physical, 1.0, (jnp.abs(x) > x_threshold) | (jnp.abs(theta) > theta_threshold)
 
-    high = (2 * x_threshold, math.inf, 2 * theta_threshold, math.inf)[shown]
+    bounds: tuple[float, ...] = 2 * x_threshold, math.inf, 2 * theta_threshold, math.inf
+    high = bounds[shown]
     return episodic(
         "CartPole-v1",
         noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),

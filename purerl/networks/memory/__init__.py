@@ -3,8 +3,6 @@
 Each is a `Memory`, so code that unrolls one does not depend on its kind.
 """
 
-from typing import Literal
-
 from purerl.networks.memory.base import Memory
 from purerl.networks.memory.cells import cell
 from purerl.networks.memory.gtrxl import transformer
@@ -15,7 +13,7 @@ __all__ = ["MEMORIES", "Memory", "cell", "linear", "make", "transformer"]
 MEMORIES = ("gru", "lstm", "lru", "gtrxl")
 
 
-def make(kind: Literal["gru", "lstm", "lru", "gtrxl"], size: int, window: int = 32) -> Memory:
+def make(kind: str, size: int, window: int = 32) -> Memory:
     """A memory with ``size`` outputs: ``gru`` and ``lstm`` are `cell`, ``lru`` is `linear`, ``gtrxl`` is `transformer`.
 
     Only ``gtrxl`` uses ``window``, the number of past steps that it attends to.

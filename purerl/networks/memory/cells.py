@@ -1,6 +1,6 @@
 """Gated recurrent cells, GRU and LSTM, unrolled by a scan."""
 
-from typing import Literal
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -12,7 +12,7 @@ from purerl.trees import restart
 from purerl.types import Array, Key, PyTree
 
 
-def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
+def cell(kind: str, size: int) -> Memory:
     """A gated recurrent cell of ``size`` units, unrolled by a scan.
 
     ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate applied to the recurrent product, as in Flax.
@@ -20,7 +20,8 @@ def cell(kind: Literal["gru", "lstm"], size: int) -> Memory:
     (Jozefowicz et al. 2015, section 2.2). Recurrent kernels are initialised by `layers.orthogonal`. ``init`` consumes
     its key.
     """
-    module = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}[kind](size, recurrent_kernel_init=layers.orthogonal())
+    cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
+    module = cells[kind](size, recurrent_kernel_init=layers.orthogonal())
 
     def init(key: Key, x: Array) -> PyTree:
         params = module.init(key, init_carry(x.shape[0]), x)

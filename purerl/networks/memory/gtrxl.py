@@ -1,5 +1,8 @@
 """The gated transformer (GTrXL): attention over a window of past steps."""
 
+from collections.abc import Callable
+from typing import Any
+
 import chex
 import flax.linen as nn
 import jax
@@ -93,23 +96,24 @@ def transformer(size: int, window: int) -> Memory:
     """
     heads = next(heads for heads in (4, 2, 1) if size % heads == 0)
     module = GatedAttention(size, heads, window)
+    apply: Callable[..., Any] = module.apply
 
     def init_carry(num_envs: int) -> tuple[Array, Array]:
         return jnp.zeros((num_envs, window, size)), jnp.zeros((num_envs, window))
 
     def step(params: PyTree, x: Array, carry: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        embedded = module.apply(params, x, method="embed")
+        embedded = apply(params, x, method="embed")
         past, present = carry
         past = jnp.concatenate([past, embedded[..., None, :]], axis=-2)
         present = jnp.concatenate([present, jnp.ones_like(present[..., :1])], axis=-1)
-        keys, values = module.apply(params, past, method="look")
-        out = module.apply(params, embedded, keys, values, present > 0, method="attend")
+        keys, values = apply(params, past, method="look")
+        out = apply(params, embedded, keys, values, present > 0, method="attend")
         return out, (past[..., 1:, :], present[..., 1:])
 
     def unroll(params: PyTree, x: Array, carry: tuple[Array, Array], last: Array):
         chex.assert_shape(last, x.shape[:2])
         steps = x.shape[0]
-        embedded = module.apply(params, x, method="embed")
+        embedded = apply(params, x, method="embed")
         past, present = (jnp.swapaxes(part, 0, 1) for part in carry)  # [window, B, ...]
         inputs = jnp.concatenate([past, embedded])  # [window + T, B, size]
         begins = jnp.concatenate([jnp.zeros_like(last[:1]), last[:-1]])
@@ -120,9 +124,9 @@ def transformer(size: int, window: int) -> Memory:
         def windows(part: Array) -> Array:
             return jnp.swapaxes(part[rows], 1, 2)  # [T, B, window + 1, ...]
 
-        keys, values = (windows(part) for part in module.apply(params, inputs, method="look"))
+        keys, values = (windows(part) for part in apply(params, inputs, method="look"))
         visible = windows(episode) == number[..., None]
-        out = module.apply(params, embedded, keys, values, visible, method="attend")
+        out = apply(params, embedded, keys, values, visible, method="attend")
         kept = visible[..., 1:]
         carries = jnp.where(kept[..., None], windows(inputs)[..., 1:, :], 0.0), kept.astype(jnp.float32)
         return out, carries, restart(jax.tree.map(lambda c: c[-1], carries), init_carry(x.shape[1]), last[-1])

@@ -1,5 +1,8 @@
 """The linear recurrent unit (LRU), unrolled by an associative scan."""
 
+from collections.abc import Callable
+from typing import Any
+
 import chex
 import flax.linen as nn
 import jax
@@ -72,6 +75,7 @@ def linear(size: int) -> Memory:
     section 4). The carry is the state ``[B, 2, size]``, real and imaginary part.
     """
     module = LinearRecurrentUnit(size)
+    apply: Callable[..., Any] = module.apply
 
     def init_carry(num_envs: int) -> Array:
         return jnp.zeros((num_envs, 2, size))
@@ -83,13 +87,13 @@ def linear(size: int) -> Memory:
         return jnp.stack([jnp.real(state), jnp.imag(state)], axis=-2)
 
     def step(params: PyTree, x: Array, carry: Array) -> tuple[Array, Array]:
-        embedded, u, added, factor = module.apply(params, x, method="before")
+        embedded, u, added, factor = apply(params, x, method="before")
         state = like(factor, added) * as_complex(carry) + added
-        return module.apply(params, embedded, u, state, method="after"), as_carry(state)
+        return apply(params, embedded, u, state, method="after"), as_carry(state)
 
     def unroll(params: PyTree, x: Array, carry: Array, last: Array) -> tuple[Array, Array, Array]:
         chex.assert_shape(last, x.shape[:2])
-        embedded, u, added, factor = module.apply(params, x, method="before")
+        embedded, u, added, factor = apply(params, x, method="before")
         begins = jnp.concatenate([jnp.zeros_like(last[:1]), last[:-1]])
         factors = jnp.where(begins[..., None], 0.0, like(factor, added))
         added = added.at[0].add(factors[0] * as_complex(carry))
@@ -99,7 +103,7 @@ def linear(size: int) -> Memory:
 
         _, state = jax.lax.associative_scan(join, (factors, added))
         carries = as_carry(state)
-        out = module.apply(params, embedded, u, state, method="after")
+        out = apply(params, embedded, u, state, method="after")
         return out, carries, restart(carries[-1], init_carry(x.shape[1]), last[-1])
 
     return Memory(module.init, init_carry, step, unroll)
