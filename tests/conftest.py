@@ -17,12 +17,19 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
+LONG = "population", "search", "cli", "conformance", "policy_gradients", "evolution", "meta_gradient", "value_based"
+"""Files that take long: these come first, so that no process is left with one of them at the end."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Keeps tests that share compiled programs in one process: those of a file, or of a row of the conformance."""
+    """Keeps tests that share compiled programs in one process: those of a file, or of one of its algorithms."""
+    rank = {f"test_{name}": i for i, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))
     for item in items:
-        row = getattr(item, "callspec", None) and item.callspec.params.get("row")
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{row}"))
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        algorithm = params.get("row", params.get("everyone"))
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{algorithm}"))
 
 
 @pytest.fixture(scope="session")

@@ -332,7 +332,7 @@ OBS = jnp.array([[-1.0], [1.0], [0.0], [1.0]])  # as episodes show them: two of 
 @pytest.fixture(scope="module")
 def probed(row):
     """One program that trains in every probe with two actions: by probe, the values of `OBS`, and greedy returns."""
-    longer = jax.tree.map(jnp.float32, dataclasses.replace(row.config, total_steps=row.config.total_steps * 5))
+    longer = jax.tree.map(jnp.float32, dataclasses.replace(row.config, total_steps=row.config.total_steps * 2))
     free = [dataclasses.replace(longer, **(row.free if name in ("cut", "mistaken") else {})) for name in PROBES]
     choose = union(list(PROBES.values()))
 

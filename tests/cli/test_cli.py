@@ -101,6 +101,7 @@ def test_quantiles_of_the_population(trained):
     assert iqm["low"] <= iqm["value"] <= iqm["high"] and summary["alive_per_seed"] == [True, True]
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_batches_of_agents_give_the_same_policies(tmp_path):
     for name, more in (("all", []), ("some", ["--agents-at-once", "2"])):
         run("train", "ppo", *SHORT, "--num-seeds", "3", "--seed", "4", "--out", str(tmp_path / name), *more)
@@ -139,6 +140,7 @@ def in_order(ranked, config):
     return next(row["returns"] for row in ranked if row["config"] == config)
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_sweep_member_equals_its_lone_run(tmp_path):
     run("sweep", "ppo", *SHORT, "--gamma", "0.9,0.95", "--num-seeds", "2", "--out", str(tmp_path / "sweep"))
     run("train", "ppo", *SHORT, "--gamma", "0.95", "--seed", "1", "--out", str(tmp_path / "lone"))
@@ -225,6 +227,7 @@ def test_policy_in_gymnasium(trained):
     assert total.mean() >= 475
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_lone_seed_equals_its_place_in_a_crowd(trained, tmp_path):
     run("train", "ppo", *SHORT, "--num-seeds", "3", "--seed", "4", "--out", str(tmp_path / "crowd"))
     run("train", "ppo", *SHORT, "--seed", "6", "--out", str(tmp_path / "lone"))

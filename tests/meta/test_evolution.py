@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import shipped_environment
 
 from purerl import envs, loops, ppo
 from purerl.learned import sockets
@@ -162,7 +163,14 @@ print(jax.block_until_ready(jax.jit(search)(jax.random.key(0))).metrics["alive"]
 def test_a_strategy_that_decomposes_does_not_hang():
     """CMA-ES' eigenvectors and orthogonal kernels in one program on eight devices, killed if it outlasts ten times what
     it should take."""
-    done = subprocess.run([sys.executable, "-c", DECOMPOSES], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DECOMPOSES],
+        env=shipped_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert done.stdout.split() == ["1.0"]
 
 

@@ -130,7 +130,7 @@ def test_dry_run(tmp_path, capsys):
     [
         (("evolve", "value-los"), "socket = 'value-los': unknown; nearest: value-loss"),
         (("evolve", "value-loss"), "env = (): name one environment or several"),
-        ((*EVOLVE, "--algo", "dqn"), "algo = 'dqn': has no socket value-loss; must be one of ppo, dpo, appo"),
+        ((*EVOLVE, "--algo", "dqn"), "algo = 'dqn': has no socket value-loss; must be one of ppo, appo, dpo"),
         ((*EVOLVE, "--strategy", "OpenES"), "strategy = 'OpenES': unknown; must be one of Open_ES"),
         ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
         ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),

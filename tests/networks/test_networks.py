@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from compiling import shipped_environment
 
 from purerl import networks
 from purerl.spaces import Box
@@ -60,7 +61,12 @@ def test_sixty_four_agents_do_not_hang():
     """Fresh processes, each killed if it outlasts ten times what it should take."""
     for _ in range(3):
         done = subprocess.run(
-            [sys.executable, "-c", SIXTY_FOUR], capture_output=True, text=True, timeout=150, check=True
+            [sys.executable, "-c", SIXTY_FOUR],
+            env=shipped_environment(),
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=True,
         )
         assert done.stdout.strip() == "done"
 

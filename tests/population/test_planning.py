@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import shipped_environment
 
 from purerl import envs, plan, ppo
 from purerl.population import planning
@@ -37,7 +38,14 @@ print(compiled.chunk.peak_bytes / (peak - before))
 def test_the_peak_is_predicted():
     """A program of about half a gigabyte, in a process of its own: within 10 % of what the process grew by."""
     code = MEASURE.format(agents=2, envs=2048)
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env=shipped_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
     assert 0.9 < float(found.stdout) < 1.1
 
 

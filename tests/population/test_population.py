@@ -31,6 +31,7 @@ ALGORITHMS = {
             num_updates=2,
             burn_in=4,
             unroll=8,
+            period=4,
             memory_size=8,
             **SMALL,
         ),
