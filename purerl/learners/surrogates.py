@@ -26,11 +26,11 @@ class Config(policy_gradients.Config):
     num_epochs: cfg.Count = 4
     """Passes over each batch."""
     num_minibatches: cfg.Count = 4
-    """Parts that a batch is cut into; must divide num_envs * num_steps or, with a memory, the number of sequences."""
+    """Number of minibatches of a batch; must divide num_envs * num_steps or, with a memory, the number of sequences."""
     sequence_length: cfg.NonNegativeCount = 16
-    """With a memory, steps that a gradient goes back through; must divide num_steps. 0: all of them."""
+    """With a memory, number of steps that gradients flow back through; must divide num_steps. 0: all steps."""
     clip_epsilon: cfg.Positive = 0.2
-    """Bound on the probability ratio's distance from 1, and on the value's move."""
+    """Largest distance of the probability ratio from 1, and of a value from its old value, that the loss rewards."""
 
     @property
     def sequence_steps(self) -> int:
