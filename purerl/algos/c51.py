@@ -9,7 +9,6 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values, checks
-from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
@@ -35,17 +34,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
     """A torso and the logits of a distribution for each action."""
-    return value_networks.q_network(
-        env.observation_space,
-        joint_actions(env).num,
-        config.hidden_sizes,
-        config.activation,
-        dueling=config.dueling,
-        layer_norm=config.layer_norm,
-        kind=config.torso,
-        num_atoms=config.num_atoms,
-        noisy=noisy,
-    )
+    return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_atoms, noisy=noisy)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:

@@ -33,15 +33,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso and a value for each action."""
-    return value_networks.q_network(
-        env.observation_space,
-        joint_actions(env).num,
-        config.hidden_sizes,
-        config.activation,
-        dueling=config.dueling,
-        layer_norm=config.layer_norm,
-        kind=config.torso,
-    )
+    return value_networks.q_network(**action_values.network_shape(config, env))
 
 
 def huber_loss(error: Array, config: Config) -> Array:

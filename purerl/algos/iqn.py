@@ -9,7 +9,6 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values
 from purerl.learners.action_values import problems
-from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
@@ -33,13 +32,7 @@ class Config(action_values.Config):
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso, an embedding of fractions, and each action's quantile at each of them."""
     return value_networks.implicit_quantile_network(
-        env.observation_space,
-        joint_actions(env).num,
-        config.hidden_sizes,
-        config.activation,
-        dueling=config.dueling,
-        layer_norm=config.layer_norm,
-        kind=config.torso,
+        **action_values.network_shape(config, env),
         num_quantiles=config.num_quantiles,
         num_cosines=config.num_cosines,
         level=config.risk_level,

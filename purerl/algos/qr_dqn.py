@@ -7,7 +7,6 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
 from purerl.learners import action_values
 from purerl.learners.action_values import problems
-from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
@@ -26,16 +25,7 @@ class Config(action_values.Config):
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     """A torso and the quantiles of each action."""
-    return value_networks.q_network(
-        env.observation_space,
-        joint_actions(env).num,
-        config.hidden_sizes,
-        config.activation,
-        dueling=config.dueling,
-        layer_norm=config.layer_norm,
-        kind=config.torso,
-        num_atoms=config.num_quantiles,
-    )
+    return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_quantiles)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:

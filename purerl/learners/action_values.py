@@ -92,6 +92,19 @@ def problems(config: Config, env: Env | None) -> list[str]:
     )
 
 
+def network_shape(config: Config, env: Env) -> dict[str, Any]:
+    """What the networks of `value_networks` have in common, as keyword arguments of their functions."""
+    return {
+        "space": env.observation_space,
+        "num_actions": joint_actions.joint_actions(env).num,
+        "hidden_sizes": config.hidden_sizes,
+        "activation": config.activation,
+        "dueling": config.dueling,
+        "layer_norm": config.layer_norm,
+        "kind": config.torso,
+    }
+
+
 def epsilons(config: Config, updates: Array, num_envs: int) -> Array:
     """The chance of a random action in each of ``B`` environments after so many updates. ``[B]``."""
     annealing = config.exploration_fraction * float(config.total_updates)
