@@ -24,7 +24,8 @@ class Row(NamedTuple):
     """An algorithm, a config that trains in seconds, and how to read V(obs) off its state.
 
     ``free`` are changes to the config with which the value may move as far as it needs to; ``idle`` are floats that
-    this config does not use; ``rtol`` is how near the value of steps that are cut must come.
+    this config does not use; ``rtol`` is how near the value of steps that are cut must come, and ``longer`` how many
+    times as long as ``config`` says it trains in the probes.
     """
 
     algo: Any
@@ -33,6 +34,7 @@ class Row(NamedTuple):
     free: dict[str, Any] = {}
     idle: tuple[str, ...] = ()
     rtol: float = 0.01
+    longer: int = 2
 
 
 def critic(config, env, state, obs):
@@ -157,6 +159,7 @@ ROWS = {
         r2d2.r2d2,
         r2d2.Config(**REPLAY, memory_size=8, burn_in=2, unroll=6, period=4, importance_exponent_end=1.0),
         r2d2_value,
+        longer=5,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),
 }
@@ -194,38 +197,23 @@ def numbers(short):
 
 
 @pytest.fixture(scope="module")
-def lanes(short):
-    """A config and a key for each lane of one batch, and the config's axes.
-
-    The first three differ in their keys alone; in those that follow, one for each float, that float alone is another.
-    """
-    names = cfg.traced_fields(short)
-    values = {}
-    for i, name in enumerate(names):
-        base = getattr(short, name)
-        values[name] = jnp.full(3 + len(names), base, jnp.float32).at[3 + i].set(base * 0.5 if base else 0.5)
-    batch, axes = cfg.sweep(short, **values)
-    return batch, KEYS[jnp.array([0, 1, 2] + [0] * len(names))], (axes, 0)
-
-
-@pytest.fixture(scope="module")
-def trains(row, env, lanes):
-    """The short training, compiled for one config and key, and for a batch of them."""
+def trains(row, env):
+    """The short training, compiled for one key and for several."""
     train = lambda config, key: row.algo.make_train(config, env)(key)  # noqa: E731
-    return jit(train), jit(jax.vmap(train, in_axes=lanes[2]))
+    return jit(train), jit(jax.vmap(train, in_axes=(None, 0)))
 
 
 @pytest.fixture(scope="module")
-def runs(trains, numbers, lanes):
+def runs(trains, numbers):
     alone, together = trains
-    return [alone(numbers, key) for key in KEYS], together(*lanes[:2])
+    return [alone(numbers, key) for key in KEYS], together(numbers, KEYS)
 
 
 @pytest.fixture(scope="module")
-def first(row, env, lanes):
-    """Where each lane begins."""
+def first(row, env, numbers):
+    """Where each of the three begins."""
     init = lambda config, key: row.algo.make_trainer(config, env).init(key)  # noqa: E731
-    return jit(jax.vmap(init, in_axes=lanes[2]))(*lanes[:2])
+    return jit(jax.vmap(init, in_axes=(None, 0)))(numbers, KEYS)
 
 
 def lane(tree, i):
@@ -291,14 +279,20 @@ def test_state_is_closed_and_strongly_typed(row, short, env):
     assert all(m.shape == () for m in metrics.values())
 
 
-def test_every_float_is_traced_and_matters(row, short, runs):
-    """They were arguments of one program: what remains is that a lane with another one has other parameters."""
-    names = cfg.traced_fields(short)
-    leaves = jax.tree.leaves(runs[1].state.learner.params)
-    flat = np.concatenate([np.asarray(x).reshape(3 + len(names), -1) for x in leaves], axis=1)
-    assert np.all(np.isfinite(flat))
-    idle = [name for i, name in enumerate(names) if np.array_equal(flat[0], flat[3 + i])]
-    assert idle == [name for name in names if name in row.idle]
+def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
+    """One program for all configs, whose parameters are others if one number is halved, or no longer zero."""
+    flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(run.state.learner.params)])  # noqa: E731
+    usual, idle = flat(runs[0][0]), []
+    assert np.all(np.isfinite(usual))
+    for name in cfg.traced_fields(numbers):
+        base = getattr(numbers, name)
+        other = flat(
+            trains[0](dataclasses.replace(numbers, **{name: base * 0.5 if base else jnp.float32(0.5)}), KEYS[0])
+        )
+        assert np.all(np.isfinite(other))
+        idle += [name] * np.array_equal(usual, other)
+    assert idle == [name for name in cfg.traced_fields(numbers) if name in row.idle]
+    assert trains[0]._cache_size() == 1
 
 
 def test_no_key_is_used_twice(row, short, env):
@@ -332,7 +326,7 @@ OBS = jnp.array([[-1.0], [1.0], [0.0], [1.0]])  # as episodes show them: two of 
 @pytest.fixture(scope="module")
 def probed(row):
     """One program that trains in every probe with two actions: by probe, the values of `OBS`, and greedy returns."""
-    longer = jax.tree.map(jnp.float32, dataclasses.replace(row.config, total_steps=row.config.total_steps * 2))
+    longer = jax.tree.map(jnp.float32, dataclasses.replace(row.config, total_steps=row.config.total_steps * row.longer))
     free = [dataclasses.replace(longer, **(row.free if name in ("cut", "mistaken") else {})) for name in PROBES]
     choose = union(list(PROBES.values()))
 

@@ -208,7 +208,7 @@ def test_report(whole, capsys, monkeypatch):
 
 def test_used_by_a_training(whole, tmp_path, capsys):
     """By run or by file, learned or in closed form; and the run keeps what it used."""
-    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]
+    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--total-steps", "8192", "--eval-episodes", "2"]
     assert run("evolve", "distill", whole, "--out", tmp_path / "closed.json") == 0
     assert "error" in capsys.readouterr().out
     functions = {"plain": [], "learned": ["--value-loss", whole], "closed": ["--value-loss", tmp_path / "closed.json"]}
