@@ -233,7 +233,7 @@ def test_defaults_are_sound(algo):
             {"memory": "gru", "hidden_sizes": ()},
             ["hidden_sizes = (): must have the width of the layer after the memory"],
         ),
-        ({"torso": "resnet"}, ["torso = 'resnet': needs observations of three axes; CartPole-v1 has the shape (4,)"]),
+        ({"torso": "resnet"}, ["torso = 'resnet': needs images of three axes; CartPole-v1 has the shape (4,)"]),
         ({"memory": "gru", "sequence_length": 3}, ["sequence_length = 3: must divide num_steps = 16"]),
         (
             {"memory": "gru", "num_minibatches": 16},

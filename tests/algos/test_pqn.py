@@ -138,7 +138,7 @@ def test_layers_are_normalised(key):
         ({"num_minibatches": 5}, ["num_minibatches = 5: must divide num_envs * num_steps = 12"]),
         ({"total_steps": 11}, ["total_steps = 11: must be at least one iteration"]),
         ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),
-        ({"epsilon_end": 1.5, "trace_lambda": -0.1}, ["trace_lambda = -0.1: must lie", "epsilon_end = 1.5: must lie"]),
+        ({"epsilon_end": 1.5, "trace_lambda": -0.1}, ["epsilon_end = 1.5: must lie", "trace_lambda = -0.1: must lie"]),
     ],
 )
 def test_problems(change, lines):
