@@ -31,9 +31,10 @@ def has_compiler_option(device: jax.Device, name: str, value: Any) -> bool:
 
 
 def lane_options(device: jax.Device) -> dict[str, Any]:
-    """Options with which a lane has the bits of a lone run on CPU, measured with jax 0.10.2 and 0.11.2.
+    """The options of `purerl.compiler_options` for a CPU, those that its compiler has.
 
-    Without the newer emitters of fused loops LLVM may do a little; jax 0.11 has no others, and LLVM must do nothing.
+    Without the newer emitters of fused loops LLVM may optimise a little, and at level 0 bits differ again (jax 0.10.2).
+    jax 0.11.2 has no other emitters; there it is the other way round.
     """
     options = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_backend_optimization_level": 0}
     if has_compiler_option(device, "xla_cpu_use_fusion_emitters", False):

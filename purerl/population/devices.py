@@ -29,9 +29,10 @@ def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
     """Options for `jax.jit` under which every lane of a `jax.vmap` computes the same bits as a single run.
 
     On CPU three parts of XLA choose the order of a sum by the size of the whole array: its reduction library, its
-    fusion emitters, and LLVM's vectoriser. These options disable them, as far as jax's version lets them (measured with
-    jax 0.10.2 and 0.11.2), which at least halves the speed; they are meant for tests, and `train_population` does not
-    use them. Returns no options for other platforms. ``device`` defaults to the first one.
+    fusion emitters, and LLVM's vectoriser. These options disable them, as far as jax's version lets them, which at
+    least halves the speed; they are meant for tests, and `train_population` does not use them. With jax 0.10.2 all
+    algorithms were measured to keep their bits; with 0.11.2 all but Ape-X and R2D2, which round otherwise.
+    Returns no options for other platforms. ``device`` defaults to the first one.
     """
     device = device or jax.devices()[0]
     return compat.lane_options(device) if device.platform == "cpu" else {}
