@@ -246,7 +246,14 @@ def whole():
 
 @pytest.mark.parametrize(
     "change",
-    [{"double": False}, {"dueling": False}, {"noisy": False}, {"n_step": 1}, {"prioritised": False}, {"num_atoms": 21}],
+    [
+        {"double": False},
+        {"dueling": False},
+        {"noisy": False, "epsilon_end": 0.1},
+        {"n_step": 1},
+        {"prioritised": False},
+        {"num_atoms": 21},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_each_part_of_rainbow_matters(whole, change):
