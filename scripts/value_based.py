@@ -17,6 +17,9 @@ import numpy as np
 from claims import claim, main, population, show
 
 from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, qr_dqn, r2d2, replay
+from purerl.algos.c51 import make_network as make_c51_network
+from purerl.algos.iqn import make_network as make_iqn_network
+from purerl.algos.qr_dqn import make_network as make_qr_dqn_network
 from purerl.formulas import td_errors
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step, Transition
@@ -222,12 +225,15 @@ GAMBLE = {
 }
 
 
+NETWORKS = {"c51": make_c51_network, "qr-dqn": make_qr_dqn_network, "iqn": make_iqn_network}
+
+
 def learned_returns(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, np.ndarray, PyTree]:
     """Values and probabilities of the first state's returns ``[S, A, K]``, and the parameters ``[S]``."""
     params = population(
         lambda config: lambda key: algo.make_train(config, env)(key).state.learner.params, config, seeds
     )
-    network, obs = algo.make_network(config, env), jnp.eye(1, env.observation_space.shape[0])
+    network, obs = NETWORKS[algo.name](config, env), jnp.eye(1, env.observation_space.shape[0])
     fractions = (jnp.arange(100)[None] + 0.5) / 100
     out = jax.vmap(lambda p: network.apply(p, obs, fractions if algo is iqn else ()))(params)
     values = np.asarray(out[0] if algo is iqn else out)[:, 0]
