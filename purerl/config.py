@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.errors import ConfigError
 
@@ -72,9 +73,9 @@ def problems(config: Any) -> list[str]:
 
 
 def sound(config: Any, *names: str) -> bool:
-    """Whether the fields ``names`` have values that `problems` finds nothing wrong with, and none is traced."""
+    """Whether `problems` finds nothing wrong with the fields ``names``, and none is an array, which may be traced."""
     found = _problems(config)
-    return not any(name in found or isinstance(getattr(config, name), jax.core.Tracer) for name in names)
+    return not any(name in found or isinstance(getattr(config, name), jax.Array) for name in names)
 
 
 def _problems(config: Any) -> dict[str, str]:
@@ -86,8 +87,9 @@ def _problems(config: Any) -> dict[str, str]:
         if isinstance(value, jax.core.Tracer):
             continue
         kind, limits = _limits(hint)
-        problem = _type_problem(value, kind) or next(
-            (f"must lie in {limit}" for limit in limits if value not in limit), None
+        number = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
+        problem = _type_problem(number, kind) or next(
+            (f"must lie in {limit}" for limit in limits if number not in limit), None
         )
         if problem:
             found[field.name] = f"{field.name} = {value!r}: {problem}"

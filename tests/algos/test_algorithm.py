@@ -60,6 +60,16 @@ def test_under_a_trace_static_fields_alone_are_looked_at():
         jax.eval_shape(lambda rate: train(rate, 3), -1.0)
 
 
+def test_arrays_of_a_config_that_a_jit_closes_over():
+    """They are no tracers, but comparing them inside the jit would be traced."""
+    good = ppo.Config(**SMALL, learning_rate=jnp.float32(1e-3), lag=jnp.float32(0))
+    bad = dataclasses.replace(good, gamma=jnp.float32(2))
+    init = lambda config: jax.eval_shape(lambda key: ppo.make_trainer(config, CARTPOLE).init(key), jax.random.key(0))
+    assert init(good).iteration.shape == ()
+    with pytest.raises(ConfigError, match=r"^gamma = .*2.*: must lie in \[0, 1\]$"):
+        init(bad)
+
+
 class Linen(nn.Module):
     """A policy's logits and a value, or action values alone."""
 

@@ -101,7 +101,9 @@ def test_spaces():
     stacked = frame_stack(cartpole, 3).observation_space
     assert stacked.shape == (4, 3)
     np.testing.assert_array_equal(np.broadcast_to(stacked.high, (4, 3)), np.stack([high] * 3, axis=-1))
-    assert frame_stack(envs.make("Catch-bsuite"), 2).observation_space == Box(False, True, (10, 5, 2), jnp.dtype(bool))
+    assert frame_stack(envs.make("Catch-bsuite"), 2).observation_space == Box(
+        False, True, (10, 5, 2), jnp.dtype(bool), 2
+    )
     assert frame_stack(envs.make("Breakout-MinAtar"), 2).observation_space.shape == (10, 10, 4, 2)
 
 
