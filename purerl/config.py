@@ -87,7 +87,7 @@ def _problems(config: Any) -> dict[str, str]:
         if isinstance(value, jax.core.Tracer):
             continue
         kind, limits = _limits(hint)
-        number = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
+        number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
         problem = _type_problem(number, kind) or next(
             (f"must lie in {limit}" for limit in limits if number not in limit), None
         )

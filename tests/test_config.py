@@ -67,7 +67,7 @@ def test_other_fields():
 
 def test_all_problems_at_once():
     config = ppo.Config(gamma=2.0, learning_rate=-1.0, num_minibatches=3)
-    assert [line.split()[0] for line in ppo.problems(config, None)] == ["learning_rate", "gamma", "num_minibatches"]
+    assert [line.split()[0] for line in ppo.problems(config, None)] == ["gamma", "learning_rate", "num_minibatches"]
 
 
 def test_minibatch_problems_name_the_nearest():

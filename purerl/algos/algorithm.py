@@ -27,6 +27,9 @@ class Algorithm(NamedTuple):
     sockets: tuple[str, ...] = ()
     presets: Mapping[str, dict[str, Any]] = NO_PRESETS
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.Config, self.make_learner))
+
     def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
         """One iteration as a `Trainer`.
 

@@ -33,7 +33,12 @@ def test_the_table_finds_every_file_and_its_value():
             PENDULUM,
             "env = 'Pendulum-v1': has Box actions; the algorithm needs Discrete or MultiDiscr",
         ),
-        (ppo, ppo.Config(num_minibatches=3), CARTPOLE, "num_minibatches = 3: must divide num_envs * num_steps = 512"),
+        (
+            ppo,
+            ppo.Config(num_minibatches=3),
+            CARTPOLE,
+            r"num_minibatches = 3: must divide num_envs \* num_steps = 512; nearest",
+        ),
         (ppo, ppo.Config(learning_rate=-1), CARTPOLE, r"learning_rate = -1: must lie in \(0, inf\)"),
         (ppo, ppo.Config(layer_norm=True, torso="resnet"), CARTPOLE, "layer_norm = True: a resnet has none"),
         (
@@ -56,7 +61,7 @@ def test_under_a_trace_static_fields_alone_are_looked_at():
         return ppo.make_trainer(config, CARTPOLE).init(jax.random.key(0)).iteration
 
     assert jax.eval_shape(lambda rate: train(rate, 4), -1.0).shape == ()
-    with pytest.raises(ConfigError, match="^num_minibatches = 3: .*$"):
+    with pytest.raises(ConfigError, match="^num_minibatches = 3: must divide"):
         jax.eval_shape(lambda rate: train(rate, 3), -1.0)
 
 
@@ -66,7 +71,7 @@ def test_arrays_of_a_config_that_a_jit_closes_over():
     bad = dataclasses.replace(good, gamma=jnp.float32(2))
     init = lambda config: jax.eval_shape(lambda key: ppo.make_trainer(config, CARTPOLE).init(key), jax.random.key(0))
     assert init(good).iteration.shape == ()
-    with pytest.raises(ConfigError, match=r"^gamma = .*2.*: must lie in \[0, 1\]$"):
+    with pytest.raises(ConfigError, match=r"^gamma = .*2.*: must lie in \[0, 1\]"):
         init(bad)
 
 

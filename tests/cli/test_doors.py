@@ -80,21 +80,6 @@ def test_names_need_no_jax(args, code, words):
     assert len(found.stderr.splitlines()) == (1 if code else 0)
 
 
-def test_functions_of_envs_are_not_hidden_by_their_modules():
-    program = """
-import sys
-from purerl import envs
-assert len(envs.names()) > 50 and "jax" not in sys.modules
-import purerl.envs.union, purerl.envs.check_env, purerl.envs.episodic
-for name in envs.__all__:
-    assert callable(getattr(envs, name)) or name == "wrappers", name
-assert envs.union is sys.modules["purerl.envs.union"].union and "union" in dir(envs)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    with pytest.raises(AttributeError, match="no attribute 'nope'"):
-        envs.nope  # noqa: B018
-
-
 def test_every_native_name_is_made():
     for name in families()["native"] + families()["probe"]:
         assert envs.make(name).name == name

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import for_bits
+from compiling import AS_SHIPPED
 
-from purerl import envs
-from purerl.algos import ALGORITHMS, a2c, dqn, impala, ppo
+from purerl import a2c, compiler_options, dqn, envs, impala, ppo
+from purerl.algos import ALGORITHMS
 from purerl.formulas import losses
 from purerl.formulas.returns import vtrace_weights
 from purerl.learned import rules, sockets
@@ -40,7 +40,7 @@ def train():
     def run(algo, parts, meta_params):
         config, env = CONFIGS[algo], envs.make("CartPole-v1")
         train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params  # noqa: E731
-        return jax.jit(train, compiler_options=for_bits())(meta_params, jax.random.key(0))
+        return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())(meta_params, jax.random.key(0))
 
     return run
 

@@ -17,8 +17,8 @@ def test_full_scale(name, least, monkeypatch, tmp_path):
     for scale in ("full", "ci"):
         assert cli.dispatch(["evolve", name, *scales[scale], "--out", str(tmp_path / "run")]) == 0
     full, small = (Setup.of(description) for description in described)
-    assert full.frames * described[0]["generations"] >= least
-    assert small.frames * described[1]["generations"] < 10**7
+    assert full.frames * described[0].generations >= least
+    assert small.frames * described[1].generations < 10**7
     for field in ("socket", "algo", "envs"):
-        assert described[0][field] == described[1][field]
-    assert described[0]["strategy"]["name"] == described[1]["strategy"]["name"]
+        assert getattr(described[0], field) == getattr(described[1], field)
+    assert described[0].strategy["name"] == described[1].strategy["name"]

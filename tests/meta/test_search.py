@@ -208,19 +208,24 @@ def test_report(whole, capsys, monkeypatch):
 
 def test_used_by_a_training(whole, tmp_path, capsys):
     """By run or by file, learned or in closed form; and the run keeps what it used."""
-    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--total-steps", "8192", "--eval-episodes", "2"]
-    assert run("evolve", "distill", whole, "--out", tmp_path / "closed.json") == 0
+    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]
+    learned = artefacts.load(whole)
+    moved = learned._replace(meta_params=jax.tree.map(lambda x: x + 0.1, learned.meta_params))  # it had found nothing
+    found = tmp_path / "found"
+    found.mkdir()
+    artefacts.save(found / artefacts.NAME, moved)
+    assert run("evolve", "distill", found, "--out", tmp_path / "closed.json") == 0
     assert "error" in capsys.readouterr().out
-    functions = {"plain": [], "learned": ["--value-loss", whole], "closed": ["--value-loss", tmp_path / "closed.json"]}
+    functions = {"plain": [], "learned": ["--value-loss", found], "closed": ["--value-loss", tmp_path / "closed.json"]}
     policies = {}
     for name, more in functions.items():
         assert run(*train, *more, "--out", tmp_path / name) == 0
         policies[name] = np.concatenate([np.ravel(x) for x in jax.tree.leaves(load(tmp_path / name).policy)])
-    assert not np.array_equal(policies["plain"], policies["learned"])
-    assert not np.array_equal(policies["plain"], policies["closed"])
+    for name in ("learned", "closed"):
+        assert np.max(np.abs(policies["plain"] - policies[name])) > 1e-4, name
     assert load(tmp_path / "learned").saved["learned"]["value_loss"]["socket"] == "value-loss"
     capsys.readouterr()
-    assert run(*train, "--objective", whole, "--out", tmp_path / "wrong") == 2
+    assert run(*train, "--objective", found, "--out", tmp_path / "wrong") == 2
     assert "holds a value-loss, expected a policy-drift" in capsys.readouterr().err
 
 
