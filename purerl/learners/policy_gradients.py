@@ -259,8 +259,8 @@ def descend(
         policy_loss = -jnp.mean(advantage * log_prob)
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
         entropy = jnp.mean(parts.distribution.entropy(policy))
-        explained = losses.explained_variance(value, target)
-        return three_terms(config, policy_loss, value_loss, entropy, log_ratio, explained_variance=explained)
+        total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio)
+        return total, {**metrics, "explained_variance": losses.explained_variance(value, target)}
 
     params, opt_state, more, metrics = gradients.gradient_step(
         loss, parts.optimiser, state.params, state.opt_state, experience, at=at
@@ -269,16 +269,15 @@ def descend(
 
 
 def three_terms(
-    config: Config, policy_loss: Array, value_loss: Array, entropy: Array, log_ratio: Array, **more: Array
+    config: Config, policy_loss: Array, value_loss: Array, entropy: Array, log_ratio: Array
 ) -> tuple[Array, Metrics]:
-    """``policy_loss + value_coef * value_loss - entropy_coef * entropy``, a scalar, and the metrics of it: its terms,
-    the approximate KL divergence by ``log_ratio``, and ``more`` (Schulman et al. 2017, arXiv 1707.06347, eq. 9)."""
+    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
+    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio``."""
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
         "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
-        **more,
     }
     return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 

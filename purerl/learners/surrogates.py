@@ -103,8 +103,8 @@ def descend(
         policy_loss = -jnp.mean(objective(log_ratio, losses.standardise(batch.advantage), config))
         value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
         entropy = jnp.mean(distribution.entropy(policy))
-        clipped = jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon)
-        return policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio, clip_fraction=clipped)
+        total, metrics = policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio)
+        return total, {**metrics, "clip_fraction": jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon)}
 
     def cut(x: Array) -> Array:
         """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
