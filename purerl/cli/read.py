@@ -55,7 +55,7 @@ def compare(args: list[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class ListOptions:
-    """What to list. It stands here because `runs.options` needs JAX."""
+    """What to list."""  # not in runs.options, which needs JAX
 
     what: Literal["algos", "envs"]
     """What to list."""

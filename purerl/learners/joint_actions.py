@@ -49,7 +49,7 @@ def joint_actions(env: Env) -> JointActions:
 
 def problems(env: Env | None) -> list[str]:
     """Why the actions of ``env`` (None: not known) cannot be numbered, a line each."""
-    if env is None or not isinstance(env.action_space, MultiDiscrete):
+    if env is None or not isinstance(env.action_space, MultiDiscrete) or spaces.problems("", env.action_space):
         return []
     count = spaces.num_values(env.action_space)
     return [] if count <= MOST else [f"env = {env.name!r}: has {count} combinations of actions; at most {MOST}"]

@@ -134,6 +134,7 @@ def test_joint_actions_are_every_combination():
     [
         ({"action_space": Discrete(0)}, r"action_space: Discrete\(n=0\): must have whole numbers of at least 1"),
         ({"action_space": Discrete(2.0)}, r"action_space: Discrete\(n=2.0\): must have whole numbers of at least 1"),
+        ({"action_space": MultiDiscrete(3)}, r"MultiDiscrete\(sizes=3\): sizes must be a tuple with at least one whole"),
         ({"action_space": MultiDiscrete((2, 0))}, r"MultiDiscrete\(sizes=\(2, 0\)\): must have whole numbers"),
         (
             {"observation_space": {"a": "b"}},
@@ -151,6 +152,13 @@ def test_spaces_that_cannot_be(algo, change, line):
         algorithm.make_train(config, env)
     with pytest.raises(ConfigError, match=line):
         envs.check_env(env)
+
+
+def test_a_mask_in_an_array_that_is_normalised_is_refused():
+    env = envs.make("probe/one-step")._replace(legal=lambda obs: obs > 0)
+    assert CONFIGS["ppo"][1].normalize_obs
+    with pytest.raises(ConfigError, match="^normalize_obs = True: probe/one-step tells its legal actions in the array"):
+        ppo.make_train(CONFIGS["ppo"][1], env)
 
 
 def test_gymnasium_spaces_are_refused():
