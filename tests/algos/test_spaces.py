@@ -134,7 +134,10 @@ def test_joint_actions_are_every_combination():
     [
         ({"action_space": Discrete(0)}, r"action_space: Discrete\(n=0\): must have whole numbers of at least 1"),
         ({"action_space": Discrete(2.0)}, r"action_space: Discrete\(n=2.0\): must have whole numbers of at least 1"),
-        ({"action_space": MultiDiscrete(3)}, r"MultiDiscrete\(sizes=3\): sizes must be a tuple with at least one whole"),
+        (
+            {"action_space": MultiDiscrete(3)},
+            r"MultiDiscrete\(sizes=3\): sizes must be a tuple with at least one whole",
+        ),
         ({"action_space": MultiDiscrete((2, 0))}, r"MultiDiscrete\(sizes=\(2, 0\)\): must have whole numbers"),
         (
             {"observation_space": {"a": "b"}},
