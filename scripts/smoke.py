@@ -30,7 +30,8 @@ def commands(directory: Path) -> dict[str, list[str]]:
     search = ["evolve", "value-loss", *SMALL, *ON_POLICY, "--population", "2", "--compilation-cache", "off"]
     search += ["--out", str(directory / "search")]
     found["a search"] = [*search, "--generations", "2"]
-    found["its resumption"] = [*search, "--generations", "4", "--resume"]
+    found["its resumption"] = ["resume", str(directory / "search"), "--generations", "4", "--compilation-cache", "off"]
+    found["a longer ppo"] = ["resume", str(directory / "ppo"), "--total-steps", "512", "--compilation-cache", "off"]
     found["eval"] = ["eval", str(directory / "ppo"), "--episodes", "2", "--compilation-cache", "off"]
     return found
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from purerl.errors import ConfigError
 from purerl.names import choose
+from purerl.runs import interrupts
 from purerl.version import __version__
 
 EXIT_BAD_INPUT = 2
@@ -28,6 +29,7 @@ commands:
   sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
   plan ALGO --env ENV    tell what a training would cost, without running it
   evolve SOCKET --env ENV  evolve a loss, a drift, a rule or an optimiser over whole trainings
+  resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
   eval RUN               evaluate the policies of a run directory
   compare RUN RUN ...    runs side by side, with intervals
   list algos|envs        name what there is
@@ -39,6 +41,7 @@ COMMANDS = {
     "sweep": ("train", "sweep"),
     "plan": ("train", "plan"),
     "evolve": ("evolve", "evolve"),
+    "resume": ("resume", "resume"),
     "eval": ("read", "evaluate"),
     "compare": ("read", "compare"),
     "list": ("read", "list_names"),
@@ -49,7 +52,8 @@ COMMANDS = {
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command and exits with its code. ``args`` defaults to the command line's."""
     try:
-        code = dispatch(list(sys.argv[1:] if args is None else args))
+        with interrupts.leaving():
+            code = dispatch(list(sys.argv[1:] if args is None else args))
     except ConfigError as error:
         for line in str(error).splitlines():
             print(f"purerl: error: {line}", file=sys.stderr)
@@ -57,8 +61,6 @@ def main(args: Sequence[str] | None = None) -> None:
     except MemoryError as error:
         print(f"purerl: error: out of memory: {error}", file=sys.stderr)
         code = EXIT_OUT_OF_MEMORY
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE

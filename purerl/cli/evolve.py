@@ -27,18 +27,24 @@ def evolve(args: list[str]) -> int:
     if args[0] in ("report", "distill"):
         return {"report": report, "distill": distill}[args[0]](args[1:])
     socket = choose("socket", args[0], SOCKET_NAMES)
-    named = [value for flag, value in zip(args, args[1:], strict=False) if flag == "--algo"]
-    named += [flag.removeprefix("--algo=") for flag in args if flag.startswith("--algo=")]
+    file, rest = parsing.from_file(args[1:])
+    named = [value for flag, value in zip(rest, rest[1:], strict=False) if flag == "--algo"]
+    named += [flag.removeprefix("--algo=") for flag in rest if flag.startswith("--algo=")]
+    named = named or ([file.take("algo", str, "")] if file else [])
     algo = choose("algo", named[-1], ALGORITHMS) if named else ""
+    if file and (file.command != "evolve" or file.take("socket", str, "") != socket):
+        raise ConfigError(f"{file.path}: is not of purerl evolve {socket}")
 
     from purerl.learned import sockets
+    from purerl.meta.description import start
     from purerl.runs.options import EvolveOptions
 
     algos = sockets.algorithms(socket)
     algo = algo or algos[0]
     if socket not in ALGORITHMS[algo].sockets:
         raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
-    given = parsing.with_preset(EvolveOptions, algo, f"purerl evolve {socket}", args[1:])
+    begin = start(file) if file else None
+    given = parsing.with_preset(EvolveOptions, algo, f"purerl evolve {socket}", rest, begin)
     with prepared(given.options):
         from purerl.meta import cost, search
         from purerl.meta.description import describe

@@ -7,13 +7,17 @@ import math
 import re
 import typing
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
+
+if TYPE_CHECKING:
+    from purerl.runs.config_file import ConfigFile, Start
 
 Options = TypeVar("Options")
 Config = TypeVar("Config")
@@ -27,29 +31,101 @@ class Train(Generic[Options, Config]):
     config: Annotated[Config, tyro.conf.arg(name="")]
 
 
-def algorithm(command: str, args: Sequence[str]) -> str:
-    """The algorithm that ``purerl COMMAND ALGO ...`` names, without JAX. Raises `ConfigError` if there is none."""
+def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
+    """The config file that ``--config FILE`` names among ``args``, and the other arguments. Raises `ConfigError`."""
+    rest, path = [], None
+    waiting = iter(args)
+    for arg in waiting:
+        if arg == "--config":
+            path = next(waiting, "")
+        elif arg.startswith("--config="):
+            path = arg.partition("=")[2]
+        else:
+            rest.append(arg)
+    if path is None:
+        return None, rest
+
+    from purerl.runs import config_file
+
+    file = config_file.read(Path(path))
+    config_file.trusted(file, rest, "name it on the command line as well if that is what you want")
+    return file, rest
+
+
+def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "ConfigFile | None"]:
+    """What ``purerl COMMAND ALGO ...`` names: the algorithm, without JAX; the other arguments; and a config file.
+
+    A config file names the algorithm if the arguments do not. Raises `ConfigError` if there is none.
+    """
     if not args or args[0] in ("-h", "--help"):
         print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
         print(f"\npurerl {command} ALGO --help lists the options.")
         raise SystemExit(0 if args else 2)
-    return choose("algorithm", args[0], ALGORITHMS)
+    file, rest = from_file(args)
+    named = rest and not rest[0].startswith("-")
+    if file is None:
+        return choose("algorithm", args[0], ALGORITHMS), rest[1:], None
+    if file.command not in (command, "train") and command != "plan":
+        raise ConfigError(f"{file.path}: is of purerl {file.command}, not of purerl {command}")
+    algo = choose(f"{file.path}: algo", file.take("algo", str, rest[0] if named else ""), ALGORITHMS)
+    if named and rest[0] != algo:
+        raise ConfigError(f"algorithm = {rest[0]!r}: {file.path} is of {algo}")
+    return algo, rest[1:] if named else rest, file
 
 
-def training(command: str, algo: str, options: type[Options], args: list[str]) -> Train[Options, Any]:
+def training(
+    command: str, algo: str, options: type[Options], args: list[str], start: "Start | None" = None
+) -> Train[Options, Any]:
     """The options and the config that ``args`` give for ``purerl COMMAND ALGO``. Raises `ConfigError`."""
-    return with_preset(with_learned(options, algo), algo, f"purerl {command} {algo}", args)
+    return with_preset(with_learned(options, algo), algo, f"purerl {command} {algo}", args, start)
 
 
-def with_preset(options: type[Options], algo: str, prog: str, args: list[str]) -> Train[Options, Any]:
-    """The options and the config that ``args`` give, from the preset on that they name. Raises `ConfigError`."""
+def with_preset(
+    options: type[Options], algo: str, prog: str, args: list[str], start: "Start | None" = None
+) -> Train[Options, Any]:
+    """The options and the config that ``args`` give, from the preset on that they name, or from a config file on.
+
+    Raises `ConfigError`.
+    """
     found = ALGORITHMS[algo]
     pair: Any = Train  # of types that are known only as it runs
     target = pair[options, found.Config], prog, args
-    given = parse(*target)
+    given = parse(*target, default=started(start, options, algo) if start else None)
     if not given.options.preset:
         return given
+    if start:
+        raise ConfigError(f"preset = {given.options.preset!r}: a config file has all settings; give one of the two")
     return parse(*target, default=Train(given.options, found.preset(given.options.preset)))
+
+
+def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
+    """The options and the config of a config file, with defaults for what it leaves out. Raises `ConfigError`."""
+    from purerl import config as cfg
+
+    found, file, values = ALGORITHMS[algo], start.file, dict(start.options)
+    file.check(values, [field.name for field in dataclasses.fields(options)], "options: ")
+    file.check(start.config, [field.name for field in dataclasses.fields(found.Config)], "config: ")
+    preset = values.pop("preset", "")
+    config = found.preset(preset) if preset else found.Config()
+    config = dataclasses.replace(config, **_typed(found.Config, start.config))
+    made = Train(options(**{"env": "", **_typed(options, values)}), config)
+    try:
+        cfg.check(made.options, *cfg.problems(made.config))
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"{file.path}: {line}" for line in str(error).splitlines())) from None
+    return made
+
+
+def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON has them as the types of a dataclass: lists as tuples, and 5e5 as a whole number."""
+    whole = {name for name, hint in typing.get_type_hints(kind).items() if hint is int}
+
+    def typed(name: str, value: Any) -> Any:
+        if isinstance(value, float) and value.is_integer() and name in whole:
+            return int(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    return {name: typed(name, value) for name, value in values.items()}
 
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:

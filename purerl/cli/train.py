@@ -9,43 +9,51 @@ from purerl.cli.machine import prepared
 
 def train(args: list[str]) -> int:
     """``purerl train ALGO``."""
-    algo = parsing.algorithm("train", args)
+    algo, args, file = parsing.algorithm("train", args)
 
+    from purerl.runs.description import start
     from purerl.runs.options import TrainOptions
 
-    given = parsing.training("train", algo, TrainOptions, args[1:])
-    return _run(algo, given)
+    begin = start(file) if file else None
+    given = parsing.training("train", algo, TrainOptions, args, begin)
+    return _run("train", algo, given, begin)
 
 
 def sweep(args: list[str]) -> int:
     """``purerl sweep ALGO``."""
-    algo = parsing.algorithm("sweep", args)
+    algo, args, file = parsing.algorithm("sweep", args)
 
     from purerl import config as cfg
     from purerl.algos import ALGORITHMS
     from purerl.cli import ranges
-    from purerl.runs.description import ENV_PREFIX
+    from purerl.runs.description import ENV_PREFIX, start
     from purerl.runs.options import SweepOptions
 
-    rest, swept = ranges.extract(args[1:], cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
-    given = parsing.training("sweep", algo, SweepOptions, rest)
-    cfg.check(given.options, *([] if swept else [f"nothing to sweep: give a number as {ranges.FORMS}"]))
-    return _run(algo, given, ranges.configurations(swept, given.options.num_samples, given.options.seed))
+    begin = start(file) if file else None
+    rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
+    given = parsing.training("sweep", algo, SweepOptions, rest, begin)
+    columns = ranges.configurations(swept, given.options.num_samples, given.options.seed)
+    if begin and not swept:
+        columns = begin.swept
+    cfg.check(given.options, *([] if columns else [f"nothing to sweep: give a number as {ranges.FORMS}"]))
+    return _run("sweep", algo, given, begin, columns)
 
 
 def plan(args: list[str]) -> int:
     """``purerl plan ALGO``."""
-    algo = parsing.algorithm("plan", args)
+    algo, args, file = parsing.algorithm("plan", args)
 
     from purerl.population import planning
     from purerl.runs import measure
-    from purerl.runs.description import describe
+    from purerl.runs.description import describe, start
     from purerl.runs.options import PlanOptions
 
-    given = parsing.training("plan", algo, PlanOptions, args[1:])
+    begin = start(file) if file else None
+    given = parsing.training("plan", algo, PlanOptions, args, begin)
     with prepared(given.options):
-        description = describe(algo, given.options, given.config, parsing.env_params(given.options.env_params))
-        cost, speed = measure.plan(description, given.options)
+        params = parsing.env_params(given.options.env_params)
+        more = (begin.swept, begin.learned) if begin else ()
+        cost, speed = measure.plan(describe(algo, given.options, given.config, params, *more), given.options)
     if given.options.json:
         print(json.dumps(cost._asdict() | (speed._asdict() if speed else {}), indent=2))
     else:
@@ -53,12 +61,12 @@ def plan(args: list[str]) -> int:
     return 0
 
 
-def _run(algo: str, given: parsing.Train[Any, Any], swept: dict[str, list[float]] | None = None) -> int:
+def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[str, list[float]] | None = None) -> int:
     """Trains; returns the exit code."""
     from purerl.runs.description import describe
     from purerl.runs.train import train
 
-    options = given.options
+    options, learned = given.options, begin.learned if begin else None
     with prepared(options):
-        description = describe(algo, options, given.config, parsing.env_params(options.env_params), swept)
-        return train(description, options)
+        params = parsing.env_params(options.env_params)
+        return train(describe(algo, options, given.config, params, swept, learned), options, command)

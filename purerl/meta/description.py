@@ -14,6 +14,7 @@ from purerl.envs.union import union
 from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
+from purerl.runs.config_file import ConfigFile, Start
 from purerl.types import Env
 
 
@@ -62,6 +63,22 @@ class Setup(NamedTuple):
     def frames(self) -> int:
         """Those of a generation, of all its trainings together."""
         return self.evolution.frames
+
+
+STRATEGY = {"name": "strategy", "learning_rate": "meta_learning_rate"}
+"""Options by the names that they have in the description of a strategy, where the two differ."""
+
+
+def start(file: ConfigFile) -> Start:
+    """What `describe` was given for the search of a config file. Raises `ConfigError` for what is no description."""
+    file.check(file.fields, Description._fields)
+    options, strategy, params = dict(file.options), file.take("strategy", dict, {}), file.take("env_params", dict, {})
+    shared = "population", "num_seeds", "generations", "seed", "lanes"
+    options |= {name: file.fields[name] for name in shared if name in file.fields}
+    options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
+    options["env"] = file.take("envs", list, [])
+    options["env_params"] = [f"{name}={value!r}" for name, value in params.items()]
+    return Start(file, options, file.take("config", dict, {}), {}, {})
 
 
 def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any]) -> Description:

@@ -5,8 +5,8 @@ saved, killed and resumed makes no difference to any bit on CPU.
 """
 
 import json
+import math
 import re
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -24,17 +24,21 @@ from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.meta.description import Description, Setup
 from purerl.population import planning
-from purerl.runs import session
+from purerl.runs import config_file, interrupts, resuming, session
+from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.facts import machine_facts
+from purerl.runs.options import recorded
+from purerl.runs.resuming import Resumed
 from purerl.runs.train import EXIT_DIVERGED
-from purerl.store import checkpoint, json_files
+from purerl.store import checkpoint, json_files, log
+from purerl.store.log import Log
+from purerl.store.saver import saver
 from purerl.types import PyTree
 
 CAPACITY = 64
 """Most generations of a chunk, and so the rows of metrics that the device holds."""
 CHUNK_SECONDS = 1.0
 """What a chunk should take: how long the progress bar, Ctrl-C and a fixed time wait, if a generation takes less."""
-CHECKPOINTS = "checkpoints"
 LOG = "generations.jsonl"
 OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json"
 """What tells of the artefact that lies there, and of no later one."""
@@ -50,8 +54,6 @@ FILES = (
 )
 PATIENCE = 10
 """Generations in a row in which no training has a fitness, after which a search ends."""
-SOFT = ("generations",)
-"""What a resumed search may change."""
 
 
 class Program(NamedTuple):
@@ -60,7 +62,26 @@ class Program(NamedTuple):
     init: Any
     chunk: jax.stages.Compiled
     like: PyTree
+    everywhere: NamedSharding
     peak_bytes: int
+    seconds: float
+
+
+class Run(NamedTuple):
+    """What a search is to do, where, and the options that its results do not follow from."""
+
+    description: Description
+    setup: Setup
+    options: Any
+    directory: Path
+    console: Console
+
+
+class Begun(NamedTuple):
+    """Where a search goes on from: its state, its finished generations, and the seconds that were spent before."""
+
+    state: PyTree
+    done: int
     seconds: float
 
 
@@ -73,101 +94,81 @@ def compile_program(setup: Setup, capacity: int = CAPACITY) -> Program:
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
     chunk = program.lower(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)).compile()
     planning.check_program(chunk, devices, "give fewer --lanes, or cut num_envs or what else makes an agent large")
-    return Program(init, chunk, like, planning.held(chunk) * len(devices), time.perf_counter() - start)
+    return Program(init, chunk, like, everywhere, planning.held(chunk) * len(devices), time.perf_counter() - start)
 
 
 def search(description: Description, options: Any) -> int:
-    """Runs a search, or goes on with one, and writes its directory. Returns the exit code.
+    """Runs a search and writes its directory. Returns the exit code.
 
     Raises `ConfigError` before anything compiles or is written.
     """
-    console = Console(stderr=True)
     name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
-    if options.resume and options.overwrite:
-        raise ConfigError("overwrite: a search that goes on replaces nothing; give it or resume")
-    if options.resume:
-        _check_resumable(directory, description)
-    with session.hold(directory, FILES, overwrite=options.overwrite, resume=options.resume):
-        checkpoint.clear(directory / CHECKPOINTS)
-        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        json_files.write_json(directory / "config.json", {**description._asdict(), "command": command})
-        return _search(description, options, directory, console)
+    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    with hold(directory, FILES, overwrite=options.overwrite):
+        program = _compile(run)
+        claim(directory, FILES)
+        config_file.write(directory, "evolve", description, _recorded(options))
+        return _search(run, program, Begun(program.init(jax.random.key(description.seed)), 0, 0.0))
 
 
-def _check_resumable(directory: Path, description: Description) -> None:
-    """Raises `ConfigError` that names every field in which a saved search differs from ``description``."""
-    saved, given = (
-        json_files.read_json(directory / "config.json"),
-        json.loads(json.dumps(json_files.finite(description._asdict()))),
-    )
-    if not isinstance(saved, dict):
-        raise ConfigError(f"{directory / 'config.json'}: not the description of a search")
-    before, now = (_flat({k: v for k, v in fields.items() if k not in (*SOFT, "command")}) for fields in (saved, given))
-    found = [name for name in {**now, **before} if before.get(name) != now.get(name)]
-    lines = [f"{name} = {now.get(name)!r}: the search in {str(directory)!r} has {before.get(name)!r}" for name in found]
-    if lines:
-        raise ConfigError("\n".join(lines))
+def resume(description: Description, options: Any, resumed: Resumed) -> int:
+    """Goes on with a search, in the bits of one that nothing interrupted, and returns the exit code.
+
+    ``description`` and ``options`` are those of the search, but for the changes that ``resumed`` tells. Raises
+    `ConfigError`, before anything is written, if there is nothing sound to go on from.
+    """
+    directory = resumed.directory
+    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    with hold(directory, FILES, resume=True):
+        folder = directory / CHECKPOINTS
+        resuming.check_folder(folder)
+        resuming.check_digest(resumed, checkpoint.peek(folder))
+        step = resuming.newest(folder, run.console, strict=resumed.strict)
+        done = step.number if step else 0
+        if done > description.generations:
+            raise ConfigError(f"generations = {description.generations}: the search has done {done}")
+        program = _compile(run)
+        if step is None:
+            state, spent = program.init(jax.random.key(description.seed)), 0.0
+        else:
+            place = lambda array, like: jax.device_put(array, program.everywhere)  # noqa: E731
+            state, spent = checkpoint.read(step, program.like, place), step.about["seconds"]
+        log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
+        resuming.begin(resumed, description, _recorded(options), [step] if step else [], run.console)
+        return _search(run, program, Begun(state, done, spent))
 
 
-def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of fields by their names alone; those of a strategy with its name before them."""
-    nested = {name: value for name, value in fields.items() if isinstance(value, dict)}
-    inner = {
-        ("" if name == "config" else f"{name}.") + k: v for name, value in nested.items() for k, v in value.items()
-    }
-    return {name: value for name, value in fields.items() if name not in nested} | inner
+def _recorded(options: Any) -> dict[str, Any]:
+    """The options to write beside a description, which has the lanes."""
+    return {name: value for name, value in recorded(options).items() if name not in Description._fields}
 
 
-def _search(description: Description, options: Any, directory: Path, console: Console) -> int:
-    setup, generations = Setup.of(description), description.generations
-    total = setup.frames * generations
-    progress.say(console, f"{total:,} frames in all, {setup.frames:,} a generation: compiling ...")
-    program = compile_program(setup)
-    progress.say(console, f"compiled in {program.seconds:.1f} s")
-    state, first, spent = _begin(setup, program, description, options.resume, directory)
-    done, barren = first, _barren(directory)
-    start = saved = time.perf_counter()
-    elapsed = lambda: spent + time.perf_counter() - start  # noqa: E731
-    over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds  # noqa: E731
+def _compile(run: Run) -> Program:
+    """The compiled program of a search, and a word on it."""
+    total = run.setup.frames * run.description.generations
+    progress.say(run.console, f"{total:,} frames in all, {run.setup.frames:,} a generation: compiling ...")
+    program = compile_program(run.setup)
+    progress.say(run.console, f"compiled in {program.seconds:.1f} s")
+    return program
 
-    def save() -> None:
-        fields = {"generation": done, "frames": done * setup.frames, "seconds": elapsed()}
-        if done not in checkpoint.steps(directory / CHECKPOINTS):
-            about = {**fields, "description": description._asdict()}
-            checkpoint.save(directory / CHECKPOINTS, done, state, json_files.finite(about))
 
-    save()
-    paced = session.advance(program.chunk, state, done, generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS)
-    with (
-        session.interrupts() as interrupted,
-        open(directory / LOG, "a") as log,
-        progress.show(console, setup.frames * max(1, generations - first)) as report,
-    ):
-        while not interrupted and not over() and barren < PATIENCE and (chunk := next(paced, None)):
-            state = chunk.state
-            rows = {name: values[: chunk.length] for name, values in chunk.metrics.items()}
-            for i in range(chunk.length):
-                row = {"generation": done + i + 1, "frames": (done + i + 1) * setup.frames}
-                log.write(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in rows.items()})) + "\n")
-                barren = 0 if rows["alive"][i] else barren + 1
-            done = chunk.done
-            report((done - first) * setup.frames, float(rows["fitness"][-1]))
-            if time.perf_counter() - saved >= options.checkpoint_seconds:
-                session.flush(log)
-                save()
-                saved = time.perf_counter()
-        session.flush(log)
-        save()
+def _search(run: Run, program: Program, begun: Begun) -> int:
+    """Searches, and writes what came of it; returns the exit code."""
+    description, directory, setup = run.description, run.directory, run.setup
+    first = begun.done
+    with interrupts.deferred() as interrupted:
+        begun, barren = _generations(run, program, begun, interrupted)
+    done = begun.done
     failed = barren >= min(PATIENCE, max(1, done))
-    status = "completed" if done == generations else "stopped"
+    status = "completed" if done == description.generations else "stopped"
     if interrupted or failed:
         status = "interrupted" if interrupted else "diverged"
-    last = _rows(directory)[-1:]
-    evidence = {"generations": done, "frames": done * setup.frames, "seconds": elapsed(), "status": status}
+    last = list(log.rows(directory / LOG))[-1:]
+    evidence = {"generations": done, "frames": done * setup.frames, "seconds": begun.seconds, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
     card = {**description._asdict(), **evidence, **machine_facts()}
-    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(state), card)
+    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(begun.state), card)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
@@ -175,38 +176,59 @@ def _search(description: Description, options: Any, directory: Path, console: Co
     json_files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
     _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
-    progress.say(console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
+    progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
     if interrupted:
-        progress.say(console, f"go on with the same command and --resume --out {directory}")
+        progress.say(run.console, f"go on with: {resume_command(directory)}")
         return 128 + interrupted[0]
     if failed:
-        progress.say(console, "no training of the last generations had a fitness: all died, or no episode ended")
+        progress.say(run.console, "no training of the last generations had a fitness: all died, or no episode ended")
     return EXIT_DIVERGED if failed else 0
 
 
-def _rows(directory: Path) -> list[dict[str, Any]]:
-    """The log, generation by generation."""
-    return [json.loads(line) for line in (directory / LOG).read_text().splitlines()]
+def _generations(run: Run, program: Program, begun: Begun, interrupted: list[int]) -> tuple[Begun, int]:
+    """Runs generations, logging and saving, until all are done, no training has had a fitness for `PATIENCE` of them,
+    the time is up, or something lands in ``interrupted``. Returns where it ends, and how many were barren in a row."""
+    description, directory, options, frames = run.description, run.directory, run.options, run.setup.frames
+    state, done, first, barren = begun.state, begun.done, begun.done, _barren(directory)
+    digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
+    elapsed = lambda: begun.seconds + time.perf_counter() - start  # noqa: E731
+    over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds  # noqa: E731
+    paced = session.advance(
+        program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
+    )
+    with (
+        Log(directory / LOG) as rows,
+        saver() as saving,
+        progress.show(run.console, frames * max(1, description.generations - first)) as report,
+    ):
+
+        def save() -> None:
+            if done:
+                about = {"frames": done * frames, "seconds": elapsed(), "config_sha256": digest}
+                saving.save(directory / CHECKPOINTS, done, state, about, keep=options.keep, logs=(rows,))
+
+        while not interrupted and not over() and barren < PATIENCE and (chunk := next(paced, None)):
+            state, lines = chunk.state, []
+            columns = {name: values[: chunk.length] for name, values in chunk.metrics.items()}
+            for i in range(chunk.length):
+                row = {"generation": done + i + 1, "frames": (done + i + 1) * frames}
+                lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
+                barren = 0 if columns["alive"][i] else barren + 1
+            rows.write(lines)
+            done = chunk.done
+            report((done - first) * frames, float(columns["fitness"][-1]))
+            saving.check()
+            if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
+                save()
+                saved = time.perf_counter()
+        save()
+    return Begun(state, done, elapsed()), barren
 
 
 def _barren(directory: Path) -> int:
     """How many of the last generations in a row had no training with a fitness."""
-    alive = [bool(row["alive"]) for row in _rows(directory)]
+    alive = [bool(row["alive"]) for row in log.rows(directory / LOG)]
     return len(alive) if not any(alive) else alive[::-1].index(True)
-
-
-def _begin(
-    setup: Setup, program: Program, description: Description, resume: bool, directory: Path
-) -> tuple[PyTree, int, float]:
-    """The state to go on from, its generation, and the seconds that were spent before; the log ends there."""
-    if not resume:
-        (directory / LOG).touch()
-        return program.init(jax.random.key(description.seed)), 0, 0.0
-    restored = checkpoint.restore(directory / CHECKPOINTS, program.like)
-    checkpoint.put_aside(directory / CHECKPOINTS, restored.damaged)
-    session.cut(directory / LOG, restored.step)
-    state = jax.tree.map(lambda x, like: jax.device_put(x, like.sharding), restored.state, program.like)
-    return state, restored.step, restored.about["seconds"]
 
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
@@ -214,7 +236,7 @@ def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
     from purerl.display import plots
     from purerl.meta import pictures
 
-    if rows := _rows(directory):
+    if rows := list(log.rows(directory / LOG)):
         names = "fitness_worst", "fitness", "fitness_best"
         lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
         x = [row["generation"] for row in rows]

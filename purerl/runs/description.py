@@ -14,6 +14,7 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
+from purerl.runs.config_file import ConfigFile, Start
 from purerl.types import Env, Trainer
 
 
@@ -51,15 +52,42 @@ class Description(NamedTuple):
         return re.sub("[^A-Za-z0-9.]+", "-", f"{self.algo}-{self.env}")
 
 
+def start(file: ConfigFile) -> Start:
+    """What `describe` was given for the run of a config file. Raises `ConfigError` for anything but a description."""
+    file.check(file.fields, Description._fields)
+    options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
+    if seeds:
+        if any(type(seed) is not int for seed in seeds) or seeds != list(range(seeds[0], seeds[0] + len(seeds))):
+            raise ConfigError(f"{file.path}: seeds must be whole numbers, each one more than the one before")
+        options |= {"seed": seeds[0], "num_seeds": len(seeds)}
+    if "env" in file.fields:
+        options["env"] = file.take("env", str, "")
+    params = file.take("env_params", dict, {})
+    options["env_params"] = [f"{name}={value!r}" for name, value in params.items()]
+    columns = list(swept.values())
+    numbers = all(isinstance(column, list) and all(type(x) in (int, float) for x in column) for column in columns)
+    if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
+        raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
+    return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}))
+
+
 def describe(
-    algo: str, options: Any, config: Any, env_params: dict[str, Any], swept: dict[str, list[float]] | None = None
+    algo: str,
+    options: Any,
+    config: Any,
+    env_params: dict[str, Any],
+    swept: dict[str, list[float]] | None = None,
+    learned: dict[str, Any] | None = None,
 ) -> Description:
-    """The description of the run that options ask for. Raises `ConfigError`, with all problems at once."""
+    """The description of the run that options ask for. Raises `ConfigError`, with all problems at once.
+
+    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside.
+    """
     swept = swept or {}
     problems = cfg.problems(options)
     if not problems and options.seed + options.num_seeds > 2**32:
         problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
-    env, learned = None, {}
+    env, functions = None, dict(learned or {})
     try:
         env = envs.make(options.env, **env_params, **env_part(swept, 0))
     except ConfigError as error:
@@ -67,13 +95,14 @@ def describe(
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     try:
-        learned = artefacts.described(algo, options)
+        artefacts.read(functions)
+        functions |= artefacts.described(algo, options)
     except ConfigError as error:
         problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, learned)
+    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions)
 
 
 ENV_PREFIX = "env."

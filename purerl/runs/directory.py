@@ -1,48 +1,96 @@
-"""Run directories: claimed by one run, and never overwritten by accident."""
+"""Run directories: held by one run at a time, never overwritten by accident, and never written out of."""
 
+import contextlib
 import errno
 import os
+import shlex
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import jax
+
 from purerl.errors import ConfigError
-from purerl.store.checkpoint import LOCK
+from purerl.runs import interrupts
+from purerl.store import checkpoint
+from purerl.store.lock import LOCK, lock
 
-FILES = (
-    "config.json",
-    "metrics.jsonl",
-    "quantiles.jsonl",
-    "summary.json",
-    "policy.safetensors",
-    "policy.json",
-    "sweep.json",
-    "sweep.png",
-)
+CHECKPOINTS = "checkpoints"
+"""Folder of the checkpoints."""
 
 
-def prepare(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
-    """Makes a run directory if it is not there. Raises `ConfigError` if it cannot be written, or holds more than the
-    files and folders ``names`` of a run that ``overwrite`` gives away."""
+@contextlib.contextmanager
+def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resume: bool = False) -> Iterator[None]:
+    """Holds a run directory: made if it is not there, and locked. What is in it changes with `claim` alone.
+
+    ``names`` are the files and folders of a run. A run that ends before it has written anything, because it does not
+    fit into memory or is interrupted, leaves no directory behind. Raises `ConfigError` if the directory cannot be
+    written or is in use; if it holds symbolic links; if it holds a run, unless ``overwrite`` allows to replace it or
+    ``resume`` to go on with it; and if it holds anything else but a run.
+    """
+    _prepare(directory, names, overwrite=overwrite, resume=resume)
+    with interrupts.cleaning(lambda: _leave(directory)):
+        try:
+            with lock(directory):
+                _prepare(directory, names, overwrite=overwrite, resume=resume)
+                yield
+        except (MemoryError, jax.errors.JaxRuntimeError):
+            _abandon(directory)
+            raise
+        except OSError:
+            _leave(directory)
+            raise
+
+
+def claim(directory: Path, names: Sequence[str]) -> None:
+    """Removes an earlier run from a directory that is held, and makes room for checkpoints."""
+    for path in (directory / name for name in names):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (directory / CHECKPOINTS).mkdir()
+
+
+def has_checkpoints(directory: Path) -> bool:
+    """Whether a run has saved anything to go on from."""
+    folder = directory / CHECKPOINTS
+    return folder.is_dir() and any(checkpoint.steps(path) for path in (folder, *folder.iterdir()))
+
+
+def resume_command(directory: Path) -> str:
+    """What a person types to go on with a run."""
+    return f"purerl resume {shlex.quote(str(directory))}"
+
+
+def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: bool) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(path.name != LOCK and not (overwrite and path.name in names) for path in directory.iterdir()):
+        if not resume:
+            directory.mkdir(parents=True, exist_ok=True)
+        there = [path for path in directory.iterdir() if path.name != LOCK]
+        if not resume and any(not (overwrite and path.name in names) for path in there):
             raise ConfigError(
                 f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "
-                "to replace the run in it"
+                "to replace the run in it, or `purerl resume` to go on with it"
             )
+        links = [path for path in directory.rglob("*") if path.is_symlink()]
+        if links:
+            raise ConfigError(f"{links[0]}: is a symbolic link; a run writes into its own directory alone")
         if not os.access(directory, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
 
 
-def claim(directory: Path, overwrite: bool, names: Sequence[str] = FILES) -> None:
-    """Takes over a directory that `prepare` allows, and removes the earlier run. Of two claims at once, one fails."""
-    prepare(directory, overwrite, names)
-    try:
-        for path in (directory / name for name in names):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        (directory / "config.json").open("x").close()
-    except OSError as error:
-        raise ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
+def _abandon(directory: Path) -> None:
+    """Removes a directory in which nothing was written yet."""
+    with contextlib.suppress(OSError):
+        if {path.name for path in directory.iterdir()} <= {LOCK}:
+            (directory / LOCK).unlink(missing_ok=True)
+            directory.rmdir()
+
+
+def _leave(directory: Path) -> None:
+    """Tells how to go on with a run that ends early, or removes what it has not used."""
+    if has_checkpoints(directory):
+        print(f"go on with: {resume_command(directory)}", file=sys.stderr)
+    else:
+        _abandon(directory)

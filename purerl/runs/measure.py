@@ -11,7 +11,7 @@ from purerl import trees
 from purerl.display import progress
 from purerl.population import arithmetic, planning
 from purerl.runs.description import Description, Setup
-from purerl.runs.program import Program, chunks, compile_program
+from purerl.runs.program import Program, begin, chunks, compile_program
 
 SECONDS = 3.0
 """How long chunks are timed, at least."""
@@ -52,7 +52,8 @@ def speed(setup: Setup, program: Program) -> Speed:
     """
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     start = time.perf_counter()
-    running = chunks(program, trees.take(setup.members, slice(0, batch_size)), sys.maxsize)
+    batch = trees.take(setup.members, slice(0, batch_size))
+    running = chunks(program, batch, begin(program, batch), 0, sys.maxsize)
     first = next(running).done
     warm = time.perf_counter()
     for count, chunk in enumerate(running, 1):

@@ -1,9 +1,17 @@
 """What a person can ask of each command, with its help texts. Reading them off a command line is `purerl.cli`'s."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from purerl import config as cfg
+
+RECORDED = ("eval_episodes", "agents_at_once", "lanes", "checkpoint_seconds", "keep", "keep_best", "budget_seconds")
+"""Options that a run writes into its config file beside its description."""
+
+
+def recorded(options: Any) -> dict[str, Any]:
+    """Those of the `RECORDED` options that a command has, by name."""
+    return {name: getattr(options, name) for name in RECORDED if hasattr(options, name)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,10 +28,18 @@ class TrainOptions:
     """Number of agents to train at once, in one program."""
     seed: cfg.Seed = 0
     """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
+    config: str | None = None
+    """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
     out: str | None = None
     """Run directory to make (default: runs/ALGO-ENV-DATE-TIME)."""
     overwrite: bool = False
     """Replace an earlier run in the run directory."""
+    checkpoint_seconds: cfg.NonNegative = 60.0
+    """Seconds between two checkpoints. 0: one at the end, and one when the training is interrupted."""
+    keep: cfg.Count = 2
+    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
+    keep_best: bool = False
+    """Also keep the best policy of each agent so far in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
     """Number of episodes that each agent plays in the evaluation after training."""
     agents_at_once: cfg.NonNegativeCount = 0
@@ -86,14 +102,16 @@ class EvolveOptions:
     """Seed of the search."""
     lanes: cfg.NonNegativeCount = 0
     """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    config: str | None = None
+    """JSON or YAML file to start from, such as the config.json of a search; options that are given change it."""
     out: str | None = None
     """Run directory to make (default: runs/SOCKET-ALGO-DATE-TIME)."""
     overwrite: bool = False
     """Replace an earlier search in the run directory."""
-    resume: bool = False
-    """Continue the search in the run directory from its newest checkpoint. The number of generations may change."""
-    checkpoint_seconds: cfg.Positive = 30.0
-    """Seconds between two checkpoints."""
+    checkpoint_seconds: cfg.NonNegative = 60.0
+    """Seconds between two checkpoints. 0: one at the end, and one when the search is interrupted."""
+    keep: cfg.Count = 2
+    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
     budget_seconds: cfg.NonNegative = 0.0
     """Seconds after which the search ends, even if generations are left. 0: no limit."""
     dry_run: bool = False

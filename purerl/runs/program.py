@@ -15,6 +15,7 @@ from purerl import loops, population, trees
 from purerl.population import planning
 from purerl.runs import session
 from purerl.runs.session import Chunk
+from purerl.store import checkpoint
 from purerl.types import Trainer, TrainState
 
 CAPACITY = 256
@@ -24,9 +25,11 @@ CHUNK_SECONDS = 0.25
 
 
 class Program(NamedTuple):
-    """Trainings of ``chunk.batch_size`` members at once, compiled. ``chunk.program`` donates the state it is given."""
+    """Trainings of ``chunk.batch_size`` members at once, compiled. ``init(members)`` makes a state of the shapes
+    ``like``; ``chunk.program`` donates the state it is given."""
 
-    init: Callable[[population.Members], TrainState]
+    init: jax.stages.Compiled
+    like: TrainState
     chunk: planning.Compiled
     compile_seconds: float
 
@@ -62,20 +65,34 @@ def compile_program(
 
     chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
     given = trees.shapes(trees.fill(members, chunk.layout.size), chunk.layout.sharding)
-    init = jax.jit(init_all(chunk.layout)).lower(given).compile()
-    return Program(init, chunk, time.perf_counter() - start)
+    init = jax.jit(init_all(chunk.layout)).lower(given)
+    return Program(init.compile(), init.out_info, chunk, time.perf_counter() - start)
 
 
-def chunks(program: Program, members: population.Members, num_iterations: int) -> Iterator[Chunk]:
-    """Trains a batch of members from the start: `session.advance`, with metrics ``[iterations, members]``.
+def begin(program: Program, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+    """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
+
+    Raises `ConfigError` if the step is of other members.
+    """
+    layout = program.chunk.layout
+    placed = population.place(members, layout)
+    if step is None:
+        return program.init(placed)
+    rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)  # noqa: E731
+    like = jax.tree.map(rows, program.like)
+    return checkpoint.read(step, like, lambda array, _: population.place(array, layout))
+
+
+def chunks(
+    program: Program, members: population.Members, state: TrainState, done: int, num_iterations: int
+) -> Iterator[Chunk]:
+    """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations, members]``.
 
     The state leads with at least as many rows as there are members; the rest fill the program up.
     """
     size, placed = members.size, population.place(members, program.chunk.layout)
     advancing = functools.partial(program.chunk.program, placed.given)
-    paced = session.advance(
-        advancing, program.init(placed), 0, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
-    )
+    paced = session.advance(advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS)
     for chunk in paced:
         metrics = {name: values[:size, : chunk.length].T for name, values in chunk.metrics.items()}
         yield chunk._replace(metrics=metrics)

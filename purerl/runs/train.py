@@ -1,135 +1,148 @@
 """A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
 
 import math
-import sys
-import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from rich.console import Console
 
-from purerl import trees
-from purerl.display import progress
 from purerl.display.progress import say
 from purerl.display.tables import print_summary
+from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.runs import session, sweeps
+from purerl.runs import best, config_file, interrupts, resuming, sweeps
+from purerl.runs.batches import METRICS, QUANTILES, Begun, Run, cut_logs, train_batches
 from purerl.runs.description import Description, Setup
-from purerl.runs.directory import FILES
+from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.evaluation import play
 from purerl.runs.facts import machine_facts
-from purerl.runs.program import Program, chunks, compile_program
-from purerl.store import json_files, metrics
+from purerl.runs.options import recorded
+from purerl.runs.program import Program, compile_program
+from purerl.runs.resuming import Resumed
+from purerl.store import checkpoint, json_files
 from purerl.store.policies import save_policy
-from purerl.types import PyTree
 
 EXIT_DIVERGED = 3
 EVALUATION_STEPS = 10_000
 """Steps after which an episode of the final evaluation is cut."""
+FILES = (
+    config_file.NAME,
+    METRICS,
+    QUANTILES,
+    "summary.json",
+    "policy.safetensors",
+    "policy.json",
+    "sweep.json",
+    "sweep.png",
+    CHECKPOINTS,
+    best.FOLDER,
+)
 
 
-def train(description: Description, options: Any) -> int:
+def train(description: Description, options: Any, command: str = "train") -> int:
     """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
 
-    Raises `ConfigError` before anything compiles or is written, and `DoesNotFit` with nothing left behind.
+    ``command`` is the one that makes such a run, train or sweep. Raises `ConfigError` before anything compiles or is
+    written, and `DoesNotFit` with nothing left behind.
     """
-    console, setup = Console(stderr=True), Setup.of(description)
     directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
-    with session.hold(directory, FILES, overwrite=options.overwrite):
-        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        json_files.write_json(directory / "config.json", {**description._asdict(), "command": command})
-        return _train(description, setup, options, directory, console)
+    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    with hold(directory, FILES, overwrite=options.overwrite):
+        program = _compile(run, options.agents_at_once or "auto")
+        claim(directory, FILES)
+        config_file.write(directory, command, description, recorded(options))
+        batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
+        return _train(run, program, Begun([None] * batches))
 
 
-def _train(description: Description, setup: Setup, options: Any, directory: Path, console: Console) -> int:
+def resume(description: Description, options: Any, resumed: Resumed) -> int:
+    """Goes on with a run, in the bits of one that nothing interrupted, and returns the exit code.
+
+    ``description`` and ``options`` are those of the run, but for the changes that ``resumed`` tells. Raises
+    `ConfigError`, before anything is written, if there is nothing sound to go on from.
+    """
+    directory = resumed.directory
+    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    with hold(directory, FILES, resume=True):
+        folder = directory / CHECKPOINTS
+        batch_size = _batch_size(run, resumed, folder)
+        batches = 0 if batch_size == "auto" else math.ceil(run.setup.members.size / int(batch_size))
+        steps = [resuming.newest(folder / str(k), run.console, strict=resumed.strict) for k in range(batches)]
+        begun = Begun(steps, max((step.about["seconds"] for step in steps if step), default=0.0))
+        whole, furthest = run.setup.config.num_iterations, max(begun.done, default=0)
+        if furthest > whole:
+            done = f"{run.setup.trainer.frames(furthest):,}"
+            raise ConfigError(f"total_steps = {run.setup.config.total_steps}: the run has done {done} of each agent")
+        if resumed.finished:
+            say(run.console, f"{directory}: the run is finished; --total-steps goes on with it")
+            return 0
+        program = _compile(run, batch_size)
+        begun = begun if steps else Begun([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
+        cut_logs(run, program.chunk.batch_size, begun.done)
+        resuming.begin(resumed, description, recorded(options), [step for step in steps if step], run.console)
+        return _train(run, program, begun)
+
+
+def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
+    """The number of members that the checkpoints hold at once; that of the options if nothing was saved yet."""
+    resuming.check_folder(folder)
+    about, size = checkpoint.peek(folder / "0"), run.setup.members.size
+    resuming.check_digest(resumed, about)
+    saved = about.get("batch_size", run.options.agents_at_once or "auto")
+    if about and not (isinstance(saved, int) and 0 < saved <= size):
+        raise ConfigError(f"{folder / '0'}: batches of {str(saved)[:40]} agents, of {size} in all")
+    return saved
+
+
+def _compile(run: Run, batch_size: int | str) -> Program:
+    """The compiled program of a run, and a word on it."""
+    setup, size = run.setup, run.setup.members.size
     frames = setup.trainer.frames(setup.config.num_iterations)
     if frames != setup.config.total_steps:
-        say(console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
-    device, size = f"{len(jax.devices())} {jax.devices()[0].platform} device(s)", setup.members.size
-    say(console, f"{description.algo} on {description.env}, {size} agent(s), {device}: compiling ...")
-    program = _compile(setup, options)
-    batch_size = program.chunk.batch_size
-    batches = f", {math.ceil(size / batch_size)} batches of {batch_size}" if batch_size < size else ""
-    say(console, f"compiled in {program.compile_seconds:.1f} s{batches}")
+        say(run.console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
+    name, device = run.description, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
+    say(run.console, f"{name.algo} on {name.env}, {size} agent(s), {device}: compiling ...")
+    program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=run.options.lanes or None)
+    at_once = program.chunk.batch_size
+    batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
+    say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
+    return program
 
-    with session.interrupts() as interrupted:
-        trained = _train_members(setup, program, directory, console, interrupted)
-    setup, alive = setup.first(len(trained.alive)), trained.alive
+
+def _train(run: Run, program: Program, begun: Begun) -> int:
+    """Trains, evaluates and writes what came of it; returns the exit code."""
+    description, directory = run.description, run.directory
+    with interrupts.deferred() as interrupted:
+        trained = train_batches(run, program, begun, interrupted)
+    setup, alive = run.setup.first(len(trained.alive)), trained.alive
     save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
-    evaluation = play(setup, trained.policy, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
-    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
-    diverged = not (any(alive) if setup.swept else all(alive))
     summary = {
-        "status": "interrupted" if interrupted else "diverged" if diverged else "completed",
+        "status": "interrupted",
         **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
         "env_steps": max(trained.env_steps),
         "all_env_steps": sum(trained.env_steps),
         "wall_seconds": trained.seconds,
         "compile_seconds": program.compile_seconds,
         "steps_per_second": sum(trained.env_steps) / trained.seconds,
-        **evaluation,
-        "return_iqm": aggregates.estimate(scores)._asdict(),
         "alive_per_seed": alive,
         "predicted_peak_bytes": program.chunk.peak_bytes,
         **machine_facts(),
     }
-    json_files.write_json(directory / "summary.json", summary)
-    print_summary(console, directory, summary)
     if interrupted:
+        json_files.write_json(directory / "summary.json", summary)
+        say(run.console, f"interrupted, and saved; go on with: {resume_command(directory)}")
         return 128 + interrupted[0]
+    batch_size = program.chunk.batch_size
+    evaluation = play(setup, trained.policy, run.options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
+    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
+    diverged = not (any(alive) if setup.swept else all(alive))
+    summary |= {**evaluation, "return_iqm": aggregates.estimate(scores)._asdict()}
+    summary["status"] = "diverged" if diverged else "completed"
+    json_files.write_json(directory / "summary.json", summary)
+    print_summary(run.console, directory, summary)
     if setup.swept:
         sweeps.write_sweep(directory, sweeps.rank(setup, scores))
     return EXIT_DIVERGED if diverged else 0
-
-
-class Trained(NamedTuple):
-    """Policies ``[P]`` on the host; of each member whether it is alive and its frames; and the seconds it all took."""
-
-    policy: PyTree
-    alive: list[bool]
-    env_steps: list[int]
-    seconds: float
-
-
-def _train_members(
-    setup: Setup, program: Program, directory: Path, console: Console, interrupted: list[int]
-) -> Trained:
-    """Trains batch after batch, logging; ends after the chunk in which something lands in ``interrupted``."""
-    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
-    trainer, start = setup.trainer, time.perf_counter()
-    frames = trainer.frames(num_iterations)
-    policies, alive, env_steps = [], [], []
-    with (
-        open(directory / "metrics.jsonl", "w") as log,
-        open(directory / "quantiles.jsonl", "w") as quantile_log,
-        progress.show(console, frames * size) as report,
-    ):
-        for first in range(0, size, batch_size):
-            labels = setup.labels[first : first + batch_size]
-            batch, iteration = trees.take(setup.members, slice(first, first + batch_size)), 0
-            for chunk in chunks(program, batch, num_iterations):
-                steps = [trainer.frames(i) for i in range(iteration + 1, chunk.done + 1)]
-                log.writelines(metrics.rows(chunk.metrics, steps, iteration + 1, labels))
-                quantile_log.writelines(metrics.quantile_rows(chunk.metrics, steps, iteration + 1, first))
-                log.flush()
-                quantile_log.flush()
-                iteration = chunk.done
-                report(frames * first + steps[-1] * batch.size, progress.mean_return(chunk.metrics))
-                if interrupted or not chunk.metrics["alive"][-1].any():
-                    break
-            env_steps += [steps[-1]] * batch.size
-            alive += chunk.metrics["alive"][-1].tolist()
-            policy = jax.vmap(trainer.learner.policy)(chunk.state.learner)
-            policies.append(jax.tree.map(lambda x, size=batch.size: np.asarray(x)[:size], policy))
-            if interrupted:
-                break
-    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    return Trained(policy, alive, env_steps, time.perf_counter() - start)
-
-
-def _compile(setup: Setup, options: Any) -> Program:
-    batch_size = options.agents_at_once or "auto"
-    return compile_program(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)

@@ -11,10 +11,11 @@ def atomic(path: Path) -> Iterator[Path]:
     """A path beside ``path`` to write to; the file takes the place of ``path`` when the block ends without an error.
 
     After an error it is removed, and ``path`` stays as it was. A file that is made with `open` has the mode that the
-    umask allows.
+    umask allows. What lay at either path is replaced, and is not written through if it was a symbolic link.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
+        temporary.unlink(missing_ok=True)
         yield temporary
         os.replace(temporary, path)
     except BaseException:

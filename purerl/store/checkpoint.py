@@ -1,44 +1,67 @@
-"""Checkpoints: the whole state of a run as one atomic Orbax step, with a card that describes it.
+"""Checkpoints: the whole state of a run as one directory, which is there whole or not at all.
 
-A directory holds one step for each save, named by its number. The card holds a format version, a description by the
-caller (``about``), the versions of the libraries, the name, shape and dtype of every leaf, and a SHA-256 digest of the
-contents. A step that does not match its digest is reported as damaged.
+A directory of checkpoints holds one folder for each save, a step, named by its number. In it lie the arrays as
+``state.safetensors``, and ``card.json`` with a format version, the step's number, a description by the caller
+(``about``), the versions of the libraries, and a SHA-256 digest of all of this. A step that does not match its digest
+is reported as damaged.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import shutil
+import stat
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 
 from purerl.errors import ConfigError
+from purerl.store import json_files
 from purerl.types import PyTree
 
-FORMAT = 1
+FORMAT = 2
 """Format version of a step; steps of other versions are refused."""
 KEEP = 2
-"""Number of steps that are kept: the newest, and one to fall back to."""
-PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax", "orbax-checkpoint")
-LOCK = "run.lock"
+"""Number of steps that are kept by default: the newest, and one to fall back to."""
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
+ARRAYS, CARD = "state.safetensors", "card.json"
+BLOCK = 2**20
+"""Bytes that are read at once to compute a digest."""
+DTYPES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+}
+"""Names of dtypes in a safetensors file."""
 
 
-class Restored(NamedTuple):
-    """A saved state, its step, the caller's description, and the newer steps that were skipped as damaged."""
+class Step(NamedTuple):
+    """A step that has proved to be what was written: its folder and number, the caller's description, the versions of
+    the libraries that wrote it, and the newer steps that were skipped as damaged."""
 
-    state: PyTree
-    step: int
+    path: Path
+    number: int
     about: dict[str, Any]
+    versions: dict[str, str]
     damaged: tuple[int, ...] = ()
 
 
@@ -46,32 +69,51 @@ class Damaged(ConfigError):
     """A step that cannot be read, or whose contents differ from what was written. The message names it."""
 
 
-def save(directory: Path, step: int, state: PyTree, about: dict[str, Any]) -> None:
-    """Writes ``state`` as the step ``directory/step``, atomically, and removes all but the newest `KEEP` steps.
+def save(
+    directory: Path, step: int, state: PyTree, about: dict[str, Any], *, keep: int = KEEP, rows: int | None = None
+) -> None:
+    """Writes ``state`` as the step ``directory/step``, atomically, and removes all but the newest ``keep`` steps.
 
-    ``state`` is a tree of arrays and typed keys. ``about`` is JSON; counts that exceed an int32 belong there. Raises
-    `FileExistsError` if the step exists, and another `OSError` if it cannot be written; earlier steps stay unchanged.
+    ``state`` is a tree of arrays and typed keys, which are written one after another without copies of them all.
+    ``about`` is JSON; counts that exceed an int32 belong there. With ``rows`` only so many rows of the leading axis of
+    every array are written. Raises `FileExistsError` if the step exists, and another `OSError` if it cannot be written;
+    earlier steps stay unchanged.
     """
-    arrays = _arrays(state)
-    card = {
-        "format": FORMAT,
-        "about": about,
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "leaves": _describe(arrays),
-        "sha256": _digest(arrays, about),
-    }
-    numbered = {str(i): array for i, array in enumerate(arrays.values()) if array.size}
-    parts = ocp.args.Composite(state=ocp.args.StandardSave(numbered), card=ocp.args.JsonSave(card))
-    path = (directory / str(step)).absolute()
+    path, temporary = directory / str(step), directory / f"{step}.tmp"
     if path.exists():
         raise FileExistsError(f"{path}: exists")
+    leaves = _named(state)
+    card = {"format": FORMAT, "step": step, "about": about, "versions": versions()}
+    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with _checkpointer() as checkpointer:
-            checkpointer.save(path, args=parts)
-    except ValueError as error:  # what Orbax raises if the disk is full
-        raise OSError(f"{path}: cannot be written ({_reason(error)})") from None
-    for old in steps(directory)[:-KEEP]:
+        temporary.mkdir(parents=True)
+        digest = hashlib.sha256()
+        with open(temporary / ARRAYS, "xb") as file:
+            for block in _blocks(leaves, rows):
+                file.write(block)
+                digest.update(block)
+            _through(file)
+        digest.update(_canonical(card))
+        with open(temporary / CARD, "xb") as file:
+            file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
+            _through(file)
+        os.rename(temporary, path)
+        _sync(directory)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise OSError(error.errno, f"{path}: cannot be written ({error.strerror or error})") from None
+    for old in steps(directory)[:-keep]:
         shutil.rmtree(directory / str(old))
+
+
+def on_host(state: PyTree, rows: int | None = None) -> PyTree:
+    """A copy of ``state`` as numpy arrays, with typed keys as their words; `save` writes it as it writes ``state``."""
+
+    def copy(leaf: Any) -> np.ndarray:
+        pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
+        return np.concatenate(pieces).reshape(_shape(leaf, rows))
+
+    return jax.tree.map(lambda leaf: copy(_plain(leaf)), state)
 
 
 def steps(directory: Path) -> list[int]:
@@ -80,101 +122,124 @@ def steps(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in entries if path.name.isdecimal() and path.is_dir())
 
 
-def restore(directory: Path, like: PyTree, *, strict: bool = False) -> Restored:
-    """The newest step of ``directory``, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
+def newest(directory: Path, *, strict: bool = False) -> Step:
+    """The newest step of ``directory``, whose contents are those that were written.
 
-    If it is damaged, the step before it is read, with a `RuntimeWarning`, unless ``strict``. Raises `Damaged` if no
-    step can be read (with ``strict``: if the newest cannot), and `ConfigError` if there is no step, if its format
-    differs, or if its leaves differ from ``like`` in name, shape or dtype.
+    If it is damaged, the step before it is taken, with a `RuntimeWarning`, unless ``strict``. Raises `Damaged` if no
+    step can be read (with ``strict``: if the newest cannot), and `ConfigError` if there is none, or its format differs.
     """
     existing = steps(directory)
     if not existing:
         raise ConfigError(f"{directory}: holds no checkpoint")
     damaged: dict[int, str] = {}
-    for step in reversed(existing):
+    for number in reversed(existing):
+        path = directory / str(number)
         try:
-            arrays, about = _read(directory / str(step))
+            card = _card(path)
         except Damaged as error:
-            damaged[step] = str(error)
+            damaged[number] = str(error)
             if strict:
                 break
             continue
         if damaged:
-            warnings.warn("; ".join(damaged.values()) + f"; going on from step {step}", RuntimeWarning, stacklevel=2)
-        return Restored(_fill(like, arrays, directory / str(step)), step, about, tuple(damaged))
+            warnings.warn("; ".join(damaged.values()) + f"; going on from step {number}", RuntimeWarning, stacklevel=2)
+        return Step(path, number, card["about"], card["versions"], tuple(damaged))
     raise Damaged("\n".join(damaged.values()))
 
 
-def put_aside(directory: Path, damaged: Sequence[int]) -> None:
-    """Renames damaged steps, so that later steps can be saved under their numbers."""
-    for step in damaged:
-        os.replace(directory / str(step), directory / f"{step}.damaged-{time.time_ns()}")
+def read(
+    step: Step, like: PyTree, put: Callable[[np.ndarray, Any], jax.Array] = lambda array, like: jnp.asarray(array)
+) -> PyTree:
+    """The state of a step, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
 
-
-def clear(directory: Path) -> None:
-    """Removes the temporary files of interrupted saves. Hold the `lock`, so that no other process is saving."""
-    for path in directory.glob("*.orbax-checkpoint-tmp*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """An exclusive lock on a run directory, which the operating system releases when the process ends, even if killed.
-
-    Raises `ConfigError`, with the id of the process that holds it, if it is taken.
+    ``put(array, like)`` places one array on its devices. Raises `ConfigError`, naming the first that does not match, if
+    arrays differ from ``like`` in name, shape or dtype, before any is allocated.
     """
-    with open(directory / LOCK, "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ConfigError(f"{directory}: in use by process {file.read().strip() or 'unknown'}") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
+    path = step.path / ARRAYS
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
+    found = []
+    with _opened(path) as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
+        expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}
+        for name in [*expected, *stored]:
+            if expected.get(name) != stored.get(name):
+                raise ConfigError(
+                    f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
+                )
+        for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
+            array = np.empty(shape.shape, shape.dtype)
+            file.readinto(array.reshape(-1).view(np.uint8).data)
+            placed = put(array, leaf)
+            found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
+    return jax.tree.unflatten(structure, found)
 
 
-def _checkpointer() -> ocp.Checkpointer:
-    return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+def peek(directory: Path) -> dict[str, Any]:
+    """What the caller said in the newest readable card of ``directory``, unverified; empty if there is none."""
+    for number in reversed(steps(directory)):
+        with contextlib.suppress(ConfigError):
+            card = json_files.read_json(directory / str(number) / CARD)
+            if isinstance(card, dict) and isinstance(card.get("about"), dict):
+                return card["about"]
+    return {}
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The leaves by name, and the caller's description, of one step.
+def put_aside(step: Step) -> None:
+    """Renames the damaged steps after ``step``, so that later steps can be saved under their numbers."""
+    for number in step.damaged:
+        path = step.path.with_name(str(number))
+        os.replace(path, path.with_name(f"{number}.damaged-{time.time_ns()}"))
 
-    Raises `Damaged` if it cannot be read, and `ConfigError` if its format differs.
-    """
-    parts = ocp.args.Composite(state=ocp.args.StandardRestore(), card=ocp.args.JsonRestore())
+
+def versions() -> dict[str, str]:
+    """The versions of the libraries that the bits of a run depend on."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def _card(path: Path) -> dict[str, Any]:
+    """The card of a step whose contents are those that were written. Raises `Damaged`, or `ConfigError` for a step of
+    another format."""
+    if (path / "_CHECKPOINT_METADATA").exists():
+        raise ConfigError(f"{path}: format 1, expected {FORMAT}; purerl before 2026-11-22 wrote it and reads it")
     try:
-        with _checkpointer() as checkpointer:
-            read = checkpointer.restore(path.absolute(), args=parts)
-        card, numbered = read["card"], read["state"]
-        version = card["format"]
-        arrays = {leaf["name"]: _leaf(numbered.get(str(i)), leaf) for i, leaf in enumerate(card["leaves"])}
-        sound = _describe(arrays) == card["leaves"] and _digest(arrays, card["about"]) == card["sha256"]
-    except Exception as error:  # a damaged step can raise errors of any type
-        raise Damaged(f"{path}: cannot be read ({_reason(error)})") from None
-    if version != FORMAT:
-        raise ConfigError(f"{path}: format {version!r}, expected {FORMAT}")
-    if not sound:
+        card = json_files.read_json(path / CARD)
+    except ConfigError as error:
+        raise Damaged(str(error)) from None
+    if not isinstance(card, dict):
+        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
+    written = {name: value for name, value in card.items() if name != "sha256"}
+    try:
+        with _opened(path / ARRAYS) as file:
+            digest = hashlib.sha256()
+            while block := file.read(BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise Damaged(f"{path / ARRAYS}: cannot be read ({error.strerror or error})") from None
+    digest.update(_canonical(written))
+    if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
-    return arrays, card["about"]
+    if card["format"] != FORMAT:
+        raise ConfigError(f"{path}: format {card['format']!r}, expected {FORMAT}")
+    if card["step"] != int(path.name):
+        raise Damaged(f"{path}: holds the step {card['step']}, not {path.name}")
+    return card
 
 
-def _reason(error: Exception) -> str:
-    """The first line of an error's message, or the name of its type."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _opened(path: Path) -> io.BufferedReader:
+    """A regular file, opened to be read. Raises `OSError` for anything else, such as a symbolic link or a pipe."""
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(f"{path}: is no regular file")
+    return os.fdopen(opened, "rb")
 
 
-def _leaf(array: Any, description: dict[str, Any]) -> np.ndarray:
-    """A stored leaf as a numpy array. Arrays without elements are not stored, but made from their description."""
-    return np.zeros(description["shape"], description["dtype"]) if array is None else np.asarray(array)
-
-
-def _arrays(tree: PyTree) -> dict[str, np.ndarray]:
-    """Leaves by name, as numpy arrays; typed keys as their uint32 words."""
+def _named(tree: PyTree) -> dict[str, Any]:
+    """Leaves by name; typed keys as their uint32 words."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): _plain(leaf) for path, leaf in leaves}
 
 
 def _is_key(leaf: Any) -> bool:
@@ -187,33 +252,59 @@ def _plain(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _describe(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Name, shape and dtype of every array, as JSON."""
-    return [{"name": name, "shape": list(x.shape), "dtype": x.dtype.name} for name, x in arrays.items()]
+def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
+    """The shape of an array, or of its first ``rows``."""
+    return leaf.shape if rows is None else (min(rows, leaf.shape[0]), *leaf.shape[1:])
 
 
-def _digest(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
-    """SHA-256 over ``about`` and the name, shape, dtype and bytes of every leaf, as hexadecimal digits."""
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
-    for description, array in zip(_describe(arrays), arrays.values(), strict=True):
-        digest.update(json.dumps(description, sort_keys=True).encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
+    """The bytes of an array, or of its first ``rows``, in order, as vectors of uint8; without a copy where its memory
+    is the host's. It may be spread over devices along its leading axis."""
+    held = [(0, leaf)]
+    if isinstance(leaf, jax.Array):
+        shards = [shard for shard in leaf.addressable_shards if shard.replica_id == 0]
+        held = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
+        held = [(start, shards[i].data) for start, i in held]
+    for start, part in held:
+        array = np.asarray(part)
+        wanted = array if rows is None else array[: max(0, rows - start)]
+        yield np.ascontiguousarray(wanted).reshape(-1).view(np.uint8)
 
 
-def _fill(like: PyTree, arrays: dict[str, np.ndarray], path: Path) -> PyTree:
-    """``arrays`` in the structure of ``like``. Raises `ConfigError`, naming the first leaf that does not match."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
-    expected = {name: (shape.shape, shape.dtype.name) for name, shape in shapes.items()}
-    stored = {name: (array.shape, array.dtype.name) for name, array in arrays.items()}
-    for name in [*expected, *stored]:
-        if expected.get(name) != stored.get(name):
-            raise ConfigError(
-                f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
-            )
-    filled = [
-        jax.random.wrap_key_data(x) if _is_key(leaf) else x
-        for x, (_, leaf) in zip((jax.numpy.asarray(arrays[name]) for name in shapes), leaves, strict=True)
-    ]
-    return jax.tree.unflatten(structure, filled)
+def _blocks(leaves: dict[str, Any], rows: int | None) -> Iterator[Any]:
+    """A safetensors file, piece by piece."""
+    yield _header(leaves, rows)
+    for leaf in leaves.values():
+        yield from _pieces(leaf, rows)
+
+
+def _header(leaves: dict[str, Any], rows: int | None) -> bytes:
+    """The beginning of a safetensors file: its length, and what lies where."""
+    entries, end = {}, 0
+    for name, leaf in leaves.items():
+        shape, start = _shape(leaf, rows), end
+        end += int(np.prod(shape, dtype=object)) * leaf.dtype.itemsize
+        entries[name] = {"dtype": DTYPES[leaf.dtype.name], "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _canonical(card: dict[str, Any]) -> bytes:
+    """A card as bytes that follow from its contents alone."""
+    return json.dumps(card, sort_keys=True).encode()
+
+
+def _through(file: Any) -> None:
+    """Writes a file through to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    """Writes the names in a directory through to the disk."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

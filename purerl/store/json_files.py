@@ -38,3 +38,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return finite(np.asarray(value).tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_text(path: Path, most_bytes: int) -> str:
+    return path.read_text()

@@ -69,8 +69,9 @@ def test_longer_search_goes_on(whole, tmp_path):
     directory = tmp_path / "run"
     assert run(*EVOLVE, "--generations", 5, "--out", directory) == 0
     assert outcome(directory) != outcome(whole)
-    assert run(*EVOLVE, "--generations", 12, "--out", directory, "--resume") == 0
+    assert run("resume", directory, "--generations", 12) == 0
     assert outcome(directory) == outcome(whole)
+    assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
 
 
 def start(*args):
@@ -97,7 +98,7 @@ def test_interrupted_search_goes_on(tmp_path, number, code, long):
     process.send_signal(number)
     assert process.wait(60) == code
     assert not (directory / "summary.json").exists() or number != signal.SIGKILL
-    assert start(*args, "--resume").wait(300) == 0
+    assert start("resume", directory).wait(300) == 0
     assert outcome(directory) == expected
 
 
@@ -114,7 +115,7 @@ def test_fixed_time(tmp_path):
     assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1) == 0
     summary = json.loads((directory / "summary.json").read_text())
     assert 1 <= summary["generations"] < 10**6 and summary["status"] == "stopped"
-    assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1, "--resume") == 0
+    assert run("resume", directory) == 0
     again = json.loads((directory / "summary.json").read_text())
     assert again["generations"] == summary["generations"] and again["seconds"] >= 1
 
@@ -138,7 +139,6 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
         ((*EVOLVE, "--strategy", "SNES", "--momentum", "0.5"), "momentum = 0.5: SNES does not use it"),
-        ((*EVOLVE, "--resume", "--overwrite"), "overwrite: a search that goes on replaces nothing"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
         ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
         ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
@@ -158,10 +158,9 @@ def test_problems(args, line, capsys, tmp_path):
 def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 12, "--out", whole) == 2
     assert "already in use" in capsys.readouterr().err
-    assert run(*EVOLVE, "--generations", 12, "--out", whole, "--resume", "--sigma", "0.5") == 2
-    err = capsys.readouterr().err
-    assert err == f"purerl: error: strategy.sigma = 0.5: the search in {str(whole)!r} has 0.04\n"
-    assert run(*EVOLVE, "--generations", 12, "--out", tmp_path / "none", "--resume") == 2
+    assert run("resume", whole, "--sigma", "0.5") == 2
+    assert capsys.readouterr().err == "purerl: error: sigma = 0.5: the run has 0.04; it cannot change\n"
+    assert run("resume", tmp_path / "none") == 2
     assert "No such file" in capsys.readouterr().err
 
 
@@ -175,7 +174,7 @@ def test_overwrite_and_resume(tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 1, "--out", directory, "--overwrite") == 2
     assert "already in use" in capsys.readouterr().err and (directory / search.LOG).exists()
     shutil.rmtree(directory / search.CHECKPOINTS)
-    assert run(*EVOLVE, "--generations", 2, "--out", directory, "--resume") == 2
+    assert run("resume", directory, "--generations", 2) == 2
     assert "holds no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
 
 
@@ -239,13 +238,13 @@ def test_several_environments(tmp_path):
 
 
 def test_search_in_use(whole, capsys):
-    hold = "import sys, time; from pathlib import Path; from purerl.store import checkpoint\n"
-    hold += "with checkpoint.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    hold = "import sys, time; from pathlib import Path; from purerl.store.lock import lock\n"
+    hold += "with lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", hold, str(whole)], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "held\n"
         before = {path: os.stat(path).st_mtime_ns for path in whole.iterdir() if path.is_file()}
-        assert run(*EVOLVE, "--generations", 12, "--out", whole, "--resume") == 2
+        assert run("resume", whole, "--generations", 13) == 2
         assert f"in use by process {other.pid}" in capsys.readouterr().err
         assert before == {path: os.stat(path).st_mtime_ns for path in before}
     finally:

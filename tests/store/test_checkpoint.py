@@ -1,6 +1,9 @@
 """Checkpoints: what is read is what was written, or an error; never wrong values, never silently from scratch."""
 
+import contextlib
+import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,9 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import checkpoint
+from purerl.store import checkpoint, log, saver
+from purerl.store.lock import LOCK, lock
 
 ABOUT = {"frames": 10**11 + 7, "config": {"learning_rate": 2.5e-4, "sizes": [64, 64], "none": None}}
 
@@ -40,6 +45,12 @@ def same(a, b):
     return all(jax.tree.leaves(equal))
 
 
+def restore(directory, like, **options):
+    """The newest step that is sound, and its state."""
+    step = checkpoint.newest(directory, **options)
+    return step, checkpoint.read(step, like)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """Two steps, 3 and 12, which the tests copy."""
@@ -56,44 +67,106 @@ def directory(saved, tmp_path):
 
 def test_round_trip(directory):
     for like in (state(0), jax.eval_shape(lambda: state(0))):
-        restored = checkpoint.restore(directory, like)
-        assert same(restored.state, state(12)) and restored.step == 12
-        assert restored.about == {**ABOUT, "step": 12} and restored.about["frames"] == 100_000_000_007
+        step, found = restore(directory, like)
+        assert same(found, state(12)) and step.number == 12 and step.versions["jax"] == jax.__version__
+        assert step.about == checkpoint.peek(directory) == {**ABOUT, "step": 12}
+        assert step.about["frames"] == 100_000_000_007
 
 
-def test_newest_two_are_kept(directory):
+def test_other_libraries_read_the_arrays(directory):
+    arrays = safetensors.numpy.load_file(directory / "12" / checkpoint.ARRAYS)
+    np.testing.assert_array_equal(arrays["['mean']"], np.arange(5.0, dtype=np.float32) + 12)
+    assert arrays["['key']"].dtype == np.uint32
+
+
+@pytest.mark.parametrize("rows", [2, 8])
+def test_rows_of_arrays_over_devices(rows, tmp_path):
+    """The first rows of arrays that devices share, copied or not; replicas are written once."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("P",))
+    spread, copied = (jax.NamedSharding(mesh, jax.P(*axes)) for axes in (("P",), ()))
+    x = np.arange(24, dtype=np.int32).reshape(8, 3)
+    tree = {"x": jax.device_put(x, spread), "y": jax.device_put(x[:, :0], spread), "z": jax.device_put(x, copied)}
+    tree["key"] = jax.device_put(jax.random.split(jax.random.key(1), 8), spread)
+    expected = jax.tree.map(lambda x: x[:rows], tree)
+    checkpoint.save(tmp_path, 1, tree, {}, rows=rows)
+    assert same(restore(tmp_path, expected)[1], expected)
+    checkpoint.save(tmp_path, 2, checkpoint.on_host(tree, rows), {})
+    assert same(restore(tmp_path, expected)[1], expected)
+    assert (tmp_path / "1" / checkpoint.ARRAYS).read_bytes() == (tmp_path / "2" / checkpoint.ARRAYS).read_bytes()
+
+
+def test_newest_steps_are_kept(directory):
     checkpoint.save(directory, 101, state(101), {})
     assert checkpoint.steps(directory) == [12, 101]
-    assert same(checkpoint.restore(directory, state(0)).state, state(101))
     with pytest.raises(FileExistsError, match="exists$"):
         checkpoint.save(directory, 101, state(5), {})
-    assert same(checkpoint.restore(directory, state(0)).state, state(101))
+    assert same(restore(directory, state(0))[1], state(101))
+    checkpoint.save(directory, 102, state(102), {}, keep=3)
+    assert checkpoint.steps(directory) == [12, 101, 102]
 
 
 def test_nothing_to_restore(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no checkpoint$"):
-            checkpoint.restore(path, state(0))
+            checkpoint.newest(path)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"mean": jnp.zeros(6)}, r"\['mean'\] is \(\(5,\), 'float32'\), expected \(\(6,\), 'float32'\)"),
-        ({"mean": jnp.zeros(5, jnp.bfloat16)}, r"\['mean'\] is .*'float32'\), expected .*'bfloat16'\)"),
-        ({"more": jnp.zeros(1)}, r"\['more'\] is missing, expected \(\(1,\), 'float32'\)"),
-        ({"mean": None}, r"\['mean'\] is \(\(5,\), 'float32'\), expected nothing"),
+        ({"mean": jnp.zeros(6)}, r"\['mean'\] is \(\(5,\), 'F32'\), expected \(\(6,\), 'F32'\)"),
+        ({"mean": jnp.zeros(5, jnp.bfloat16)}, r"\['mean'\] is .*'F32'\), expected .*'BF16'\)"),
+        ({"more": jnp.zeros(1)}, r"\['more'\] is missing, expected \(\(1,\), 'F32'\)"),
+        ({"mean": None}, r"\['mean'\] is \(\(5,\), 'F32'\), expected nothing"),
     ],
 )
 def test_another_shape(directory, change, line):
     with pytest.raises(ConfigError, match=line):
-        checkpoint.restore(directory, {**state(0), **change})
+        restore(directory, {**state(0), **change})
 
 
 def test_another_format(directory, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    with pytest.raises(ConfigError, match="format 1, expected 2$"):
-        checkpoint.restore(directory, state(0))
+    monkeypatch.setattr(checkpoint, "FORMAT", 3)
+    with pytest.raises(ConfigError, match="12: format 2, expected 3$"):
+        checkpoint.newest(directory)
+    (directory / "12" / "_CHECKPOINT_METADATA").touch()
+    with pytest.raises(ConfigError, match="12: format 1, expected 3;"):
+        checkpoint.newest(directory)
+
+
+def test_a_renamed_step_is_not_believed(directory):
+    os.rename(directory / "12", directory / "40")
+    with pytest.warns(RuntimeWarning, match="40: holds the step 12, not 40; going on from step 3$"):
+        assert checkpoint.newest(directory).number == 3
+
+
+def test_hostile_steps_allocate_nothing(directory):
+    """Links, pipes, huge shapes and deep nesting: damaged, at once, and the step before is there."""
+    card, arrays = directory / "12" / checkpoint.CARD, directory / "12" / checkpoint.ARRAYS
+    keep = card.read_text(), arrays.read_bytes()
+
+    def link():
+        arrays.unlink()
+        arrays.symlink_to(directory / "3" / checkpoint.ARRAYS)
+
+    def pipe():
+        card.unlink()
+        os.mkfifo(card)
+
+    def huge():
+        text = keep[1].replace(b'"shape": [5]', b'"shape": [%d]' % 2**40)
+        arrays.write_bytes(text)
+
+    for harm in (link, pipe, huge, lambda: card.write_text("[" * 10**6), lambda: card.write_text("[]")):
+        harm()
+        with pytest.warns(RuntimeWarning, match="going on from step 3$"):
+            step = checkpoint.newest(directory)
+        assert step.number == 3 and step.damaged == (12,)
+        card.unlink()
+        card.write_text(keep[0])
+        arrays.unlink()
+        arrays.write_bytes(keep[1])
+    assert checkpoint.newest(directory).number == 12
 
 
 def truncate(path):
@@ -110,87 +183,152 @@ def test_damage_of_any_file(saved, tmp_path):
     """Every file of the newest step, cut, changed or gone: the same values, or the step before with a warning; and with
     ``strict``, or when both are damaged so, an error."""
     files = sorted(path.relative_to(saved) for path in (saved / "12").rglob("*") if path.is_file())
-    outcomes = set()
     for file in files:
         for harm in (truncate, flip, os.remove):
             directory = shutil.copytree(saved, tmp_path / "run")
             harm(directory / file)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                restored = checkpoint.restore(directory, state(0))
+                step, found = restore(directory, state(0))
             told = [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
-            assert same(restored.state, state(restored.step)) and restored.about["step"] == restored.step
-            outcomes.add((restored.step, len(told)))
-            assert restored.damaged == ((12,) if restored.step == 3 else ())
-            if restored.step == 3:
-                assert str(directory / "12") in told[0] and told[0].endswith("going on from step 3")
-                with pytest.raises(checkpoint.Damaged, match=f"^{directory / '12'}: "):
-                    checkpoint.restore(directory, state(0), strict=True)
+            assert same(found, state(3)) and step.about["step"] == step.number == 3 and step.damaged == (12,)
+            assert str(directory / "12") in told[0] and told[0].endswith("going on from step 3") and len(told) == 1
+            with pytest.raises(checkpoint.Damaged, match=f"^{directory / '12'}"):
+                checkpoint.newest(directory, strict=True)
             shutil.rmtree(directory)
-    assert outcomes == {(12, 0), (3, 1)} and len(files) > 5
+    assert len(files) == 2
+
+
+def test_no_flipped_bit_is_read(directory):
+    """Each byte of the newest step in turn."""
+    for file in (directory / "12").iterdir():
+        whole = bytearray(file.read_bytes())
+        for place in range(len(whole)):
+            whole[place] ^= 1 << place % 8
+            file.write_bytes(whole)
+            with pytest.raises(checkpoint.Damaged):
+                checkpoint.newest(directory, strict=True)
+            whole[place] ^= 1 << place % 8
+        file.write_bytes(whole)
+    assert same(restore(directory, state(0), strict=True)[1], state(12))
 
 
 def test_all_steps_damaged(directory):
-    for path in directory.rglob("d/*"):
+    for path in directory.rglob("*.safetensors"):
         flip(path)
     (directory / "20").mkdir()
     with pytest.raises(checkpoint.Damaged) as raised:
-        checkpoint.restore(directory, state(0))
+        checkpoint.newest(directory)
     lines = str(raised.value).splitlines()
-    assert [line.split(":")[0] for line in lines] == [str(directory / name) for name in ("20", "12", "3")]
+    paths = directory / "20" / checkpoint.CARD, directory / "12", directory / "3"
+    assert [line.split(":")[0] for line in lines] == list(map(str, paths))
 
 
 def test_damaged_steps_are_put_aside(directory):
     """So that the step can be saved again, and does not count as one to fall back to."""
-    (directory / "12" / "_CHECKPOINT_METADATA").unlink()
-    shutil.rmtree(directory / "12" / "state")
+    (directory / "12" / checkpoint.CARD).unlink()
     with pytest.warns(RuntimeWarning, match="going on from step 3$"):
-        restored = checkpoint.restore(directory, state(0))
-    checkpoint.put_aside(directory, restored.damaged)
+        step = checkpoint.newest(directory)
+    checkpoint.put_aside(step)
     assert checkpoint.steps(directory) == [3]
     for step in (8, 12):
         checkpoint.save(directory, step, state(step), {})
-    assert checkpoint.steps(directory) == [8, 12] and same(checkpoint.restore(directory, state(0)).state, state(12))
+    assert checkpoint.steps(directory) == [8, 12] and same(restore(directory, state(0))[1], state(12))
 
 
-def test_full_disk(directory, monkeypatch):
-    """Orbax says it as a `ValueError`."""
+@contextlib.contextmanager
+def full(size):
+    """A disk on which no file may be larger than ``size`` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    def fail(*args, **kwargs):
-        raise ValueError("RESOURCE_EXHAUSTED: no space left\nand more")
 
-    monkeypatch.setattr(checkpoint.ocp.Checkpointer, "save", fail)
-    with pytest.raises(OSError, match=r"13: cannot be written \(RESOURCE_EXHAUSTED: no space left\)$"):
+def test_full_disk(directory):
+    """Earlier steps stay, and nothing of the failed one."""
+    with full(100), pytest.raises(OSError, match=r"13: cannot be written \(File too large\)$"):
         checkpoint.save(directory, 13, state(13), {})
-    assert checkpoint.steps(directory) == [3, 12]
+    assert sorted(path.name for path in directory.iterdir()) == ["12", "3"]
+    assert checkpoint.newest(directory).number == 12
 
 
-def test_failed_save_leaves_earlier_steps(directory, monkeypatch):
-    monkeypatch.setattr(checkpoint.ocp.args, "JsonSave", None)
-    with pytest.raises(TypeError):
-        checkpoint.save(directory, 13, state(13), {})
-    assert checkpoint.restore(directory, state(0)).step == 12
+def test_a_full_disk_leaves_no_half_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+    with log.Log(path) as rows:
+        rows.write(['{"a": 1}\n'])
+        with full(20), pytest.raises(OSError, match=r"log.jsonl: cannot be written \(File too large\)$"):
+            rows.write(['{"a": 2}\n'] * 3)
+        assert path.read_text() == '{"a": 1}\n'
+        rows.write(['{"a": 2}\n'])
+    assert [row["a"] for row in log.rows(path)] == [1, 2]
+
+
+def test_logs_are_cut_to_what_is_saved(tmp_path):
+    path = tmp_path / "log.jsonl"
+    lines = [json.dumps({"member": m, "iteration": i}) + "\n" for m in (0, 1) for i in (1, 2, 3)]
+    text = "".join(lines)
+    path.write_text(text + '{"half')
+    log.cut(path, lambda row: True, 6)
+    assert path.read_text() == text
+    log.cut(path, lambda row: row["member"] == 0 or row["iteration"] < 3, 5)
+    assert path.read_text() == "".join(lines[:5])
+    log.cut(path, lambda row: row["iteration"] < 3, 4)  # what goes lies in the middle
+    assert path.read_text() == "".join(lines[:2] + lines[3:5])
+    for damage, line in (('{"member": 0}\n', "lacks 2 of the rows"), ("no row\n" + text, "line 1 is damaged")):
+        path.write_text(damage)
+        with pytest.raises(ConfigError, match=f"log.jsonl: {line}"):
+            log.cut(path, lambda row: True, 3)
+        assert path.read_text() == damage
+    log.cut(path, lambda row: True, 0)
+    assert path.read_text() == ""
+    with pytest.raises(ConfigError, match="lacks 1"):
+        log.cut(tmp_path / "none", lambda row: True, 1)
+
+
+def test_saving_in_the_background(tmp_path, monkeypatch):
+    """A state may be donated at once; large ones are written first; an error surfaces at the next call."""
+    for most in (saver.OVERLAP_BYTES, 0):
+        monkeypatch.setattr(saver, "OVERLAP_BYTES", most)
+        directory = tmp_path / str(most)
+        with saver.saver() as saving:
+            for step in (1, 1, 2):
+                x = {"x": jnp.arange(8.0) * step}
+                saving.save(directory, step, x, {}, keep=2, logs=(), rows=6)
+                x["x"].delete()
+            saving.wait()
+            with full(10):
+                if most:
+                    saving.save(directory, 3, {"x": jnp.zeros(8)}, {}, keep=2, logs=())
+                    while saving._pending and not saving._pending.done():
+                        time.sleep(0.001)
+                with pytest.raises(OSError, match="3: cannot be written"):
+                    saving.check() if most else saving.save(directory, 3, {"x": jnp.zeros(8)}, {}, keep=2, logs=())
+        assert checkpoint.steps(directory) == [1, 2]
+        np.testing.assert_array_equal(restore(directory, {"x": jnp.zeros(6)})[1]["x"], np.arange(6.0) * 2)
 
 
 def test_lock(tmp_path):
     hold = f"""
 import time
 from pathlib import Path
-from purerl.store import checkpoint
-with checkpoint.lock(Path({str(tmp_path)!r})):
+from purerl.store.lock import lock
+with lock(Path({str(tmp_path)!r})):
     print("held", flush=True)
     time.sleep(60)
 """
     other = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(ConfigError, match=f"in use by process {other.pid}$"), checkpoint.lock(tmp_path):
+        with pytest.raises(ConfigError, match=f"in use by process {other.pid}$"), lock(tmp_path):
             pass
     finally:
         other.kill()
         other.wait()
-    with checkpoint.lock(tmp_path):
-        assert (tmp_path / checkpoint.LOCK).read_text() == f"{os.getpid()}\n"
+    with lock(tmp_path):
+        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
 
 
 SAVE_FOR_EVER = """
@@ -208,7 +346,6 @@ while True:
 
 def test_killed_while_saving(tmp_path):
     """kill -9 at many moments: the last step that was reported, or one after it, is there and whole."""
-    left = 0
     for attempt in range(6):
         directory = tmp_path / str(attempt)
         directory.mkdir()
@@ -221,9 +358,7 @@ def test_killed_while_saving(tmp_path):
         process.wait()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            restored = checkpoint.restore(directory, {"x": jnp.zeros((1000, 100), jnp.int32)})
-        assert restored.step in (reported, reported + 1) and np.all(restored.state["x"] == restored.step)
-        left += len(list(directory.glob("*tmp*")))
-        checkpoint.clear(directory)
-        assert not list(directory.glob("*tmp*"))
-    assert left > 0
+            step, found = restore(directory, {"x": jnp.zeros((1000, 100), jnp.int32)})
+        assert step.number in (reported, reported + 1) and np.all(found["x"] == step.number)
+        checkpoint.save(directory, step.number + 1, found, {})  # over what the interrupted one left
+        assert not list(directory.glob(f"{step.number + 1}.tmp"))

@@ -1,0 +1,98 @@
+"""``purerl resume RUN``, for every run."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+from purerl.errors import ConfigError
+from purerl.names import choose
+
+USAGE = """usage: purerl resume RUN [OPTIONS]
+
+Goes on with a training, a sweep or a search, from its newest checkpoint, as it was told to; on a CPU in the same bits
+as if nothing had interrupted it.
+
+  --total-steps N    go on to so many environment steps of each agent (a training or a sweep)
+  --generations N    go on to so many generations (a search)
+  --strict           refuse to go on from an older checkpoint if the newest one is damaged
+  --override         also change numbers that the results follow from, such as --learning-rate
+  --trust            import the modules of somebody's own that the run names, which runs their code
+
+All other options of the run's command can be given as well: those that neither shape the run nor its results change
+it, such as --checkpoint-seconds; the others are refused unless they have the run's own values."""
+
+
+def resume(args: list[str]) -> int:
+    """``purerl resume RUN``."""
+    if not args or args[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if args else 2
+    if args[0].startswith("-"):
+        raise ConfigError(f"{args[0]}: name the run directory first; see purerl resume --help")
+
+    from purerl.algos import ALGORITHMS
+    from purerl.runs import config_file
+
+    directory, rest = Path(args[0]), args[1:]
+    file = config_file.read(directory / config_file.NAME)
+    if "--trust" not in rest:
+        config_file.trusted(file, rest, "--trust does so")
+    algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
+    return (_search if file.command == "evolve" else _training)(directory, file, algo, rest)
+
+
+def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
+    """A training or a sweep."""
+    from purerl.runs import description, resuming
+    from purerl.runs.options import SweepOptions, TrainOptions
+
+    start = description.start(file)
+    options = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
+    before, given = _given(start, options, directory, algo, args)
+    changed = resuming.changes(before, given, given.options.override)
+
+    from purerl.runs.train import resume
+
+    with prepared(given.options):
+        params = parsing.env_params(given.options.env_params)
+        found = description.describe(algo, given.options, given.config, params, start.swept, start.learned)
+        return resume(found, given.options, _resumed(directory, file, changed, given.options))
+
+
+def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
+    """A search."""
+    from purerl.learned import SOCKET_NAMES
+    from purerl.meta import description
+    from purerl.runs import resuming
+    from purerl.runs.options import EvolveOptions
+
+    socket = choose(f"{file.path}: socket", file.take("socket", str, ""), SOCKET_NAMES)
+    start = description.start(file)
+    before, given = _given(start, EvolveOptions, directory, algo, args)
+    changed = resuming.changes(before, given, given.options.override)
+
+    from purerl.meta.search import resume
+
+    with prepared(given.options):
+        params = parsing.env_params(given.options.env_params)
+        found = description.describe(socket, algo, given.options, given.config, params)
+        return resume(found, given.options, _resumed(directory, file, changed, given.options))
+
+
+def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:
+    """The options and the config of a run as they were, and as they are now."""
+    from purerl.runs.resuming import ResumeOptions
+
+    kind: type = dataclasses.make_dataclass(
+        options.__name__, [], bases=(ResumeOptions, options), namespace={"__doc__": options.__doc__}, frozen=True
+    )
+    prog = f"purerl resume {directory}"
+    return parsing.started(start, kind, algo), parsing.with_preset(kind, algo, prog, args, start)
+
+
+def _resumed(directory: Path, file: Any, changed: list[str], options: Any) -> Any:
+    from purerl.runs.resuming import Resumed
+
+    return Resumed(directory, file, changed, options.strict, options.override)

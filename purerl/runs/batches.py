@@ -1,0 +1,141 @@
+"""The members of a run, trained batch after batch: with a log, with checkpoints, and until somebody interrupts."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from purerl import trees
+from purerl.display import progress
+from purerl.runs import config_file
+from purerl.runs.best import Best
+from purerl.runs.description import Description, Setup
+from purerl.runs.directory import CHECKPOINTS
+from purerl.runs.program import Program, begin, chunks
+from purerl.store import checkpoint, log, metrics
+from purerl.store.log import Log
+from purerl.store.saver import saver
+from purerl.types import PyTree
+
+METRICS, QUANTILES = "metrics.jsonl", "quantiles.jsonl"
+
+
+class Run(NamedTuple):
+    """What a run is to do, where, and the options that its results do not follow from."""
+
+    description: Description
+    setup: Setup
+    options: Any
+    directory: Path
+    console: Console
+
+
+class Begun(NamedTuple):
+    """Where each batch of members goes on from (None: from its start), and the seconds that were spent before."""
+
+    steps: list[checkpoint.Step | None]
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> list[int]:
+        """Finished iterations of each batch."""
+        return [step.number if step else 0 for step in self.steps]
+
+
+class Trained(NamedTuple):
+    """Policies ``[P]`` on the host; of each member whether it is alive and its frames; and the seconds it all took."""
+
+    policy: PyTree
+    alive: list[bool]
+    env_steps: list[int]
+    seconds: float
+
+
+def train_batches(run: Run, program: Program, begun: Begun, interrupted: list[int]) -> Trained:
+    """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
+    ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays."""
+    setup, directory, options, start = run.setup, run.directory, run.options, time.perf_counter()
+    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
+    trainer, digest = setup.trainer, config_file.digest(run.description._asdict())
+    elapsed = lambda: begun.seconds + time.perf_counter() - start  # noqa: E731
+    best = Best(directory, run.description, setup, run.console) if options.keep_best else None
+    policies, alive, env_steps, trained = [], [], [], 0
+    policy_of = jax.vmap(trainer.learner.policy)
+    total = trainer.env_steps * sum(
+        (num_iterations - done) * count for done, count in zip(begun.done, counts(size, batch_size), strict=True)
+    )
+    with (
+        Log(directory / METRICS) as rows,
+        Log(directory / QUANTILES) as quantiles,
+        saver() as saving,
+        progress.show(run.console, max(1, total)) as report,
+    ):
+
+        def save(index: int, done: int, state: PyTree, batch: int) -> None:
+            path = directory / CHECKPOINTS / str(index)
+            if done:
+                about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
+                saving.save(path, done, state, about, keep=options.keep, logs=(rows, quantiles), rows=batch)
+
+        for index, step in enumerate(begun.steps):
+            first = index * batch_size
+            labels = setup.labels[first : first + batch_size]
+            batch = trees.take(setup.members, slice(first, first + batch_size))
+            state, done, saved = begin(program, batch, step), begun.done[index], time.perf_counter()
+            living = np.asarray(state.alive)[: batch.size]
+            paced = chunks(program, batch, state, done, num_iterations)
+            while living.any() and not interrupted and (chunk := next(paced, None)):
+                steps = [trainer.frames(i) for i in range(done + 1, chunk.done + 1)]
+                rows.write(metrics.rows(chunk.metrics, steps, done + 1, labels))
+                quantiles.write(metrics.quantile_rows(chunk.metrics, steps, done + 1, first))
+                trained += (chunk.done - done) * trainer.env_steps * batch.size
+                state, done, living = chunk.state, chunk.done, chunk.metrics["alive"][-1]
+                report(trained, progress.mean_return(chunk.metrics))
+                if best:
+                    best.watch(chunk.metrics)
+                saving.check()
+                if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
+                    save(index, done, state, batch.size)
+                    saved = time.perf_counter()
+                    if best:
+                        best.keep(first, policy_of(state.learner))
+            save(index, done, state, batch.size)
+            policies.append(jax.tree.map(lambda x, size=batch.size: np.asarray(x)[:size], policy_of(state.learner)))
+            if best:
+                best.keep(first, policies[-1])
+            alive += living.tolist()
+            env_steps += [trainer.frames(done)] * batch.size
+            if interrupted:
+                break
+    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
+    return Trained(policy, alive, env_steps, elapsed())
+
+
+def counts(size: int, batch_size: int) -> list[int]:
+    """How many of ``size`` members each batch has."""
+    return [min(batch_size, size - first) for first in range(0, size, batch_size)]
+
+
+def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
+    """Leaves the rows that the checkpoints know, of batches with so many iterations ``done``. Raises `ConfigError` if
+    some of them are lost."""
+    labels = run.setup.labels
+    names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
+    first_of = {index * batch_size: index for index in range(len(done))}
+
+    def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
+        return batch is not None and row.get("iteration", math.inf) <= done[batch]
+
+    def of_member(row: dict[str, Any]) -> bool:
+        return is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)
+
+    def of_batch(row: dict[str, Any]) -> bool:
+        return is_saved(first_of.get(row.get("first_member", -1)), row)
+
+    sizes = counts(len(labels), batch_size)
+    log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
+    log.cut(run.directory / QUANTILES, of_batch, sum(done))

@@ -1,0 +1,126 @@
+"""What may change when a run goes on, and whether what it goes on from is sound."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from purerl import config as cfg
+from purerl.display.progress import say
+from purerl.errors import ConfigError
+from purerl.runs import config_file
+from purerl.runs.config_file import ConfigFile
+from purerl.runs.directory import CHECKPOINTS
+from purerl.store import checkpoint, json_files
+
+SOFT = (
+    *config_file.LENGTHS,
+    "eval_episodes",
+    "checkpoint_seconds",
+    "budget_seconds",
+    "keep",
+    "keep_best",
+    "compilation_cache",
+)
+"""What may change: how long a run is, and what its results do not follow from."""
+UNSHAPED = ("lanes",)
+"""What may change beside the floats of a config if somebody insists: it shapes no array of the run's state."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeOptions:
+    """What a person can ask for when a run goes on, beside what the run was told."""
+
+    strict: bool = False
+    """Refuse to go on from an older checkpoint if the newest one is damaged."""
+    override: bool = False
+    """Also change numbers that the results follow from, such as the learning rate."""
+    trust: bool = False
+    """Import the modules of somebody's own that the run names, which runs their code."""
+
+
+class Resumed(NamedTuple):
+    """A run that goes on: its directory, its config file, a line for each change, and whether an older checkpoint, and
+    another config than the checkpoints', will do."""
+
+    directory: Path
+    file: ConfigFile
+    changes: list[str]
+    strict: bool
+    override: bool
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run had come to its end, and nothing changes."""
+        summary = self.directory / "summary.json"
+        status = json_files.read_json(summary) if summary.exists() and not self.changes else None
+        return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
+
+
+def changes(before: Any, now: Any, override: bool) -> list[str]:
+    """A line for each option and each field of the config that ``now`` has changed since ``before``.
+
+    Both are a `Train` of options and config. Raises `ConfigError` with a line for each that may not change.
+    """
+    found, refused = [], []
+    for old, new in ((before.options, now.options), (before.config, now.config)):
+        free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
+        for field in dataclasses.fields(new):
+            name, was, value = field.name, getattr(old, field.name, field.default), getattr(new, field.name)
+            if was == value or hasattr(ResumeOptions, name):
+                continue
+            if name in SOFT or (override and name in free):
+                found.append(f"{name}: {was!r} -> {value!r}")
+            else:
+                advice = "--override changes it all the same" if name in free else "it cannot change"
+                refused.append(f"{name} = {value!r}: the run has {was!r}; {advice}")
+    if refused:
+        raise ConfigError("\n".join(refused))
+    return found
+
+
+def check_folder(folder: Path) -> None:
+    """Raises `ConfigError` if there is no folder of checkpoints. An empty one belongs to a run that had saved nothing
+    yet, and begins anew."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: holds no checkpoint")
+
+
+def check_digest(resumed: Resumed, about: dict[str, Any]) -> None:
+    """Raises `ConfigError` if the config file is not the one that the checkpoints were made with."""
+    saved = about.get("config_sha256")
+    if about and not resumed.override and saved != config_file.digest(resumed.file.fields):
+        raise ConfigError(f"{resumed.file.path}: was changed since the run was saved; --override goes on all the same")
+
+
+def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Step | None:
+    """The newest sound step in a directory, None if nothing was saved there yet; what is wrong with it is told."""
+    if not checkpoint.steps(directory):
+        return None
+    step = checkpoint.newest(directory, strict=strict)
+    if step.damaged:
+        say(console, f"{directory}: checkpoint {step.damaged[0]} is damaged; going on from {step.number}")
+    now = checkpoint.versions()
+    other = [f"{name} {was} -> {now[name]}" for name, was in step.versions.items() if now.get(name, was) != was]
+    if other:
+        say(console, f"the run was saved by other versions, so that bits may differ: {', '.join(other)}")
+    return step
+
+
+def begin(
+    resumed: Resumed, description: Any, options: dict[str, Any], steps: list[checkpoint.Step], console: Console
+) -> None:
+    """Writes the run's config file again with what changes, tells it, and puts damaged checkpoints aside."""
+    file = resumed.file
+    for line in resumed.changes:
+        say(console, f"changed: {line}")
+        if line.startswith("total_steps"):
+            say(console, "what is annealed over the training now ends at the new total")
+    history = [*file.history, *resumed.changes]
+    config_file.write(resumed.directory, file.command, description, options, history)
+    for folder in (resumed.directory / CHECKPOINTS).rglob("*.tmp"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for step in steps:
+        checkpoint.put_aside(step)

@@ -1,0 +1,96 @@
+"""Logs: files of JSON lines that grow, and never end in half a line."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from purerl.errors import ConfigError
+from purerl.store.atomic import atomic
+
+
+class Log:
+    """A file of lines, opened to add to. What a full disk keeps from being written whole is not written at all."""
+
+    def __init__(self, path: Path):
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        self._size = os.fstat(self._file).st_size
+        self.path = path
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        os.close(self._file)
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Adds lines, each with its end. Raises `OSError` if they cannot be written; then none of them is."""
+        data = memoryview("".join(lines).encode())
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            os.ftruncate(self._file, self._size)
+            raise OSError(error.errno, f"{self.path}: cannot be written ({error.strerror})") from None
+        self._size += len(data)
+
+    def sync(self) -> None:
+        """Writes the log through to the disk."""
+        os.fsync(self._file)
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """What the lines of a log say; nothing if there is no such file.
+
+    Raises `ConfigError`, naming the line, for one that is not a JSON object.
+    """
+    for _, row in _lines(path):
+        yield row
+
+
+def cut(path: Path, saved: Callable[[dict[str, Any]], bool], count: int) -> None:
+    """Leaves the first ``count`` rows of a log for which ``saved(row)``, those that a checkpoint knows.
+
+    What follows them may be damaged. Raises `ConfigError` if one of them is missing or damaged; then the log stays as
+    it is.
+    """
+    kept: list[list[int]] = []  # where kept rows begin and end, in bytes; neighbours as one
+    start = 0
+    for line, row in _lines(path) if count else ():
+        if saved(row):
+            count -= 1
+            if kept and kept[-1][1] == start:
+                kept[-1][1] += len(line)
+            else:
+                kept.append([start, start + len(line)])
+        start += len(line)
+        if not count:
+            break
+    if count:
+        raise ConfigError(f"{path}: lacks {count} of the rows that its checkpoint counts")
+    if not path.exists():
+        return
+    if len(kept) < 2 and not (kept and kept[0][0]):
+        os.truncate(path, kept[0][1] if kept else 0)
+        return
+    with atomic(path) as temporary, open(path, "rb") as old, open(temporary, "wb") as new:
+        for start, end in kept:
+            old.seek(start)
+            new.write(old.read(end - start))
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines of a log, each with what it says; none if there is no such file."""
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise ConfigError(f"{path}: line {number} is damaged")
+            yield line, row
