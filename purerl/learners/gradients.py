@@ -106,7 +106,7 @@ def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
 class Descent(NamedTuple):
     """State of `descent`: the number of updates so far."""
 
-    count: Count
+    count: Count  # type: ignore[assignment]  # hides tuple's, as in optax
 
 
 def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
