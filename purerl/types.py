@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from purerl.counters import Count
 from purerl.spaces import Space
 
 Array = jax.Array
@@ -101,14 +102,14 @@ class Actors(NamedTuple):
 class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
-    ``iteration`` counts the finished ones (int32). ``alive`` (bool) is False from the first iteration on whose loss or
+    ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or
     learner was not finite; the learner stays as it was before that iteration.
     """
 
     learner: PyTree
     actors: Actors
     replay: PyTree
-    iteration: Array
+    iteration: Count
     alive: Array
     key: Key
 

@@ -8,7 +8,7 @@ import pytest
 import purerl
 
 PACKAGE = Path(purerl.__file__).parent
-GROUND = "errors", "version", "names", "types", "spaces", "trees", "draw", "config", "compat", "catalogue"
+GROUND = "errors", "version", "names", "types", "spaces", "trees", "draw", "counters", "config", "compat", "catalogue"
 ROOMS = [
     "formulas",
     "networks",

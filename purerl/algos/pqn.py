@@ -8,8 +8,9 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import draw, loops, networks
+from purerl import counters, draw, loops, networks
 from purerl.algos.algorithm import Algorithm
+from purerl.counters import Count
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
@@ -53,11 +54,11 @@ class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy)
 
 
 class State(NamedTuple):
-    """``iterations`` counts the batches that were learned from, up to 2^31 - 1 (int32)."""
+    """``iterations`` counts the batches that were learned from."""
 
     params: PyTree
     opt_state: PyTree
-    iterations: Array
+    iterations: Count
 
 
 class Batch(NamedTuple):
@@ -87,7 +88,9 @@ def make_network(config: Config, env: Env) -> nn.Module:
 def make_optimiser(config: Config) -> optax.GradientTransformation:
     """RAdam behind clipping, its step size falling linearly."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), optax.radam(schedule))
+    return optax.chain(
+        gradients.clip_by_norm(config.max_grad_norm), optax.scale_by_radam(), gradients.descent(schedule)
+    )
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
@@ -104,11 +107,13 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     annealing = config.exploration_fraction * float(config.num_iterations)
 
     def epsilon(state: State) -> Array:
-        return schedules.anneal(config.epsilon_start, config.epsilon_end, state.iterations / annealing)
+        return schedules.anneal(
+            config.epsilon_start, config.epsilon_end, schedules.progress(state.iterations, annealing)
+        )
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        return State(params, gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32))
+        return State(params, gradients.init_optimiser(optimiser, params), counters.of())
 
     def values(params: PyTree, obs: PyTree) -> Array:
         q: Any = network.apply(params, obs)
@@ -145,7 +150,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             loss, optimiser, state.params, state.opt_state, estimate(state, trajectory), indices
         )
         metrics["epsilon"] = epsilon(state)
-        return State(params, opt_state, optax.safe_increment(state.iterations)), metrics
+        return State(params, opt_state, counters.increment(state.iterations)), metrics
 
     return Learner(
         init=init,

@@ -1,17 +1,32 @@
 """Linear schedules of hyper-parameters during training."""
 
-import jax.numpy as jnp
-import optax
+from collections.abc import Callable
 
+import jax.numpy as jnp
+
+from purerl import counters
+from purerl.counters import Count
 from purerl.types import Array, Scalar
 
 
-def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: int) -> optax.Schedule:
+def progress(count: Count, total: Scalar) -> Array:
+    """``count / total`` in float32: the part of a training that is over. It rises beyond 1 after the end. ``total`` is
+    positive, however large, and may be traced."""
+    return counters.real(count) / jnp.asarray(total, jnp.float32)
+
+
+def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: int) -> Callable[[Count], Array]:
     """A schedule from ``learning_rate`` to ``learning_rate * (1 - decay)`` over ``num_updates`` updates, then constant.
 
     With ``decay = 1`` it ends at zero and stays there. ``learning_rate`` and ``decay`` may be traced.
     """
-    return optax.linear_schedule(learning_rate, learning_rate * (1 - decay), num_updates)
+    end = learning_rate * (1 - decay)
+
+    def schedule(count: Count) -> Array:
+        left = jnp.maximum(1 - progress(count, float(num_updates)), 0.0)
+        return (learning_rate - end) * left + end
+
+    return schedule
 
 
 def anneal(start: Scalar, end: Scalar, progress: Scalar) -> Array:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import draw, replay, trees
+from purerl import counters, draw, replay, trees
+from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners import checks, from_replay, gradients, joint_actions, older, settings
 from purerl.networks.value_networks import ValueNetwork, as_value_network
@@ -54,13 +55,13 @@ class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam
 
 
 class State(NamedTuple):
-    """``updates`` counts all updates, up to 2^31 - 1, and ``target_age`` those since the target's refresh (int32)."""
+    """``updates`` counts all updates, and ``target_age`` those since the target's refresh (int32)."""
 
     params: PyTree
     target_params: PyTree
     opt_state: PyTree
     past: older.Past | tuple[()]
-    updates: Array
+    updates: Count
     target_age: Array
 
 
@@ -105,17 +106,17 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
     }
 
 
-def epsilons(config: Config, updates: Array, num_envs: int) -> Array:
+def epsilons(config: Config, updates: Count, num_envs: int) -> Array:
     """The chance of a random action in each of ``B`` environments after so many updates. ``[B]``."""
     annealing = config.exploration_fraction * float(config.total_updates)
-    epsilon = schedules.anneal(config.epsilon_start, config.epsilon_end, updates / annealing)
+    epsilon = schedules.anneal(config.epsilon_start, config.epsilon_end, schedules.progress(updates, annealing))
     return exploration.epsilon_ladder(epsilon, config.epsilon_ladder, num_envs)
 
 
 def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
     """The state before the first update."""
-    opt_state, zero = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
-    return State(params, params, opt_state, older.past(params, config.lag), zero, zero)
+    opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
+    return State(params, params, opt_state, older.past(params, config.lag), counters.of(), age)
 
 
 def descend(
@@ -143,7 +144,7 @@ def descend(
     )
     target_params, target_age = older.refresh(params, state.target_params, state.target_age, config.target_period)
     epsilon = jnp.mean(epsilons(config, state.updates, config.num_envs * env.num_agents))
-    state = State(params, target_params, opt_state, past, optax.safe_increment(state.updates), target_age)
+    state = State(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
     return state, priority, {**more, **metrics, "epsilon": epsilon}
 
 

@@ -1,13 +1,15 @@
 """Gradient steps: one alone, and epochs of them over minibatches."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import draw
+from purerl import counters, draw
+from purerl.counters import Count
 from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
@@ -99,3 +101,21 @@ def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
         return grads * (max_norm / jnp.maximum(norm(grads), max_norm)), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
+
+
+class Descent(NamedTuple):
+    """State of `descent`: the number of updates so far."""
+
+    count: Count  # type: ignore[assignment]  # hides tuple's, as in optax
+
+
+def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
+    """Multiplies a direction by minus the step size ``schedule(count)``: `optax.scale_by_learning_rate`, whose own
+    counter stops at 2^31 - 1 updates. (Those of optax's Adams stop there too, where nothing depends on them any more.)
+    """
+
+    def update(direction, state, params=None):
+        size = -1 * schedule(state.count)
+        return size.astype(direction.dtype) * direction, Descent(counters.increment(state.count))
+
+    return optax.GradientTransformation(lambda params: Descent(counters.of()), update)

@@ -3,6 +3,7 @@
 A `Normalizer` is an argument, not a flag: `identity()` has no state and costs nothing.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,10 @@ import jax.numpy as jnp
 from purerl.types import Array, PyTree, Scalar
 
 MAX_COUNT = 2**30
-"""Beyond so many samples, old ones are forgotten exponentially; float32 arithmetic on the count ends long before."""
+"""Beyond so many samples, old ones are forgotten exponentially."""
+PLAIN_COUNT = 2**24
+"""Up to so many samples plain float32 additions do; beyond, a batch of 4 moves the mean by less than half a unit of its
+last place."""
 
 
 class Moments(NamedTuple):
@@ -21,6 +25,14 @@ class Moments(NamedTuple):
     count: Array  # type: ignore[assignment]  # hides tuple's; saved policies hold it by this name
     mean: Array
     var: Array
+
+
+class Compensated(NamedTuple):
+    """`Moments`, and what rounding cut off their ``mean`` and ``var``."""
+
+    moments: Moments
+    mean_rest: Array
+    var_rest: Array
 
 
 class Normalizer(NamedTuple):
@@ -36,13 +48,13 @@ def init_moments(shape: tuple[int, ...]) -> Moments:
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(shape), jnp.ones(shape))
 
 
-def update_moments(moments: Moments, batch: Array) -> Moments:
+def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -> Moments:
     """Merges a batch ``[..., *shape]`` (Chan, Golub & LeVeque 1983, eq. 2.1), by weights rather than by sums, so that
-    nothing grows with the count. The count is exact up to `MAX_COUNT` and stays there.
+    nothing grows with the count. The count is exact up to ``max_count`` and stays there.
     """
     axes = tuple(range(batch.ndim - moments.mean.ndim))
     size = batch.size // moments.mean.size
-    count = jnp.minimum(moments.count, MAX_COUNT - size) + size
+    count = jnp.minimum(moments.count, max_count - size) + size
     weight = size / count.astype(jnp.float32)
     batch_mean, batch_var = jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes)
     shift = batch_mean - moments.mean
@@ -51,6 +63,33 @@ def update_moments(moments: Moments, batch: Array) -> Moments:
         mean=moments.mean + weight * shift,
         var=(1 - weight) * moments.var + weight * batch_var + weight * (1 - weight) * jnp.square(shift),
     )
+
+
+def compensate(state: Compensated, batch: Array) -> Compensated:
+    """`update_moments`, with compensated additions beyond `PLAIN_COUNT` samples, so that no batch is lost."""
+    moments, plain = state.moments, update_moments(state.moments, batch)
+    axes = tuple(range(batch.ndim - moments.mean.ndim))
+    size, count = batch.size // moments.mean.size, plain.count.astype(jnp.float32)
+    shift = jnp.mean(batch, axis=axes) - moments.mean - state.mean_rest
+    growth = jnp.var(batch, axis=axes) - moments.var - state.var_rest + (1 - size / count) * jnp.square(shift)
+    mean, mean_rest = _add(moments.mean, state.mean_rest + shift * size / count)
+    var, var_rest = _add(moments.var, state.var_rest + growth * size / count)
+    exact = Compensated(Moments(plain.count, mean, var), mean_rest, var_rest)
+    choose = functools.partial(jnp.where, plain.count > PLAIN_COUNT)
+    return jax.tree.map(choose, exact, Compensated(plain, state.mean_rest, state.var_rest))
+
+
+def _add(a: Array, b: Array) -> tuple[Array, Array]:
+    """``a + b`` rounded, and what was cut off (Knuth 1997, section 4.2.2, theorem B)."""
+    total = a + b
+    of_b = total - a
+    return total, (a - (total - of_b)) + (b - of_b)
+
+
+def settled(state: PyTree) -> PyTree:
+    """A normaliser's state as policies hold it, which its ``apply`` reads as well: `Moments` alone."""
+    is_leaf = lambda x: isinstance(x, Compensated)  # noqa: E731
+    return jax.tree.map(lambda x: x.moments, state, is_leaf=is_leaf)
 
 
 def identity() -> Normalizer:
@@ -65,21 +104,25 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
     leaves of booleans and integers stay as they are: masks of legal actions, and numbers that become one-hot.
     """
 
+    def begin(x: Array) -> Compensated:
+        return Compensated(init_moments(x.shape), jnp.zeros(x.shape), jnp.zeros(x.shape))
+
     def init(example: PyTree) -> PyTree:
         if isinstance(example, jax.Array):
-            return init_moments(example.shape)
-        return jax.tree.map(lambda x: init_moments(x.shape) if jnp.issubdtype(x.dtype, jnp.inexact) else (), example)
+            return begin(example)
+        return jax.tree.map(lambda x: begin(x) if jnp.issubdtype(x.dtype, jnp.inexact) else (), example)
 
-    def normalise(x: Array, moments: Moments | tuple[()]) -> Array:
-        if not moments:
+    def normalise(x: Array, state: Compensated | Moments | tuple[()]) -> Array:
+        if not state:
             return x
+        moments = state.moments if isinstance(state, Compensated) else state
         lead = (1,) * (x.ndim - moments.mean.ndim)
         mean, var = (m.reshape(lead + m.shape) for m in (moments.mean, moments.var))
         return jnp.clip((x - mean) * jax.lax.rsqrt(var + epsilon), -bound, bound)
 
     return Normalizer(
         init=init,
-        update=lambda state, batch: jax.tree.map(lambda x, m: update_moments(m, x) if m else m, batch, state),
+        update=lambda state, batch: jax.tree.map(lambda x, m: compensate(m, x) if m else m, batch, state),
         apply=lambda state, x: jax.tree.map(normalise, x, state),
     )
 
@@ -127,7 +170,7 @@ def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
     """Divides rewards by the running standard deviation of the discounted return, without shifting them.
 
     Engstrom et al. 2020 (arXiv 2005.12729), algorithm 1: the return is accumulated forwards and starts anew with each
-    episode.
+    episode. Beyond `PLAIN_COUNT` returns, old ones are forgotten exponentially.
     """
 
     def scale(state, reward, last, gamma):
@@ -137,7 +180,7 @@ def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
             return jnp.where(last, 0.0, discounted), discounted
 
         open_return, discounted = jax.lax.scan(accumulate, state.discounted, (reward, last))
-        moments = update_moments(state.moments, discounted)
+        moments = update_moments(state.moments, discounted, PLAIN_COUNT)
         scaled = jnp.clip(reward * jax.lax.rsqrt(moments.var + epsilon), -bound, bound)
         return ReturnScale(moments, open_return), scaled
 

@@ -222,7 +222,7 @@ def make_learner(
         init_carry=network.init_carry,
         noise=distribution.noise,
         explore=explore,
-        policy=lambda state: Policy(state.params, state.obs_moments),
+        policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
         exploit=exploit,
         update=learn_and_age,
     )

@@ -100,7 +100,7 @@ def make_optimiser(config: Any, *change: optax.GradientTransformation) -> optax.
     """Adam after clipping, with a linearly decaying step size. ``change`` is applied to Adam's direction, before its
     size."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, optax.scale_by_learning_rate(schedule)
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
     return optax.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
 
 

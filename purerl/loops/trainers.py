@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from purerl import trees
+from purerl import counters, trees
 from purerl.envs.fleet import Fleet
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import (
@@ -31,14 +31,14 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         key, key_actors, key_learner = jax.random.split(key, 3)
         actors = init_actors(key_actors, fleet, learner)
         learned = learner.init(key_learner, actors.obs)
-        return TrainState(learned, actors, (), jnp.zeros((), jnp.int32), jnp.ones((), bool), key)
+        return TrainState(learned, actors, (), counters.of(), jnp.ones((), bool), key)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, key_rollout, key_update = jax.random.split(state.key, 3)
         actors, trajectory, episodes = rollout(key_rollout, fleet, learner, state.learner, state.actors, num_steps)
         learned, metrics = learner.update(state.learner, trajectory, key_update)
         alive, learned = survive(state, learned, metrics["loss"])
-        state = TrainState(learned, actors, (), state.iteration + 1, alive, key)
+        state = TrainState(learned, actors, (), counters.increment(state.iteration), alive, key)
         return state, {**episodes, **metrics, "alive": alive}
 
     return Trainer(init, step, learner, fleet.env_steps * num_steps)
@@ -76,7 +76,7 @@ def off_policy(
 
         keys = jax.random.split(key_warmup, warmup // num_steps)
         (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
-        return TrainState(learned, actors, stored, jnp.zeros((), jnp.int32), jnp.ones((), bool), key)
+        return TrainState(learned, actors, stored, counters.of(), jnp.ones((), bool), key)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
         key, key_rollout, key_updates = jax.random.split(state.key, 3)
@@ -93,7 +93,7 @@ def off_policy(
         keys = tuple(jax.random.split(key_updates, (2, num_updates)))
         (learned, stored), metrics = trees.scan_means(learn, (state.learner, stored), keys)
         alive, learned = survive(state, learned, metrics["loss"])
-        state = TrainState(learned, actors, stored, state.iteration + 1, alive, key)
+        state = TrainState(learned, actors, stored, counters.increment(state.iteration), alive, key)
         return state, {**episodes, **metrics, "alive": alive}
 
     return Trainer(init, step, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from purerl import counters
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import schedules
@@ -103,7 +104,7 @@ def of(
         changes, opt_state = optimiser.update(grads, state.opt_state, state.meta_params)
         meta_params = optax.apply_updates(state.meta_params, changes)
         fresh = jax.vmap(make_trainer(meta_params).init)(jax.random.split(key_fresh, num_agents))
-        over = (agents.iteration >= config.num_iterations) | ~agents.alive
+        over = counters.reached(agents.iteration, config.num_iterations) | ~agents.alive
         agents = jax.tree.map(lambda new, old: jax.vmap(jnp.where)(over, new, old), fresh, agents)
         return State(meta_params, opt_state, agents, state.generation + 1, key), _summary(fitness, metrics)
 
@@ -115,8 +116,8 @@ def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTre
     """Returns ``make_trainer(meta_params)``: a `Trainer` with the learned function, and with an Adam that can be
     differentiated through (`EPSILON_ROOT`)."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    adam = optax.adam(schedule, eps=1e-5, eps_root=EPSILON_ROOT)
-    optimiser = optax.chain(gradients.clip_by_norm(config.max_grad_norm), adam)
+    adam = optax.scale_by_adam(eps=1e-5, eps_root=EPSILON_ROOT)
+    optimiser = optax.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
     return lambda meta_params: algo.make_trainer(config, env, optimiser=optimiser, **socket.parts(meta_params, config))
 
 

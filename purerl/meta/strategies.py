@@ -1,6 +1,7 @@
 """Evolution strategies of evosax as `Strategy` bundles, which maximise fitness and use only its ranks."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +29,7 @@ class Strategy(NamedTuple):
     """An evolution strategy that maximises fitness, with ``P = size`` candidates, each a tree like the ``mean``.
 
     ``init``, ``ask`` and ``tell`` consume their keys. Non-finite fitness ranks last. ``tell`` leaves the state as it is
-    if no fitness is finite, or if the new mean would not be.
+    if all candidates rank equal, of which nothing can be learned, or if the new mean would not be finite.
     """
 
     size: int
@@ -43,10 +44,15 @@ def ranks(fitness: Array) -> Array:
 
     Ties share their mean rank. Non-finite fitness is tied for the lowest rank.
     """
-    fitness = jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)
+    fitness = _comparable(fitness)
     below = jnp.sum(fitness[None] < fitness[:, None], axis=1)
     equal = jnp.sum(fitness[None] == fitness[:, None], axis=1)
     return (below + 0.5 * (equal - 1)) / max(fitness.shape[0] - 1, 1) - 0.5
+
+
+def _comparable(fitness: Array) -> Array:
+    """``fitness`` with its non-finite values tied below all others."""
+    return jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)
 
 
 def make(
@@ -104,16 +110,27 @@ def make(
 def of_evosax(algorithm: Any, params: Any) -> Strategy:
     """A distribution-based algorithm of evosax as a `Strategy`.
 
-    Its fitness shaping is changed so that candidates of equal fitness get equal weights.
+    Its fitness shaping, and the features that `LearnedES` computes of fitness, are changed so that candidates of equal
+    fitness get equal weights. Even so, when all are equal the weights of Sep_CMA_ES and LES, which sum to 1, would move
+    the mean to that of the candidates, about ``std / sqrt(P)`` away in a random direction, and CMA_ES and Sep_CMA_ES
+    would take the short step for a sign that their ``std`` is too large, and shrink it to nothing in 200 generations.
     """
     shape = algorithm.fitness_shaping_fn
 
-    def fair(candidates: Array, fitness: Array, state: Any, params: Any) -> Array:
+    def shared(fitness: Array, values: Array) -> Array:
         equal = (fitness[None] == fitness[:, None]).astype(jnp.float32)
+        return (equal @ values).T / jnp.sum(equal, axis=1)
+
+    def fair(candidates: Array, fitness: Array, state: Any, params: Any) -> Array:
         distinct = jnp.argsort(jnp.argsort(fitness)) / (fitness.shape[0] - 1) - 0.5
-        return equal @ shape(candidates, distinct, state, params) / jnp.sum(equal, axis=1)
+        return shared(fitness, shape(candidates, distinct, state, params))
 
     algorithm.fitness_shaping_fn = fair
+    if hasattr(algorithm, "fitness_features"):
+        features = algorithm.fitness_features.apply
+        algorithm.fitness_features = SimpleNamespace(
+            apply=lambda candidates, fitness, best: shared(fitness, features(candidates, fitness, best)).T
+        )
 
     def init(key: Key, mean: PyTree) -> PyTree:
         return trees.strong(_lenient(algorithm.init, key, mean, params))
@@ -126,8 +143,9 @@ def of_evosax(algorithm: Any, params: Any) -> Strategy:
         updated, _ = _lenient(algorithm.tell, key, candidates, -ranks(fitness), state, params)
         updated = trees.strong(updated)
         floats = [x for x in jax.tree.leaves(algorithm.get_mean(updated)) if jnp.issubdtype(x.dtype, jnp.inexact)]
-        some = jnp.any(jnp.isfinite(fitness)) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-        return jax.tree.map(lambda new, old: jnp.where(some, new, old), updated, state)
+        comparable = _comparable(fitness)
+        told = jnp.any(comparable != comparable[0]) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
+        return jax.tree.map(lambda new, old: jnp.where(told, new, old), updated, state)
 
     return Strategy(algorithm.population_size, init, ask, tell, algorithm.get_mean)
 

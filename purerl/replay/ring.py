@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from purerl import draw
-from purerl.formulas.schedules import anneal
+from purerl import counters, draw
+from purerl.counters import Count
+from purerl.formulas.schedules import anneal, progress
 from purerl.replay import storage, sums
 from purerl.replay.views import View
 from purerl.types import Array, Key, PyTree, Replay, Sample, Scalar, Transition
@@ -30,12 +30,12 @@ class RingState(NamedTuple):
 
 
 class PrioritisedState(NamedTuple):
-    """A ring; ``sums`` of ``priority^alpha``; the ``largest`` priority so far; the number of ``updates`` (int32)."""
+    """A ring; ``sums`` of ``priority^alpha``; the ``largest`` priority so far; the number of ``updates``."""
 
     ring: RingState
     sums: sums.Sums
     largest: Array
-    updates: Array
+    updates: Count
 
 
 class Ring(NamedTuple):
@@ -203,7 +203,7 @@ def prioritised(
         return (row // view.stride + reach) % ring.num_blocks * num_envs + env
 
     def init(item: Transition) -> PrioritisedState:
-        return PrioritisedState(ring.init(item), sums.init(size), jnp.ones(()), jnp.zeros((), jnp.int32))
+        return PrioritisedState(ring.init(item), sums.init(size), jnp.ones(()), counters.of())
 
     def add(state: PrioritisedState, trajectory: Transition) -> PrioritisedState:
         blocks = trajectory.reward.shape[0] // view.stride
@@ -230,7 +230,7 @@ def prioritised(
         items, _ = ring.read(state.ring, row, env)
         total = sums.total(state.sums)
         chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
-        exponent = anneal(beta, beta_end, state.updates / float(num_updates))
+        exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
         weight = (jnp.maximum(chance, 1e-30) * (ring.starts(state.ring) * num_envs)) ** -exponent
         return Sample(items, row, env, jnp.where(total > 0, weight / jnp.max(weight), 0.0))
 
@@ -239,7 +239,7 @@ def prioritised(
         return state._replace(
             sums=sums.put(state.sums, index(sample.slot, sample.env), chance),
             largest=jnp.maximum(state.largest, jnp.max(jnp.where(sample.weight > 0, finite(priority), 0.0))),
-            updates=optax.safe_increment(state.updates),
+            updates=counters.increment(state.updates),
         )
 
     return Replay(init, add, sample, update, least_rows(view.length, view.stride, most_frames(num_frames)))

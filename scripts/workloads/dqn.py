@@ -134,7 +134,7 @@ def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
 
     def outcome(key):
         state, metrics = train(key)
-        return trainer.frames(state.iteration), state.learner.updates, state.learner.params, metrics
+        return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
 
     layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
     train_all = population.spread(lambda key, _: ((), outcome(key)), layout)

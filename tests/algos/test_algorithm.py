@@ -58,7 +58,7 @@ def test_what_cannot_train_is_told_in_lines(algorithm, config, env, line):
 def test_under_a_trace_static_fields_alone_are_looked_at():
     def train(rate, minibatches):
         config = ppo.Config(**SMALL, learning_rate=rate, num_minibatches=minibatches)
-        return ppo.make_trainer(config, CARTPOLE).init(jax.random.key(0)).iteration
+        return ppo.make_trainer(config, CARTPOLE).init(jax.random.key(0)).alive
 
     assert jax.eval_shape(lambda rate: train(rate, 4), -1.0).shape == ()
     with pytest.raises(ConfigError, match="^num_minibatches = 3: must divide"):
@@ -70,7 +70,7 @@ def test_arrays_of_a_config_that_a_jit_closes_over():
     good = ppo.Config(**SMALL, learning_rate=jnp.float32(1e-3), lag=jnp.float32(0))
     bad = dataclasses.replace(good, gamma=jnp.float32(2))
     init = lambda config: jax.eval_shape(lambda key: ppo.make_trainer(config, CARTPOLE).init(key), jax.random.key(0))
-    assert init(good).iteration.shape == ()
+    assert init(good).alive.shape == ()
     with pytest.raises(ConfigError, match=r"^gamma = .*2.*: must lie in \[0, 1\]"):
         init(bad)
 

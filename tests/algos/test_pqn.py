@@ -10,7 +10,7 @@ import oracles
 import pytest
 from flax import linen as nn
 
-from purerl import ConfigError, check, envs
+from purerl import ConfigError, check, counters, envs
 from purerl.algos import pqn
 from purerl.types import Transition
 
@@ -97,7 +97,7 @@ def test_epsilon_falls_over_the_fraction():
     result = jax.jit(pqn.pqn.make_train(config, ENV))(jax.random.key(0))
     expected = [0.9, 0.74, 0.58, 0.42, 0.26, 0.1, 0.1, 0.1, 0.1, 0.1]
     np.testing.assert_allclose(result.metrics["epsilon"], expected, rtol=1e-5)
-    assert result.state.learner.iterations == 10
+    assert counters.number(result.state.learner.iterations) == 10
 
 
 def test_acts_at_random_below_epsilon():
@@ -106,19 +106,21 @@ def test_acts_at_random_below_epsilon():
     params = {"params": {"kernel": jnp.zeros((4, 2)), "bias": jnp.array([0.0, 1.0])}}
     noise = jnp.array([[0.05, 0.2], [0.15, 0.2]])  # the random action is 0, the greedy one 1
     for iterations, actions in ((0, [0, 0]), (10, [0, 1])):
-        state = pqn.State(params, (), jnp.int32(iterations))
+        state = pqn.State(params, (), counters.of(iterations))
         action, _, _ = learner.explore(state, jnp.ones((2, 4)), (), noise)
         np.testing.assert_array_equal(action, actions)
     greedy, _ = learner.exploit(params, jnp.ones((2, 4)), (), jax.random.key(0))
     np.testing.assert_array_equal(greedy, [1, 1])
 
 
-def test_counter_does_not_wrap(trajectory, key):
-    """At the largest int32 the count stays, and so does epsilon."""
-    learner, state = linear(CONFIG)
-    state, metrics = learner.update(state._replace(iterations=jnp.int32(2**31 - 1)), trajectory, key)
-    assert state.iterations == 2**31 - 1
-    np.testing.assert_allclose(metrics["epsilon"], CONFIG.epsilon_end, rtol=1e-6)
+def test_iterations_beyond_int32(trajectory, key):
+    """They go on, and epsilon goes on falling."""
+    config = dataclasses.replace(CONFIG, total_steps=CONFIG.batch_size * 2**33, exploration_fraction=1.0)
+    learner, state = linear(config)
+    state, metrics = learner.update(state._replace(iterations=counters.of(2**32 - 1)), trajectory, key)
+    assert counters.number(state.iterations) == 2**32
+    expected = (config.epsilon_start + config.epsilon_end) / 2
+    np.testing.assert_allclose(metrics["epsilon"], expected, rtol=1e-6)
 
 
 def test_layers_are_normalised(key):

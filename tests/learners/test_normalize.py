@@ -22,11 +22,41 @@ def test_moments_match_numpy():
 
 def test_count_beyond_float32_and_int32():
     """2^24 + 3 more samples are counted exactly; the count stops at its maximum instead of wrapping."""
-    moments = normalize.Moments(jnp.int32(2**24), jnp.zeros(()), jnp.ones(()))
+    moments = normalize.init_moments(())._replace(count=jnp.int32(2**24))
     assert normalize.update_moments(moments, jnp.zeros(3)).count == 2**24 + 3
-    full = normalize.update_moments(normalize.Moments(jnp.int32(2**30 - 2), jnp.zeros(()), jnp.ones(())), jnp.ones(8))
+    full = normalize.update_moments(moments._replace(count=jnp.int32(2**30 - 2)), jnp.ones(8))
     assert full.count == normalize.MAX_COUNT
     assert normalize.update_moments(full, jnp.ones(8)).mean > full.mean
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_small_batches_beyond_float32(size):
+    """After 2^24 samples of mean 5 and variance 4 come 20,000 small batches of others, merged in numpy float64."""
+    more = np.random.default_rng(4).normal([6, -100], [1, 3], size=(20_000, size, 2)).astype(np.float32)
+    before = np.array([5.0, 5.0]), np.array([4.0, 4.0])
+    moments = normalize.Moments(jnp.int32(2**24), jnp.float32(before[0]), jnp.float32(before[1]))
+    start = normalize.Compensated(moments, jnp.zeros(2), jnp.zeros(2))
+    merge = jax.jit(lambda s: jax.lax.scan(lambda m, x: (normalize.compensate(m, x), None), s, more)[0])
+    moments, flat = merge(start).moments, np.float64(more).reshape(-1, 2)
+    total = 2**24 + len(flat)
+    mean = (2**24 * before[0] + flat.sum(axis=0)) / total
+    var = (2**24 * (before[1] + (before[0] - mean) ** 2) + ((flat - mean) ** 2).sum(axis=0)) / total
+    assert moments.count == total
+    np.testing.assert_allclose(moments.mean, mean, atol=1e-6)
+    np.testing.assert_allclose(moments.var, var, rtol=1e-5)
+
+
+def test_scale_of_rewards_beyond_float32():
+    """The count stays at 2^24 on purpose, so that the scale still follows rewards whose size changes."""
+    scaler = normalize.running_reward()
+    state = scaler.init(512)
+    state = state._replace(moments=state.moments._replace(count=jnp.int32(2**24), var=jnp.float32(1.0)))
+    reward = jnp.asarray(np.random.default_rng(5).normal(0, 2, size=(1, 512)), jnp.float32)
+    scale = lambda s, _: (scaler.scale(s, reward, jnp.ones((1, 512), bool), 0.9)[0], None)  # noqa: E731
+    state, _ = jax.lax.scan(scale, state, None, 2**15)
+    assert state.moments.count == 2**24
+    target = np.var(np.float64(reward))
+    np.testing.assert_allclose(state.moments.var, target + (1 - target) / np.e, rtol=0.02)
 
 
 def test_no_drift_over_many_batches():

@@ -13,7 +13,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purerl import envs, loops, replay, trees
+from purerl import counters, envs, loops, replay, trees
 from purerl.replay.ring import MIN_PRIORITY, RingState
 from purerl.types import Replay, Sample, Transition
 
@@ -278,7 +278,7 @@ def test_against_a_history(ring):
                 known.update(sample, priority[i])
                 known.check(state.sums)
                 np.testing.assert_allclose(state.largest, known.largest, rtol=1e-6)
-                assert state.updates == i + 1
+                assert counters.number(state.updates) == i + 1
 
     check()
 
@@ -338,7 +338,7 @@ def test_importance_weights():
     chance /= chance.sum()
     sampled = jax.jit(buffer.sample)
     for updates, beta in [(0, 0.4), (1, 0.55), (2, 0.7), (4, 1.0), (9, 1.0)]:
-        sample = sampled(state._replace(updates=jnp.int32(updates)), jax.random.key(updates))
+        sample = sampled(state._replace(updates=counters.of(updates)), jax.random.key(updates))
         assert len(np.unique(np.stack(drawn(ring, sample)), axis=1)[0]) == chance.size
         found = np.zeros(chance.shape)
         found[drawn(ring, sample)] = sample.weight
@@ -379,7 +379,7 @@ def test_an_empty_ring_gives_and_takes_nothing():
     for x in jax.tree.leaves(sample.items):
         assert np.all(np.isfinite(x))
     updated = jax.jit(buffer.update)(state, sample, jnp.full(BATCH, 5.0))
-    jax.tree.map(np.testing.assert_array_equal, updated, state._replace(updates=jnp.int32(1)))
+    jax.tree.map(np.testing.assert_array_equal, updated, state._replace(updates=counters.of(1)))
 
 
 def test_many_rows_are_sampled_to_the_end():

@@ -1,0 +1,41 @@
+"""Counters of 64 bits on a device that counts in 32: what is counted once an update passes 2^31 in a long training."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Count(NamedTuple):
+    """The whole number ``high * 2^32 + low``, from 0 to 2^64 - 1. Both words are uint32, of one shape."""
+
+    low: jax.Array
+    high: jax.Array
+
+
+def of(number: int = 0) -> Count:
+    """``number`` as a `Count` of shape ``[]``."""
+    return Count(jnp.uint32(number % 2**32), jnp.uint32(number // 2**32))
+
+
+def increment(count: Count) -> Count:
+    """One more."""
+    low = count.low + 1
+    return Count(low, count.high + (low == 0))
+
+
+def real(count: Count) -> jax.Array:
+    """The number in float32: exact up to 2^24, never falling as the count rises, rounded to a part in 2^23."""
+    return count.high.astype(jnp.float32) * 2.0**32 + count.low.astype(jnp.float32)
+
+
+def reached(count: Count, number: int) -> jax.Array:
+    """Whether the count is at least ``number``, exactly. Bool, elementwise."""
+    high, low = jnp.uint32(number // 2**32), jnp.uint32(number % 2**32)
+    return (count.high > high) | ((count.high == high) & (count.low >= low))
+
+
+def number(count: Count) -> int:
+    """A count of shape ``[]`` as a Python int, on the host."""
+    return int(np.asarray(count.high)) * 2**32 + int(np.asarray(count.low))
