@@ -148,13 +148,15 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
 
 
 def env_params(pairs: Sequence[str]) -> dict[str, float]:
-    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`."""
-    params = {}
+    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`, also for a name twice."""
+    params: dict[str, float] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         try:
             number = float(text)
         except ValueError:
             raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
+        if name in params:
+            raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
         params[name] = int(number) if number.is_integer() and "." not in text else number
     return params

@@ -29,7 +29,8 @@ def sweep(args: list[str]) -> int:
 
     rest, swept = ranges.extract(args[1:], cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
     given = parsing.training("sweep", algo, SweepOptions, rest)
-    cfg.check(given.options, *([] if swept else [f"nothing to sweep: give a number as {ranges.FORMS}"]))
+    problems = [] if swept else [f"nothing to sweep: give a number as {ranges.FORMS}"]
+    cfg.check(given.options, *problems, *ranges.unused(swept, given.options))
     return _run(algo, given, ranges.configurations(swept, given.options.num_samples, given.options.seed))
 
 

@@ -14,6 +14,7 @@ from purerl.envs.union import union
 from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
+from purerl.runs.environments import checked
 from purerl.types import Env
 
 
@@ -72,15 +73,20 @@ def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict
     environments = []
     for name in options.env:
         try:
-            environments.append(envs.make(name, **env_params))
+            environments.append(checked(name, env_params))
         except ConfigError as error:
             problems.append(str(error))
     if len(environments) > 1:
         with _collecting(problems):
             environments.append(union(environments)(0))
     known: Sequence[Env | None] = environments or [None]
+    algorithm = ALGORITHMS[algo]
     for env in known:
-        problems += [line for line in ALGORITHMS[algo].problems(config, env) if line not in problems]
+        problems += [line for line in algorithm.problems(config, env) if line not in problems]
+    problems += cfg.unused([config], algorithm.preset(options.preset) if options.preset else algorithm.Config())
+    trainings = options.population * options.num_seeds * len(options.env)
+    if trainings > cfg.MEMBERS:
+        problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
     problems += sockets.make(socket).problems(config)
     problems += _unused(options)
     strategy = {

@@ -14,6 +14,7 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
+from purerl.runs.environments import checked
 from purerl.types import Env, Trainer
 
 
@@ -59,13 +60,19 @@ def describe(
     problems = cfg.problems(options)
     if not problems and options.seed + options.num_seeds > 2**32:
         problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
-    env, learned = None, {}
+    count = len(next(iter(swept.values()), [0]))
+    if not problems and count * options.num_seeds > cfg.MEMBERS:
+        size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
+        problems.append(f"num_seeds = {options.num_seeds}: {size}")
+    env, learned, algorithm = None, {}, ALGORITHMS[algo]
     try:
-        env = envs.make(options.env, **env_params, **env_part(swept, 0))
+        env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
-    of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    of_config = lambda config: algorithm.problems(config, env)  # noqa: E731
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
+    usual = algorithm.preset(options.preset) if options.preset else algorithm.Config()
+    problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
     try:
         learned = artefacts.described(algo, options)
     except ConfigError as error:
@@ -111,7 +118,7 @@ class Setup(NamedTuple):
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
             dataclasses.replace(config, **config_part(repeated)),
-            jnp.tile(jnp.stack([jax.random.key(seed) for seed in seeds]), count),
+            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), count),
             env_params=env_part(repeated) or None,
         )
         which = [{"config": c} if swept else {} for c in range(count)]
