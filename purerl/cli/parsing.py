@@ -85,7 +85,8 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     except SystemExit as stop:
         if not stop.code:
             raise
-    lines = [re.sub(r"[^\x20-\x7e]", "", line).strip() for line in box.getvalue().splitlines()[1:]]
+    border = r"[^\x20-\x7e]|-{9,}|^ *[|+]|[|+] *$"
+    lines = [re.sub(border, "", line).strip() for line in box.getvalue().splitlines()[1:]]
     text = " ".join(line or ";" for line in lines).split("; For full helptext")[0]
     raise ConfigError(text.strip("; ").replace(" ;", ";") + f"; see {prog} --help")
 
@@ -158,5 +159,6 @@ def env_params(pairs: Sequence[str]) -> dict[str, float]:
             raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
         if name in params:
             raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
-        params[name] = int(number) if number.is_integer() and "." not in text else number
+        whole = number.is_integer() and abs(number) < 2**31 and "." not in text
+        params[name] = int(number) if whole else number
     return params
