@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from purerl import dqn, envs, ppo
+from purerl.learners import normalize
 
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (4,)}
 ROWS = {
@@ -43,3 +44,9 @@ def test_a_training_dies_alone(algo):
     for x, y in zip(jax.tree.leaves(sound), jax.tree.leaves(state.learner), strict=True):
         assert np.all(np.isfinite(y))
         np.testing.assert_array_equal(x[SOUND], y[SOUND])
+
+
+def test_constant_observations_are_normalised_to_zero():
+    running, obs = normalize.running(), jnp.full((8, 2), 3e4)
+    moments = running.update(running.init(obs[0]), obs)
+    np.testing.assert_allclose(running.apply(moments, obs), 0.0, atol=1e-6)
