@@ -1,7 +1,9 @@
 """The names of all environments, where each native one is defined, and checks of parameters. Needs no JAX."""
 
 import importlib.util
+import math
 from collections.abc import Iterable
+from typing import Any
 
 from purerl.errors import ConfigError
 from purerl.names import nearest
@@ -73,6 +75,11 @@ BRAX = (
 EXTRAS = {"brax": "brax"}
 """Families of environments that an extra of this package installs: the module that must be there, by family."""
 
+STEPS = "max_steps", "max_steps_in_episode"
+"""Parameters of environments that are numbers of steps."""
+LARGEST = math.ldexp(2 - 2**-23, 127)
+"""The largest float32."""
+
 
 def families() -> dict[str, list[str]]:
     """The names of all distinct environments by family, native ones first.
@@ -111,3 +118,23 @@ def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> N
                 for parameter in unknown
             )
         )
+
+
+def check_values(name: str, given: dict[str, Any]) -> None:
+    """Raises `ConfigError`, a line for each number among ``given`` that no environment ``name`` can have.
+
+    Whole numbers must fit into int32, others into float32, and a number of steps (`STEPS`) must be whole and at least
+    1. What is no Python number is not looked at.
+    """
+    problems = []
+    for parameter, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+            problems.append(f"{parameter} = {value}: must lie in [{-(2**31)}, {2**31})")
+        elif isinstance(value, float) and not abs(value) <= LARGEST:
+            problems.append(f"{parameter} = {value}: must be finite in float32")
+        elif parameter in STEPS and not (value >= 1 and float(value).is_integer()):
+            problems.append(f"{parameter} = {value}: must be a whole number >= 1")
+    if problems:
+        raise ConfigError("\n".join(f"env = {name!r}: {problem}" for problem in problems))

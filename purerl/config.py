@@ -1,11 +1,12 @@
 """Configurations: which fields are traced and which are static, their ranges, and sweeps over them."""
 
 import dataclasses
+import functools
 import math
 import numbers
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import jax
@@ -15,6 +16,8 @@ import numpy as np
 from purerl.errors import ConfigError
 
 C = TypeVar("C")
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+"""Sizes of float32 numbers; what is smaller counts as zero in a program."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,14 @@ class Range:
         return f"{left}{self.low:.10g}, {self.high:.10g}{right}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """Beside a field's type: the field has no effect unless ``met(config)``; ``what`` completes "no effect without"."""
+
+    what: str
+    met: Callable[[Any], bool]
+
+
 Positive = Annotated[float, Range(0, open_low=True)]
 NonNegative = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1, open_high=False)]
@@ -45,6 +56,14 @@ NonNegativeCount = Annotated[int, Range(0, 2**31)]
 Frames = Annotated[int, Range(1)]
 """Counted on the host, where nothing wraps."""
 Seed = Annotated[int, Range(0, 2**32)]
+
+
+MEMBERS = 2**20
+"""Most agents in a run, and trainings in a comparison. Each takes about 1 kB on the host: its label, seed and key, its
+place in the run's files, a row of numbers; 1 GiB in all."""
+Members = Annotated[int, Range(1, MEMBERS, open_high=False)]
+CONFIGURATIONS = 2**16
+"""Most configurations in a sweep. Each is checked by itself, at half a millisecond; half a minute in all."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -74,26 +93,47 @@ def problems(config: Any) -> list[str]:
 
 def sound(config: Any, *names: str) -> bool:
     """Whether `problems` finds nothing wrong with the fields ``names``, and none is an array, which may be traced."""
-    found = _problems(config)
-    return not any(name in found or isinstance(getattr(config, name), jax.Array) for name in names)
+    return not _problems(config, names) and not any(isinstance(getattr(config, name), jax.Array) for name in names)
 
 
-def _problems(config: Any) -> dict[str, str]:
-    """`problems` by the names of their fields."""
-    found = {}
-    hints = typing.get_type_hints(type(config), include_extras=True)
-    for field in dataclasses.fields(config):
-        value, hint = getattr(config, field.name), hints[field.name]
+def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]:
+    """`problems` by the names of their fields, of all fields or of ``names``."""
+    found: dict[str, str] = {}
+    kind_of_config: Any = type(config)
+    hints = _hints(kind_of_config)
+    for name in [field.name for field in dataclasses.fields(config)] if names is None else names:
+        value = getattr(config, name)
         if isinstance(value, jax.core.Tracer):
             continue
-        kind, limits = _limits(hint)
+        kind, limits = _limits(hints[name])
         number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
         problem = _type_problem(number, kind) or next(
             (f"must lie in {limit}" for limit in limits if number not in limit), None
         )
+        if kind is float:
+            problem = problem or _rounding_problem(number, limits)
         if problem:
-            found[field.name] = f"{field.name} = {value!r}: {problem}"
+            found[name] = f"{name} = {value!r}: {problem}"
     return found
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """The annotations of a class, with what stands beside types."""
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _rounding_problem(value: float, limits: list[Range]) -> str | None:
+    """What is wrong with a number as programs take it: in float32, where very small ones are zero."""
+    with np.errstate(all="ignore"):
+        single = float(np.float32(value))
+    if not math.isfinite(single) or (value and abs(single) < SMALLEST):
+        rounded = single if math.isinf(single) else 0.0
+        return f"is {rounded} in float32, whose sizes reach from {SMALLEST:.3g} to {LARGEST:.3g}"
+    for limit in limits:
+        if (limit.open_low and single <= limit.low) or (limit.open_high and single >= limit.high):
+            return f"is {single} in float32, must lie in {limit}"
+    return None
 
 
 def _limits(hint: Any) -> tuple[Any, list[Range]]:
@@ -125,6 +165,23 @@ def _type_problem(value: Any, kind: Any) -> str | None:
     return None if isinstance(value, kind) else f"must be {kind.__name__}"
 
 
+def unused(configs: Sequence[Any], usual: Any) -> list[str]:
+    """One line for each field that was changed for nothing: it differs from its value in ``usual`` in one of
+    ``configs``, and has an effect in none of them (`Needs`)."""
+    notes: dict[str, Needs] = {}
+    for base in reversed(type(usual).__mro__[:-1]):
+        for name, hint in _hints(base).items():
+            for note in getattr(hint, "__metadata__", ()):
+                if isinstance(note, Needs):
+                    notes[name] = note
+    found = []
+    for name, needs in notes.items():
+        changed = [value for config in configs if (value := getattr(config, name)) != getattr(usual, name)]
+        if changed and not any(map(needs.met, configs)):
+            found.append(f"{name} = {changed[0]!r}: has no effect without {needs.what}")
+    return found
+
+
 def check(config: Any, *more: str) -> None:
     """Checks every number of a config against the range in its annotation; ``more`` are problems found elsewhere.
 
@@ -141,11 +198,17 @@ def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any]
     ``values`` are lists of one length by the names of fields, which move together, element by element.
     """
     unknown = [f"{name}: cannot be swept" for name in values if name not in traced_fields(config)]
-    columns = {name: column for name, column in values.items() if name in traced_fields(config)}
     before = problems(config)
-    changed = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    found = [line for change in changed for line in problems(dataclasses.replace(config, **change))]
+    columns = {name: column for name, column in values.items() if name in traced_fields(config)}
+    found = [line for changed in rows(config, columns) for line in problems(changed)]
     return unknown + [line for line in dict.fromkeys(found) if line not in before]
+
+
+def rows(config: C, columns: dict[str, Sequence[float]]) -> list[C]:
+    """The configurations of a sweep: ``config`` with each row of ``columns``, lists of one length by field."""
+    given: Any = config
+    changes = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [dataclasses.replace(given, **change) for change in changes]
 
 
 def sweep(config: C, **values: Any) -> tuple[C, C]:

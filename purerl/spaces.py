@@ -129,6 +129,8 @@ def _problem(leaf: Any) -> str | None:
             f"is {type(leaf).__name__} of {where}; must be a purerl.spaces.Box, Discrete or MultiDiscrete, or a tree "
             "of them"
         )
+    if 0 in leaf.shape:
+        return f"shape {leaf.shape}: has no elements"
     if any(isinstance(bound, jax.core.Tracer) for bound in (leaf.low, leaf.high)):
         return None
     try:

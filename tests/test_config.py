@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import ConfigError, c51, check, ppo, sweep
+from purerl import ConfigError, c51, check, dqn, impala, ppo, sweep
 from purerl import config as cfg
 from purerl.config import sweep_problems
 from purerl.learners import checks
+from purerl.runs.options import EvolveOptions
 
 FLOATS = cfg.traced_fields(ppo.Config)
 COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches"]
@@ -50,6 +51,58 @@ def test_edges_of_ranges():
         for value in bad:
             with pytest.raises(ConfigError, match="must lie in"):
                 check(dataclasses.replace(ppo.Config(), **{name: value}))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_numbers_that_float32_lacks(name):
+    """1e40 would train as inf, 1e-50 as 0, as would 1e-40 where a program rounds numbers that small."""
+    limits = "in float32, whose sizes reach from 1.18e-38 to 3.4e+38"
+    for value, rounded in ((1e40, "inf"), (1e-50, "0.0"), (1e-40, "0.0")):
+        [problem] = cfg.problems(dataclasses.replace(ppo.Config(), **{name: value}))
+        in_range = f"{name} = {value!r}: is {rounded} {limits}"
+        assert problem == in_range or (value > 1 and problem.startswith(f"{name} = {value!r}: must lie in [0, 1]"))
+
+
+def test_ends_of_ranges_in_float32():
+    [problem] = cfg.problems(EvolveOptions(momentum=1 - 1e-12))
+    assert problem == f"momentum = {1 - 1e-12}: is 1.0 in float32, must lie in [0, 1)"
+    assert cfg.problems(EvolveOptions(momentum=1 - 1e-6)) == []
+    assert sweep_problems(ppo.Config(), {"learning_rate": [1e-3, 1e40]})[0].startswith("learning_rate = 1e+40: is inf")
+    config = c51.Config(v_min=10 - 1e-9)
+    assert c51.problems(config, None) == [f"v_min = {10 - 1e-9}: must lie below v_max = 10.0"]
+
+
+@pytest.mark.parametrize(
+    ("algo", "change", "lines"),
+    [
+        (ppo, {"sequence_length": 8, "memory_size": 8}, ["memory_size = 8: has no effect without a memory", "sequ"]),
+        (ppo, {"memory": "gru", "memory_size": 8, "sequence_length": 8}, []),
+        (ppo, {"memory": "gru", "memory_window": 8}, ["memory_window = 8: has no effect without memory = 'gtrxl'"]),
+        (impala, {"max_lag": 2}, ["max_lag = 2: has no effect without a lag"]),
+        (impala, {"max_lag": 2, "lag": 1.0}, []),
+        (dqn, {"priority_exponent": 0.5}, ["priority_exponent = 0.5: has no effect without prioritised"]),
+        (dqn, {"priority_exponent": 0.5, "prioritised": True}, []),
+        (
+            dqn,
+            {"double": False, "td_error": "munchausen"},
+            ["double = False: has no effect without td_error = 'q_lear"],
+        ),
+        (dqn, {"epsilon_start": 0.05, "exploration_fraction": 0.5}, ["exploration_fraction = 0.5: has no effect with"]),
+    ],
+)
+def test_fields_without_effect(algo, change, lines):
+    found = cfg.unused([algo.Config(**change)], algo.Config())
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+
+
+def test_fields_without_effect_in_a_sweep_or_a_preset():
+    """What a preset says is not asked for; of a sweep, one configuration with an effect is enough."""
+    five = ppo.preset("openai-five")
+    assert cfg.unused([dataclasses.replace(five, memory="none")], five) == []
+    config = impala.Config(max_lag=8)
+    assert cfg.unused(cfg.rows(config, {"lag": [0.0, 8.0]}), impala.Config()) == []
+    [line] = cfg.unused(cfg.rows(dqn.Config(), {"importance_exponent": [0.4, 0.9]}), dqn.Config())
+    assert line == "importance_exponent = 0.9: has no effect without prioritised"
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -1,6 +1,6 @@
 """Deep Q-learning (Mnih et al. 2015, Nature 518) with double Q-learning's target (van Hasselt et al. 2016)."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -17,6 +17,8 @@ TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchau
 class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
+    double: Annotated[bool, cfg.Needs("td_error = 'q_learning'", lambda config: config.td_error == "q_learning")] = True
+    """Choose the next action by the online network instead of the target network."""
     td_error: Literal["q_learning", "munchausen"] = "q_learning"
     """Formula of the TD error; munchausen (Vieillard et al. 2020) needs n_step 1 and does not use double."""
     huber_delta: cfg.Positive = 10.0

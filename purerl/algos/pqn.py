@@ -14,8 +14,7 @@ from purerl.counters import Count
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
-from purerl.learners import checks, gradients, settings
-from purerl.learners.joint_actions import joint_actions
+from purerl.learners import checks, gradients, joint_actions, settings
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
@@ -77,12 +76,12 @@ def problems(config: Config, env: Env | None) -> list[str]:
         + checks.minibatch_problems(config)
         + settings.torso_problems(config, env)
     )
-    return found + checks.space_problems(env, (Discrete, MultiDiscrete))
+    return found + checks.space_problems(env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
 def make_network(config: Config, env: Env) -> nn.Module:
     """A torso with layer normalisation, which stands in for the target network, and a value for each action."""
-    return networks.Head(settings.make_torso(config, env), joint_actions(env).num, scale=0.01)
+    return networks.Head(settings.make_torso(config, env), joint_actions.joint_actions(env).num, scale=0.01)
 
 
 def make_optimiser(config: Config) -> optax.GradientTransformation:
@@ -98,7 +97,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
     ``network`` is a Flax module ``obs [..., *obs] -> q [..., A]``, ``optimiser`` is any optax transformation.
     """
-    network, actions = network or make_network(config, env), joint_actions(env)
+    network, actions = network or make_network(config, env), joint_actions.joint_actions(env)
     if not isinstance(network, nn.Module):
         raise ConfigError(
             f"network: is {type(network).__name__}; must be a Flax Linen module from observations to action values"

@@ -5,7 +5,7 @@ Sequences are replayed with the carry that the network had at their first step; 
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ class Config(settings.Recall, action_values.Config):
     """Sample sequences in proportion to their priority instead of uniformly."""
     priority_exponent: cfg.Fraction = 0.9
     """Exponent (alpha) of the priority that a sequence's probability is proportional to."""
-    priority_mix: cfg.Fraction = 0.9
+    priority_mix: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.9
     """Weight of the largest TD error in a sequence's priority; the mean TD error has the rest."""
     importance_exponent: cfg.Fraction = 0.6
     """Importance-sampling exponent (beta) at the start of training."""

@@ -50,7 +50,8 @@ def evolve(args: list[str]) -> int:
         from purerl.meta.description import describe
 
         params = parsing.env_params(given.options.env_params)
-        description = describe(socket, algo, given.options, given.config, params)
+        usual = parsing.usual(begin, algo)
+        description = describe(socket, algo, given.options, given.config, params, usual=usual)
         if not given.options.dry_run:
             return search.search(description, given.options)
         from purerl.display import progress

@@ -98,17 +98,23 @@ def with_preset(
     return parse(*target, default=Train(given.options, found.preset(given.options.preset)))
 
 
+def usual(start: "Start | None", algo: str) -> Any:
+    """The config that a config file has, with defaults for what it leaves out; None without one."""
+    if start is None:
+        return None
+    found, values = ALGORITHMS[algo], dict(start.config)
+    start.file.check(values, [field.name for field in dataclasses.fields(found.Config)], "config: ")
+    preset = start.options.get("preset")
+    return dataclasses.replace(found.preset(preset) if preset else found.Config(), **_typed(found.Config, values))
+
+
 def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
     """The options and the config of a config file, with defaults for what it leaves out. Raises `ConfigError`."""
     from purerl import config as cfg
 
-    found, file, values = ALGORITHMS[algo], start.file, dict(start.options)
+    file, values = start.file, {"env": "", **start.options, "preset": ""}
     file.check(values, [field.name for field in dataclasses.fields(options)], "options: ")
-    file.check(start.config, [field.name for field in dataclasses.fields(found.Config)], "config: ")
-    preset = values.pop("preset", "")
-    config = found.preset(preset) if preset else found.Config()
-    config = dataclasses.replace(config, **_typed(found.Config, start.config))
-    made = Train(options(**{"env": "", **_typed(options, values)}), config)
+    made = Train(options(**_typed(options, values)), usual(start, algo))
     try:
         cfg.check(made.options, *cfg.problems(made.config))
     except ConfigError as error:
@@ -161,7 +167,8 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     except SystemExit as stop:
         if not stop.code:
             raise
-    lines = [re.sub(r"[^\x20-\x7e]", "", line).strip() for line in box.getvalue().splitlines()[1:]]
+    border = r"[^\x20-\x7e]|-{9,}|^ *[|+]|[|+] *$"
+    lines = [re.sub(border, "", line).strip() for line in box.getvalue().splitlines()[1:]]
     text = " ".join(line or ";" for line in lines).split("; For full helptext")[0]
     raise ConfigError(text.strip("; ").replace(" ;", ";") + f"; see {prog} --help")
 
@@ -224,13 +231,16 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
 
 
 def env_params(pairs: Sequence[str]) -> dict[str, float]:
-    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`."""
-    params = {}
+    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`, also for a name twice."""
+    params: dict[str, float] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         try:
             number = float(text)
         except ValueError:
             raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
-        params[name] = int(number) if number.is_integer() and "." not in text else number
+        if name in params:
+            raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
+        whole = number.is_integer() and abs(number) < 2**31 and "." not in text
+        params[name] = int(number) if whole else number
     return params

@@ -4,9 +4,11 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from purerl.config import CONFIGURATIONS
 from purerl.errors import ConfigError
 
 FORMS = "LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log, or VALUE,VALUE,..."
@@ -16,9 +18,12 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
     """Takes the ranges out of command-line arguments: ``(the other arguments, ranges by name)``.
 
     A range is the value of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a NAME=RANGE, whose name then
-    gains ``prefix``; it has a colon or a comma.
+    gains ``prefix``; it has a colon or a comma. Of a field that is given twice the last value counts, as of any flag.
+    Raises `ConfigError` for a NAME that is given two ranges.
     """
-    rest, found, waiting = [], {}, None
+    rest: list[str] = []
+    found: dict[str, str] = {}
+    waiting = None
     for arg in args:
         option, equals, value = arg.partition("=")
         name = option.removeprefix("--").replace("-", "_")
@@ -28,11 +33,14 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
             waiting = None
         elif option.startswith("--"):
             waiting = name if name in fields else None
+            found.pop(name, None)
             if waiting and re.search("[:,]", value):
                 found[waiting] = value
             else:
                 rest.append(arg)
         elif equals and re.fullmatch("[a-zA-Z_]+", option) and re.search("[:,]", value):
+            if prefix + option in found:
+                raise ConfigError(f"env_params = {arg!r}: {option} is given twice")
             found[prefix + option] = value
         else:
             rest.append(arg)
@@ -44,7 +52,8 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
     """All configurations that ``ranges`` span, as a column of values ``[configurations]`` for each name.
 
     Those with a count, and lists, span a grid. Those without are drawn together ``num_samples`` times, uniformly on
-    their scale, and each draw is crossed with the grid. Raises `ConfigError`, with all problems at once.
+    their scale, and each draw is crossed with the grid. Raises `ConfigError`, with all problems at once, and for more
+    than `CONFIGURATIONS`, before any is made.
     """
     problems: list[str] = []
     grid: dict[str, tuple] = {}
@@ -53,15 +62,26 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
         try:
             (random if len(text.split(":")) == 3 else grid)[name] = _read(text)
         except ValueError:
-            problems.append(
-                f"{name.rpartition('.')[2]} = {text!r}: must be {FORMS}, with LOW < HIGH, and above 0 if log"
-            )
+            limits = f"with LOW < HIGH, above 0 if log, and COUNT from 2 to {CONFIGURATIONS}"
+            problems.append(f"{name.rpartition('.')[2]} = {text!r}: must be {FORMS}, {limits}")
     if problems:
         raise ConfigError("\n".join(problems))
+    counts = {name: len(values) for name, values in grid.items()} | ({"num_samples": num_samples} if random else {})
+    if math.prod(counts.values()) > CONFIGURATIONS:
+        each = " * ".join(f"{count} ({name.rpartition('.')[2]})" for name, count in counts.items())
+        raise ConfigError(f"{each} configurations: must be at most {CONFIGURATIONS}")
     rng = np.random.default_rng(seed)
     draws = np.stack([_at(span, rng.random(num_samples)) for span in random.values()], axis=1) if random else [()]
     rows = [(*cell, *draw) for cell in itertools.product(*grid.values()) for draw in draws]
     return {name: [float(row[i]) for row in rows] for i, name in enumerate([*grid, *random])}
+
+
+def unused(ranges: dict[str, str], options: Any) -> list[str]:
+    """One line if ``options`` ask for another number of random samples, and none of ``ranges`` is random."""
+    drawn = any(text.count(":") == 2 for text in ranges.values())
+    if drawn or not ranges or options.num_samples == type(options).num_samples:
+        return []
+    return [f"num_samples = {options.num_samples}: has no effect without a range LOW:HIGH:lin|log without a count"]
 
 
 def _read(text: str) -> tuple:
@@ -74,7 +94,7 @@ def _read(text: str) -> tuple:
         raise ValueError
     if not count:
         return span
-    if int(count[0]) < 2:
+    if not 2 <= int(count[0]) <= CONFIGURATIONS:
         raise ValueError
     return tuple(_at(span, np.linspace(0, 1, int(count[0]))))
 

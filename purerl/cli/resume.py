@@ -57,7 +57,8 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     with prepared(given.options):
         params = parsing.env_params(given.options.env_params)
-        found = description.describe(algo, given.options, given.config, params, start.swept, start.learned)
+        more = start.swept, start.learned
+        found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
         return resume(found, given.options, _resumed(directory, file, changed, given.options))
 
 
@@ -77,7 +78,7 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     with prepared(given.options):
         params = parsing.env_params(given.options.env_params)
-        found = description.describe(socket, algo, given.options, given.config, params)
+        found = description.describe(socket, algo, given.options, given.config, params, usual=before.config)
         return resume(found, given.options, _resumed(directory, file, changed, given.options))
 
 

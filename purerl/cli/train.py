@@ -32,10 +32,10 @@ def sweep(args: list[str]) -> int:
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
     given = parsing.training("sweep", algo, SweepOptions, rest, begin)
-    columns = ranges.configurations(swept, given.options.num_samples, given.options.seed)
-    if begin and not swept:
-        columns = begin.swept
-    cfg.check(given.options, *([] if columns else [f"nothing to sweep: give a number as {ranges.FORMS}"]))
+    columns = begin.swept if begin and not swept else {}
+    problems = [] if swept or columns else [f"nothing to sweep: give a number as {ranges.FORMS}"]
+    cfg.check(given.options, *problems, *ranges.unused(swept, given.options))
+    columns = columns or ranges.configurations(swept, given.options.num_samples, given.options.seed)
     return _run("sweep", algo, given, begin, columns)
 
 
@@ -53,7 +53,8 @@ def plan(args: list[str]) -> int:
     with prepared(given.options):
         params = parsing.env_params(given.options.env_params)
         more = (begin.swept, begin.learned) if begin else ()
-        cost, speed = measure.plan(describe(algo, given.options, given.config, params, *more), given.options)
+        description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
+        cost, speed = measure.plan(description, given.options)
     if given.options.json:
         print(json.dumps(cost._asdict() | (speed._asdict() if speed else {}), indent=2))
     else:
@@ -69,4 +70,5 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
     options, learned = given.options, begin.learned if begin else None
     with prepared(options):
         params = parsing.env_params(options.env_params)
-        return train(describe(algo, options, given.config, params, swept, learned), options, command)
+        usual = parsing.usual(begin, algo)
+        return train(describe(algo, options, given.config, params, swept, learned, usual=usual), options, command)

@@ -13,12 +13,16 @@ from purerl.display.progress import say
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
-    """One line on a finished run: status, speed, time, returns and directory."""
-    worst = min(summary["return_per_seed"], default=math.nan)
+    """One line on a finished run: status, speed, time, returns and directory. Agents that died have no part in returns;
+    the line has their number."""
+    returns = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
+    size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
+    told = [f"return {math.fsum(returns) / len(returns):.1f} (worst agent {min(returns):.1f})"] if returns else []
+    told += [f"{died} of {size} agents died"] if died else []
     say(
         console,
         f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
-        f"{summary['wall_seconds']:.1f} s; return {summary['return_mean']:.1f} (worst agent {worst:.1f}); {directory}",
+        f"{summary['wall_seconds']:.1f} s; {', '.join(told)}; {directory}",
     )
 
 

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, names
+from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_values, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
@@ -42,9 +42,10 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
     probe. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
-    arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for a
-    function that does not return an `Env`, and for wrappers that cannot be.
+    arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
+    numbers that `check_values` refuses, for a function that does not return an `Env`, and for wrappers that cannot be.
     """
+    check_values(name, params)
     env = _plain(name, params)
     if show_last is not None:
         if type(show_last) is not int or show_last != 1:

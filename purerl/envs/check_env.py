@@ -27,12 +27,13 @@ def check_env(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: 
     depend on their key alone. What no step of that run met is not tested, so pass more steps where episodes are long.
     """
     key = jax.random.key(0) if key is None else key
-    problems = _type_problems(env, key) or _value_problems(env, key, num_steps, num_envs)
+    problems = type_problems(env, key) or _value_problems(env, key, num_steps, num_envs)
     if problems:
         raise ConfigError("\n".join(f"{env.name}: {problem}" for problem in problems))
 
 
-def _type_problems(env: Env, key: Key) -> list[str]:
+def type_problems(env: Env, key: Key) -> list[str]:
+    """What `check_env` says of shapes, dtypes, weak types and tree structures, a line each. Computes nothing."""
     problems = [
         *spaces.problems("observation_space", env.observation_space),
         *spaces.problems("action_space", env.action_space),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces, trees
+from purerl.errors import ConfigError
 from purerl.spaces import Box, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -42,8 +43,10 @@ def episodic(
     - ``observation_space, action_space, legal``: those of the `Env`.
 
     Rewards are cast to float32, flags to bool, and weak types are removed. Randomness enters at resets only: the
-    dynamics are deterministic.
+    dynamics are deterministic. Raises `ConfigError` for a ``time_limit`` below 1.
     """
+    if isinstance(time_limit, int | float) and not time_limit >= 1:
+        raise ConfigError(f"env = {name!r}: time_limit = {time_limit!r}: must be at least 1")
 
     def start(noise: PyTree) -> PyTree:
         return trees.strong(initial(noise))

@@ -5,7 +5,7 @@ targets by a network of older parameters. An algorithm says what its network giv
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +35,11 @@ class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam
     """Updates between two refreshes of the target network."""
     lag: cfg.NonNegativeCount = 0
     """Updates by which the parameters at which a gradient is taken are older than those that it changes."""
-    max_lag: cfg.NonNegativeCount = 1_000
+    max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 1_000
     """Largest lag at which a gradient still counts; a larger lag is refused."""
     learning_rate: cfg.Positive = 1e-3
     """Adam's step size at the start."""
-    epsilon_ladder: cfg.NonNegative = 0.0
+    epsilon_ladder: Annotated[cfg.NonNegative, settings.WITH_EPSILON] = 0.0
     """Exponent that spreads the probability over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
     max_grad_norm: cfg.Positive = 10.0
     """Global norm that gradients are clipped to."""

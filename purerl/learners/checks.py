@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from purerl import spaces
 from purerl.config import sound
 from purerl.types import Env
@@ -40,9 +43,9 @@ def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
 
 
 def order_problems(config: Any, low: str, high: str) -> list[str]:
-    """One line if the field ``low`` is not below the field ``high``; none unless both are `sound`."""
+    """One line if the field ``low`` is not below the field ``high`` in float32; none unless both are `sound`."""
     pair = getattr(config, low), getattr(config, high)
-    if not sound(config, low, high) or pair[0] < pair[1]:
+    if not sound(config, low, high) or np.float32(pair[0]) < np.float32(pair[1]):
         return []
     return [f"{low} = {pair[0]!r}: must lie below {high} = {pair[1]!r}"]
 
@@ -55,6 +58,8 @@ def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
     found += spaces.problems("action_space", env.action_space)
     if found:
         return [f"env = {env.name!r}: {line}" for line in found]
+    if isinstance(env.action_space, spaces.Box) and not jnp.issubdtype(env.action_space.dtype, jnp.inexact):
+        return [f"env = {env.name!r}: has Box actions of {jnp.dtype(env.action_space.dtype)}; must be floats"]
     if isinstance(env.action_space, kinds):
         return []
     names = " or ".join(kind.__name__ for kind in kinds)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from purerl import config as cfg
 from purerl import loops, replay, spaces
@@ -26,7 +26,8 @@ class Config(settings.Loop):
     batch_size: cfg.Count = 64
     """Samples in one gradient step."""
     capacity: cfg.Count = 100_000
-    """Transitions that the replay holds, rounded up to whole iterations."""
+    """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
+    least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
     store_next_obs: bool = False
     """Store each next observation as well, for twice the memory. Without it, steps that a time limit truncates are not
     learned from."""
@@ -34,11 +35,11 @@ class Config(settings.Loop):
     """Environment steps before the first gradient step, rounded up to whole iterations."""
     prioritised: bool = False
     """Sample in proportion to priority instead of uniformly."""
-    priority_exponent: cfg.Fraction = 0.6
+    priority_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.6
     """Exponent (alpha) of the priority that a sample's probability is proportional to."""
-    importance_exponent: cfg.Fraction = 0.4
+    importance_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.4
     """Importance-sampling exponent (beta) at the start of training."""
-    importance_exponent_end: cfg.Fraction = 1.0
+    importance_exponent_end: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 1.0
     """Importance-sampling exponent (beta) at the end of training."""
 
     @property
@@ -83,12 +84,16 @@ def problems(config: Any, env: Env | None) -> list[str]:
     if config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
         found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
-    for name, rows in {"capacity": config.capacity_rows, "warmup_steps": config.warmup_rows}.items():
+    frames, actors = least * config.num_envs, config.num_envs * (env.num_agents if env else 1)
+    for name, rows in {"capacity": config.capacity // config.num_envs, "warmup_steps": config.warmup_rows}.items():
         if rows < least:
-            frames = least * config.num_envs
             found.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
-    if config.capacity_rows * config.num_envs >= 2**31:
-        found.append(f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations")
+    if frames <= config.capacity < config.batch_size:
+        found.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
+    if config.capacity_rows * actors >= 2**31:
+        found.append(
+            f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations of all agents"
+        )
     return found
 
 

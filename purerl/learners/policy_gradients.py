@@ -6,7 +6,7 @@ steps. The parameters that act may be older than those that learn, as those of d
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
     """Weight of the entropy bonus."""
     lag: cfg.NonNegative = 0.0
     """Iterations by which the acting parameters are older than the learning ones; a whole number up to max_lag."""
-    max_lag: cfg.NonNegativeCount = 0
+    max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 0
     """Number of past parameter versions to keep; the upper bound of lag."""
     normalize_obs: bool = False
     """Normalise observations by their running mean and standard deviation."""

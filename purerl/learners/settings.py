@@ -1,7 +1,7 @@
 """Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -72,15 +72,25 @@ class Torso:
     """Normalise the outputs of each layer of a plain torso before its activation."""
 
 
+WITH_MEMORY = cfg.Needs("a memory", lambda config: config.memory != "none")
+WITH_WINDOW = cfg.Needs("memory = 'gtrxl'", lambda config: config.memory == "gtrxl")
+WITH_LAG = cfg.Needs("a lag", lambda config: config.lag != 0)
+WITH_PRIORITIES = cfg.Needs("prioritised", lambda config: config.prioritised)
+WITH_EPSILON = cfg.Needs("an epsilon", lambda config: config.epsilon_start != 0 or config.epsilon_end != 0)
+WITH_ANNEALING = cfg.Needs(
+    "an epsilon_end other than epsilon_start", lambda config: config.epsilon_start != config.epsilon_end
+)
+
+
 @cfg.config
 class Recall:
     """Settings of `make_memory`."""
 
     memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "none"
     """Recurrent layer between the torso and the head, which remembers the episode so far."""
-    memory_size: cfg.Count = 64
+    memory_size: Annotated[cfg.Count, WITH_MEMORY] = 64
     """Width of the memory."""
-    memory_window: cfg.Count = 32
+    memory_window: Annotated[cfg.Count, WITH_WINDOW] = 32
     """Number of past steps that gtrxl attends to."""
 
 
@@ -92,7 +102,7 @@ class Epsilon:
     """Probability of a random action at the start."""
     epsilon_end: cfg.Fraction = 0.05
     """Probability of a random action once exploration_fraction of the training is over."""
-    exploration_fraction: cfg.OpenFraction = 0.1
+    exploration_fraction: Annotated[cfg.OpenFraction, WITH_ANNEALING] = 0.1
     """Fraction of the training over which the probability falls linearly."""
 
 

@@ -1,7 +1,7 @@
 """Epochs of minibatches up a surrogate objective: what PPO and its relatives do instead of one step."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl import trees
 from purerl.formulas import losses
-from purerl.learners import checks, gradients, policy_gradients
+from purerl.learners import checks, gradients, policy_gradients, settings
 from purerl.learners.estimates import Experience
 from purerl.learners.policy_gradients import Parts
 from purerl.networks import ActorCritic
@@ -27,7 +27,7 @@ class Config(policy_gradients.Config):
     """Passes over each batch."""
     num_minibatches: cfg.Count = 4
     """Number of minibatches of a batch; must divide num_envs * num_steps or, with a memory, the number of sequences."""
-    sequence_length: cfg.NonNegativeCount = 16
+    sequence_length: Annotated[cfg.NonNegativeCount, settings.WITH_MEMORY] = 16
     """With a memory, number of steps that gradients flow back through; must divide num_steps. 0: all steps."""
     clip_epsilon: cfg.Positive = 0.2
     """Largest distance of the probability ratio from 1, and of a value from its old value, that the loss rewards."""

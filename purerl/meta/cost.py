@@ -1,13 +1,16 @@
 """What a search would cost, by the speed of short lives."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from rich.console import Console
 
 from purerl import envs
 from purerl.algos import ALGORITHMS
+from purerl.display.progress import say
 from purerl.meta.description import Description, Setup
 from purerl.meta.search import compile_program
 
@@ -16,13 +19,20 @@ SHORT_LIVES = 2, 16
 
 
 def plan(description: Description) -> dict[str, Any]:
-    """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little."""
+    """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little, and
+    says what it is about on stderr."""
     setup = Setup.of(description)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
     trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
     lengths = sorted({min(length, whole) for length in SHORT_LIVES})
-    lives = [dict(description.config, total_steps=trainer.frames(length)) for length in lengths]
-    peaks, seconds = zip(*(_timed(Setup.of(description._replace(config=config))) for config in lives), strict=True)
+    peaks, seconds = [], []
+    for length in lengths:
+        short, size = trainer.frames(length), description.population
+        lives = f"lives of {short:,} instead of {trainer.frames(whole):,} frames"
+        say(Console(stderr=True), f"compiling, then timing 2 generations of {size} candidates with {lives} ...")
+        peak, taken = _timed(Setup.of(description._replace(config=dict(description.config, total_steps=short))))
+        peaks.append(peak)
+        seconds.append(taken)
     generation = _extrapolate(lengths, seconds, whole)
     frames = setup.frames * description.generations
     return {
@@ -45,7 +55,7 @@ def _timed(setup: Setup) -> tuple[int, float]:
     return program.peak_bytes, min(seconds)
 
 
-def _extrapolate(lengths: list[int], seconds: tuple[float, ...], whole: int) -> float:
+def _extrapolate(lengths: list[int], seconds: Sequence[float], whole: int) -> float:
     """The seconds of a life of ``whole`` iterations, by those of shorter ones: a life's beginning, a warm-up above all,
     costs other than its iterations do."""
     slope = (seconds[-1] - seconds[0]) / max(1, lengths[-1] - lengths[0])

@@ -15,6 +15,7 @@ from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.config_file import ConfigFile, Start
+from purerl.runs.environments import checked
 from purerl.types import Env
 
 
@@ -81,23 +82,35 @@ def start(file: ConfigFile) -> Start:
     return Start(file, options, file.take("config", dict, {}), {}, {})
 
 
-def describe(socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any]) -> Description:
-    """The description of the search that options ask for. Raises `ConfigError`, with all problems at once."""
+def describe(
+    socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any], *, usual: Any = None
+) -> Description:
+    """The description of the search that options ask for. Raises `ConfigError`, with all problems at once.
+
+    ``usual`` is the config that the options change (default: the preset's), none of whose fields is refused for having
+    no effect.
+    """
     problems = cfg.problems(options)
     if not options.env:
         problems.append("env = (): name one environment or several")
     environments = []
     for name in options.env:
         try:
-            environments.append(envs.make(name, **env_params))
+            environments.append(checked(name, env_params))
         except ConfigError as error:
             problems.append(str(error))
     if len(environments) > 1:
         with _collecting(problems):
             environments.append(union(environments)(0))
     known: Sequence[Env | None] = environments or [None]
+    algorithm = ALGORITHMS[algo]
     for env in known:
-        problems += [line for line in ALGORITHMS[algo].problems(config, env) if line not in problems]
+        problems += [line for line in algorithm.problems(config, env) if line not in problems]
+    usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
+    problems += cfg.unused([config], usual)
+    trainings = options.population * options.num_seeds * len(options.env)
+    if trainings > cfg.MEMBERS:
+        problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
     problems += sockets.make(socket).problems(config)
     problems += _unused(options)
     strategy = {

@@ -14,9 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 
 from purerl import envs
 from purerl.algos import ALGORITHMS
+from purerl.display.progress import say
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
@@ -52,8 +54,8 @@ def report(
     tuned value of the baseline. Held-out seeds depend on ``seed`` alone: if reports are used to select among searches,
     the selected one needs a new report with another ``seed``.
 
-    Writes the result to ``report.json`` (for a file ``NAME.json``: to ``NAME-report.json`` beside it), and as
-    ``evidence`` to the artefact's card. Raises `ConfigError`.
+    Says on stderr what it begins with. Writes the result to ``report.json`` (for a file ``NAME.json``: to
+    ``NAME-report.json`` beside it), and as ``evidence`` to the artefact's card. Raises `ConfigError`.
     """
     path = run / artefacts.NAME if run.is_dir() else run
     if not path.is_file() or not os.access(path.parent, os.W_OK):
@@ -74,13 +76,17 @@ def report(
     rows: list[dict[str, Any]] = []
     result = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
     result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
+    console = Console(stderr=True)
     for place, env in made.items():
+        say(console, f"{artefact.socket} on {place}: {seeds} trainings ...")
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
         for baseline in sockets.make(artefact.socket).baselines:
             parts = lambda changed, value, b=baseline: b.parts(value)  # noqa: E731
             start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
             values = (start or 1.0) * np.array(FACTORS)
+            tried = f"{len(values)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
+            say(console, f"{baseline.name} on {place}: {tried} ...")
             scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
             best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
             theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]

@@ -28,9 +28,11 @@ class View(NamedTuple):
 def transitions(n: int, gamma: Scalar) -> View:
     """n-step transitions, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
 
-    ``reward`` is the discounted sum of the rewards of ``h`` steps; ``discount`` is ``gamma^h``, or 0 if the episode
-    terminated within them; ``next_obs`` is the observation after them. ``h`` is ``n``, or less if the episode ends
-    sooner. At a truncated step it depends on the ring:
+    ``reward`` is the discounted sum of the rewards of ``h`` steps, as far as the episode goes; ``discount`` is
+    ``gamma^h``, or 0 if the episode terminated within them; ``next_obs`` is the observation after ``h`` steps. ``h`` is
+    ``n``, or less if an episode is truncated sooner. A termination does not end the count: ``next_obs`` and
+    ``next_extras`` are then those of a later episode, and a ``discount`` of 0 says not to look at them. At a truncated
+    step it depends on the ring:
 
     - One without next observations lacks that of the truncated step, so a transition ends before that step, and a
       transition that begins with it is not usable.

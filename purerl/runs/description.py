@@ -15,6 +15,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.runs.config_file import ConfigFile, Start
+from purerl.runs.environments import checked
 from purerl.types import Env, Trainer
 
 
@@ -78,22 +79,31 @@ def describe(
     env_params: dict[str, Any],
     swept: dict[str, list[float]] | None = None,
     learned: dict[str, Any] | None = None,
+    *,
+    usual: Any = None,
 ) -> Description:
     """The description of the run that options ask for. Raises `ConfigError`, with all problems at once.
 
-    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside.
+    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside. ``usual``
+    is the config that the options change (default: the preset's), none of whose fields is refused for having no effect.
     """
     swept = swept or {}
     problems = cfg.problems(options)
     if not problems and options.seed + options.num_seeds > 2**32:
         problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
-    env, functions = None, dict(learned or {})
+    count = len(next(iter(swept.values()), [0]))
+    if not problems and count * options.num_seeds > cfg.MEMBERS:
+        size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
+        problems.append(f"num_seeds = {options.num_seeds}: {size}")
+    env, functions, algorithm = None, dict(learned or {}), ALGORITHMS[algo]
     try:
-        env = envs.make(options.env, **env_params, **env_part(swept, 0))
+        env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
-    of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    of_config = lambda config: algorithm.problems(config, env)  # noqa: E731
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
+    usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
+    problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
     try:
         artefacts.read(functions)
         functions |= artefacts.described(algo, options)
@@ -140,7 +150,7 @@ class Setup(NamedTuple):
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
             dataclasses.replace(config, **config_part(repeated)),
-            jnp.tile(jnp.stack([jax.random.key(seed) for seed in seeds]), count),
+            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), count),
             env_params=env_part(repeated) or None,
         )
         which = [{"config": c} if swept else {} for c in range(count)]

@@ -24,7 +24,7 @@ class TrainOptions:
     """Parameters of the environment, each as NAME=NUMBER."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
-    num_seeds: cfg.Count = 1
+    num_seeds: cfg.Members = 1
     """Number of agents to train at once, in one program."""
     seed: cfg.Seed = 0
     """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
@@ -54,7 +54,7 @@ class TrainOptions:
 class SweepOptions(TrainOptions):
     """What to sweep: any number as LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log (drawn at random) or VALUE,VALUE,..."""
 
-    num_samples: cfg.Count = 16
+    num_samples: Annotated[int, cfg.Range(1, cfg.CONFIGURATIONS, open_high=False)] = 16
     """Number of configurations to draw at random, if ranges are given without a count."""
 
 
@@ -80,11 +80,11 @@ class EvolveOptions:
     """Parameters of all the environments, each as NAME=NUMBER."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
-    population: cfg.Count = 64
+    population: cfg.Members = 64
     """Number of candidates in a generation; with the strategy meta_gradient, number of agents."""
     generations: cfg.Count = 256
     """Number of generations of the whole search."""
-    num_seeds: cfg.Count = 1
+    num_seeds: cfg.Members = 1
     """Number of trainings of each candidate in each environment. All candidates of a generation share their keys."""
     strategy: str = "Open_ES"
     """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES; or meta_gradient."""
@@ -128,9 +128,9 @@ class ReportOptions:
     """Run directory of a search, or an artefact's file, such as a closed form."""
     env: tuple[str, ...] = ()
     """Further environments to try it in, beside those that it was evolved in."""
-    seeds: cfg.Count = 256
+    seeds: cfg.Members = 256
     """Number of trainings with the learned function, and with each baseline, on seeds that the search never used."""
-    tuning_seeds: cfg.Count = 64
+    tuning_seeds: cfg.Members = 64
     """Number of trainings for each value that a baseline is tuned over."""
     seed: cfg.Seed = 0
     """Seed of all these trainings; another one gives other held-out seeds."""

@@ -85,6 +85,22 @@ def test_make_explains_itself(name, params, message):
         envs.make(name, **params)
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "probe/constant-reward", "Breakout-MinAtar"])
+def test_numbers_that_no_environment_can_have(name):
+    parameter = "max_steps_in_episode" if name.startswith("Break") else "max_steps"
+    for value in (0, -1, 2.5, float("nan")):
+        with pytest.raises(ConfigError, match=f"^env = '{name}': {parameter} = {value}: must be "):
+            envs.make(name, **{parameter: value})
+    with pytest.raises(ConfigError, match=rf"^env = '{name}': {parameter} = {2**31}: must lie in"):
+        envs.make(name, **{parameter: 2**31})
+    assert envs.make(name, **{parameter: 20.0}).name == name
+
+
+def test_episodes_have_steps():
+    with pytest.raises(ConfigError, match="^env = 'mine': time_limit = 0: must be at least 1$"):
+        sound(time_limit=0)
+
+
 def test_true_next_obs_and_automatic_reset():
     _, before, _, step = rollout(envs.make("CartPole-v1", max_steps=30), 64, 100)
     last = step.terminated | step.truncated

@@ -70,14 +70,17 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     assert not set(map(tuple, asked[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
 
 
-def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch):
-    """Beside its file, and on its card; that of the network it was fitted to stays."""
+def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
+    """Beside its file, and on its card; that of the network it was fitted to stays. Each part is told as it begins."""
     lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], 1, len(keys)))  # noqa: E731
     monkeypatch.setattr(evolution, "lifetimes", lifetimes)
     card = artefacts.load(saved("value-loss", tmp_path)).card
     path = tmp_path / "closed.json"
     artefacts.save(path, artefacts.of_expression("value-loss", ["square", "error"], card))
     found = report.report(path, seeds=2, tuning_seeds=2)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "value-loss on CartPole-v1: 2 trainings ..." and len(told) == 1 + len(found["rows"])
+    assert told[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 2 of the best ..."
     assert artefacts.load(path).card["evidence"]["rows"] == found["rows"]
     assert {"closed-report.json", "closed.json", artefacts.NAME} == {path.name for path in tmp_path.iterdir()}
 

@@ -122,8 +122,9 @@ def test_fixed_time(tmp_path):
 
 def test_dry_run(tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 10**6, "--population", 512, "--dry-run", "--out", tmp_path / "run") == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
     assert "262,144,000,000" in out and "hours" in out and not (tmp_path / "run").exists()
+    assert "compiling, then timing 2 generations of 512 candidates with lives of" in err
 
 
 @pytest.mark.parametrize(

@@ -512,3 +512,16 @@ def test_what_cannot_be():
     for ring, num_steps in [(Ring(), 5), (Ring("prioritised", "overlapping"), 3)]:
         with pytest.raises(ValueError, match=f"a trajectory of {num_steps} steps: must divide num_rows = 12"):
             make(ring).add(programs(ring)[0], at(rows, slice(num_steps)))
+
+
+def test_a_termination_does_not_end_the_count_of_steps():
+    """Three steps from row 0, whose second terminates: worth two rewards, discount 0, and an observation of row 3; cut
+    in row 3, the transition from row 1 looks no further than there."""
+    flags = {"terminated": jnp.arange(5) == 1, "truncated": jnp.arange(5) == 3}
+    column = {name: flag[:, None] for name, flag in flags.items()}
+    obs, reward = jnp.arange(10.0, 15.0)[:, None], 2.0 ** jnp.arange(5)[:, None]
+    items = Transition(obs=obs, action=reward, reward=reward, next_obs=(), extras=-obs, **column)
+    found, usable = replay.transitions(3, 0.5).read(items, jnp.array([0, 1, 2, 3]), jnp.zeros(4, int), 1)
+    assert usable.tolist() == [True, True, True, False]
+    assert found.reward.tolist()[:3] == [1 + 0.5 * 2, 2, 4] and found.discount.tolist()[:3] == [0, 0, 0.5]
+    assert found.next_obs.tolist()[:3] == [13, 13, 13] and found.next_extras.tolist()[:3] == [-13, -13, -13]

@@ -1,0 +1,48 @@
+"""The environment that a person asked for, looked at before anything compiles."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from purerl import envs
+from purerl.catalogue import check_values
+from purerl.envs.check_env import type_problems
+from purerl.errors import ConfigError
+from purerl.types import Env
+
+NOTHING: Mapping[str, Sequence[float]] = {}
+
+
+def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[float]] = NOTHING) -> Env:
+    """The environment called ``name`` with ``params`` and the first of the ``swept`` values of other parameters.
+
+    Raises `ConfigError`, with all problems at once: for what `envs.make` refuses, for a swept value that cannot be, a
+    parameter that shapes the program and so cannot be swept, and for one of somebody's own whose arrays are not those
+    of its spaces and of `types.Step`, which would train on something else than it says.
+    """
+    problems = [f"env_params: {given} is given as a number and as a range" for given in swept if given in params]
+    for given, values in swept.items():
+        for value in dict.fromkeys(values):
+            try:
+                check_values(name, {given: value})
+            except ConfigError as error:
+                problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    first: dict[str, Any] = {given: values[0] for given, values in swept.items()}
+    env = envs.make(name, **params, **first)
+    key = jax.random.key(0)
+    for given in swept:
+        rest = {other: first[other] for other in first if other != given}
+        make = functools.partial(envs.make, name, **params, **rest)
+        try:
+            jax.eval_shape(lambda x, given=given, make=make: make(**{given: x}).reset(key), first[given])
+        except Exception as error:
+            problems.append(f"env = {name!r}: {given}: cannot be swept ({type(error).__name__} when it is traced)")
+    if ":" in name and env.num_agents == 1:
+        problems += [f"env = {name!r}: {problem}" for problem in type_problems(env, key)]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return env

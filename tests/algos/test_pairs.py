@@ -1,0 +1,71 @@
+"""Every algorithm with every kind of observations and of actions: a trainer, or lines that say why there is none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, MultiDiscrete, struct
+from purerl.types import Env, Step
+
+OBSERVATIONS = {
+    "scalar": Box(-1.0, 1.0, (), jnp.float32),
+    "vector": Box(-1.0, 1.0, (3,), jnp.float32),
+    "matrix": Box(-1.0, 1.0, (4, 5), jnp.float32),
+    "image": Box(False, True, (5, 5, 2), bool),
+    "tiny image": Box(0, 255, (2, 2, 1), jnp.uint8),
+    "number": Discrete(3),
+    "numbers": MultiDiscrete((2, 3)),
+    "tree": {"a": Box(-1.0, 1.0, (3,), jnp.float32), "b": Discrete(2)},
+}
+ACTIONS = {
+    "number": (Discrete(2), None),
+    "one": (Discrete(1), None),
+    "numbers": (MultiDiscrete((2, 3)), None),
+    "too many": (MultiDiscrete((50,) * 6), "has 15625000000 combinations of actions; at most 65536"),
+    "vector": (Box(-1.0, 1.0, (2,), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
+    "scalar": (Box(-1.0, 1.0, (), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDiscrete"),
+    "unbounded": (Box(-np.inf, np.inf, (2,), jnp.float32), "has Box actions; the algorithm needs Discrete or MultiDis"),
+    "whole": (Box(0, 3, (2,), jnp.int32), "has Box actions of int32; must be floats"),
+    "empty": (Box(-1.0, 1.0, (0,), jnp.float32), "action_space: shape (0,): has no elements"),
+    "tree": ({"a": Discrete(2)}, "has dict actions; the algorithm needs Discrete or MultiDiscrete"),
+}
+"""Action spaces, and what algorithms of action values say of each."""
+OF_GRADIENTS = {
+    **dict.fromkeys(("too many", "vector", "scalar", "unbounded")),
+    "tree": "has dict actions; the algorithm needs Discrete or MultiDiscrete or Box",
+}
+"""What those of policy gradients say instead."""
+GRADIENTS = "a2c", "appo", "dpo", "impala", "ppo", "reinforce"
+
+
+def fake(observations, actions):
+    """An environment that is never stepped."""
+    obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), struct(observations))
+    step = Step(obs, obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
+    return Env("fake", lambda key: ((), obs), jax.random.split, lambda *_: ((), step), observations, actions)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_pair_of_spaces(algo):
+    algorithm = ALGORITHMS[algo]
+    config = algorithm.Config(hidden_sizes=(4,))
+    for name, (actions, line) in ACTIONS.items():
+        line = OF_GRADIENTS.get(name, line) if algo in GRADIENTS else line
+        for observations in OBSERVATIONS.values():
+            env = fake(observations, actions)
+            if line is None:
+                assert callable(algorithm.make_trainer(config, env).step), (name, observations)
+            else:
+                with pytest.raises(ConfigError) as refused:
+                    algorithm.make_trainer(config, env)
+                assert str(refused.value).startswith(f"env = 'fake': {line}") and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_empty_observations(algo):
+    env = fake({"a": Box(-1.0, 1.0, (0, 3), jnp.float32)}, Discrete(2))
+    with pytest.raises(ConfigError, match=r"^env = 'fake': observation_space\['a'\]: shape \(0, 3\): has no elements$"):
+        ALGORITHMS[algo].make_trainer(ALGORITHMS[algo].Config(), env)

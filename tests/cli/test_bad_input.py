@@ -1,0 +1,159 @@
+"""What was once accepted without a word, or cost minutes of silence: exit code 2, and a line for each problem."""
+
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from purerl import ppo
+from purerl.cli import main, parsing, ranges
+from purerl.errors import ConfigError
+from purerl.runs.description import Description, Setup, describe
+from purerl.runs.options import SweepOptions, TrainOptions
+
+TRAIN, SWEEP = ["train", "ppo", "--env", "CartPole-v1"], ["sweep", "ppo", "--env", "CartPole-v1"]
+DQN = ["train", "dqn", "--env", "CartPole-v1"]
+EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1"]
+OWN = """
+import jax.numpy as jnp
+from purerl import envs
+
+
+def of(**changes):
+    env = envs.make("CartPole-v1")
+
+    def step(noise, state, action):
+        state, step = env.step(noise, state, action)
+        return state, step._replace(**{name: change(getattr(step, name)) for name, change in changes.items()})
+
+    return env._replace(step=step)
+
+
+def whole_rewards():
+    return of(reward=lambda x: x.astype(jnp.int32))
+
+
+def half_observations():
+    return of(obs=lambda x: x.astype(jnp.float16))
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "lines"),
+    [
+        ([*TRAIN, "--learning-rate", "1e40"], ["learning_rate = 1e+40: is inf in float32"]),
+        ([*TRAIN, "--learning-rate", "1e-50"], ["learning_rate = 1e-50: is 0.0 in float32"]),
+        ([*SWEEP, "--learning-rate", "1e-3,1e40"], ["learning_rate = 1e+40: is inf in float32"]),
+        ([*TRAIN, "--seed", "1.5"], ["Error parsing --seed: '1.5' is not a whole number; Argument help"]),
+        ([*TRAIN, "--env-params", "gravity=nan"], ["env = 'CartPole-v1': gravity = nan: must be finite in float32"]),
+        ([*TRAIN, "--env-params", "gravity=1e39"], ["env = 'CartPole-v1': gravity = 1e+39: must be finite"]),
+        (
+            [*TRAIN, "--env-params", "gravity=inf", "max_steps=0"],
+            [
+                "env = 'CartPole-v1': gravity = inf: must",
+                "env = 'CartPole-v1': max_steps = 0: must be a whole number >= 1",
+            ],
+        ),
+        ([*TRAIN, "--env-params", "max_steps=2.5"], ["env = 'CartPole-v1': max_steps = 2.5: must be a whole number"]),
+        ([*TRAIN, "--env-params", "gravity=1", "gravity=2"], ["env_params = 'gravity=2': gravity is given twice"]),
+        ([*TRAIN, "--env-params", "hide_velocity=3"], ["env = 'CartPole-v1': hide_velocity = 3: must be 0 or 1"]),
+        ([*TRAIN, "--env-params", "frame_stack=0"], ["env = 'CartPole-v1': frame_stack = 0: must be a whole number"]),
+        (
+            ["train", "ppo", "--env", "Breakout-MinAtar", "--env-params", "max_steps_in_episode=0"],
+            ["env = 'Breakout-MinAtar': max_steps_in_episode = 0: must be a whole number >= 1"],
+        ),
+        ([*SWEEP, "--env-params", "max_steps=5,0"], ["env = 'CartPole-v1': max_steps = 0.0: must be a whole number"]),
+        (
+            [*SWEEP, "--env-params", "gravity=1,2", "gravity=3"],
+            ["env_params: gravity is given as a number and as a ran"],
+        ),
+        (
+            [*SWEEP, "--env-params", "gravity=1,2", "gravity=3,4"],
+            ["env_params = 'gravity=3,4': gravity is given twice"],
+        ),
+        ([*SWEEP, "--env-params", "hide_velocity=0,1"], ["env = 'CartPole-v1': hide_velocity: cannot be swept"]),
+        ([*TRAIN, "--sequence-length", "64"], ["sequence_length = 64: has no effect without a memory"]),
+        ([*TRAIN, "--max-lag", "2"], ["max_lag = 2: has no effect without a lag"]),
+        ([*EVOLVE, "--memory-size", "8"], ["memory_size = 8: has no effect without a memory"]),
+        ([*SWEEP, "--gamma", "0.9,0.99", "--num-samples", "3"], ["num_samples = 3: has no effect without a range LOW"]),
+        ([*DQN, "--capacity", "2"], ["capacity = 2: must hold 4 steps of each environment, 32"]),
+        ([*DQN, "--capacity", "63"], ["capacity = 63: must hold a batch, batch_size = 64"]),
+        ([*DQN, "--capacity", "3e9"], ["capacity = 3000000000: must lie in [1, 2147483648)"]),
+        ([*TRAIN, "--num-seeds", "1e8"], ["num_seeds = 100000000: must lie in [1, 1048576]"]),
+        ([*SWEEP, "--gamma", "0:1:lin", "--num-samples", "1e9"], ["num_samples = 1000000000: must lie in [1, 65536]"]),
+        ([*SWEEP, "--gamma", "0:1:lin:1000000000"], ["gamma = '0:1:lin:1000000000': must be LOW:HIGH"]),
+        (
+            [*SWEEP, "--gamma", "0:1:lin:1000", "--gae-lambda", "0:1:lin:1000"],
+            ["1000 (gamma) * 1000 (gae_lambda) configurations: must be at most 65536"],
+        ),
+        (
+            [*SWEEP, "--gamma", "0.9,0.99", "--num-seeds", "1e6"],
+            ["num_seeds = 1000000: 2000000 agents of 2 configurations; must be at most 1048576"],
+        ),
+        (
+            [*EVOLVE, "--population", "1e6", "--num-seeds", "4"],
+            ["population = 1000000: 4000000 trainings; must be at most 1048576"],
+        ),
+        (
+            ["train", "ppo", "--env", "bad_own:whole_rewards"],
+            ["env = 'bad_own:whole_rewards': reward: must be float32[]"],
+        ),
+        (
+            ["train", "ppo", "--env", "bad_own:half_observations"],
+            ["env = 'bad_own:half_observations': step's obs: must be float32[4], but is float16[4]"],
+        ),
+        (
+            [*TRAIN, "--learning-rate", "1e40", "--env-params", "max_steps=0", "--memory-size", "8"],
+            ["env = 'CartPole-v1': max_steps = 0", "learning_rate = 1e+40", "memory_size = 8: has no effect"],
+        ),
+    ],
+)
+def test_is_refused_in_lines(args, lines, capsys, monkeypatch, tmp_path):
+    (tmp_path / "bad_own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "bad_own", raising=False)
+    before = list(tmp_path.iterdir())
+    monkeypatch.setattr("purerl.runs.train.train", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr("purerl.meta.search.search", lambda *_: pytest.fail("begun"))
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and out == ""
+    for line, start in zip(err.splitlines(), lines, strict=True):
+        assert line.startswith(f"purerl: error: {start}"), err
+    assert [path for path in tmp_path.iterdir() if path.name != "__pycache__"] == before
+
+
+def test_presets_and_integral_floats_are_not_refused():
+    args = ["--env", "CartPole-v1", "--preset", "openai-five", "--total-steps", "1e11", "--seed", "4294967295"]
+    given = parsing.training("train", "ppo", TrainOptions, args)
+    described = describe("ppo", given.options, given.config, {})
+    assert described.config["total_steps"] == 10**11 and described.seeds == [2**32 - 1]
+
+
+def test_the_last_of_two_flags_counts():
+    fields = ["gamma"]
+    assert ranges.extract(["--gamma", "0.9,0.99", "--gamma", "0.5"], fields, "env.") == (["--gamma", "0.5"], {})
+    rest, found = ranges.extract(["--gamma", "0.5", "--gamma", "0.9,0.99"], fields, "env.")
+    assert rest == ["--gamma", "0.5"] and found == {"gamma": "0.9,0.99"}
+
+
+def test_nothing_is_built_of_a_sweep_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(np, "linspace", lambda *_: pytest.fail("built"))
+    with pytest.raises(ConfigError, match="COUNT from 2 to 65536"):
+        ranges.configurations({"gamma": "0:1:lin:99999999"}, 1, 0)
+    with pytest.raises(
+        ConfigError, match=r"^2 \(gamma\) \* 40000 \(num_samples\) configurations: must be at most 65536$"
+    ):
+        ranges.configurations({"gamma": "0.5,0.6", "x": "0:1:lin"}, 40_000, 0)
+    assert ranges.unused({"gamma": "0:1:lin"}, SweepOptions(env="x", num_samples=3)) == []
+
+
+def test_members_have_the_keys_of_their_seeds():
+    seeds = [0, 1, 2**31 - 1, 2**31, 2**32 - 1]
+    made = Setup.of(Description("ppo", "CartPole-v1", {}, seeds, dict(vars(ppo.Config())), {}, {})).members.keys
+    alone = [jax.random.key_data(jax.random.key(seed)) for seed in seeds]
+    assert json.dumps(jax.random.key_data(made).tolist()) == json.dumps([key.tolist() for key in alone])

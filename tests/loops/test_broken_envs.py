@@ -1,0 +1,52 @@
+"""Environments that give what is not finite: the training dies, keeps its last finite learner, and harms no other."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import dqn, envs, ppo
+from purerl.learners import normalize
+
+SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (4,)}
+ROWS = {
+    "ppo": (ppo, ppo.Config(**SMALL, total_steps=16 * 4, num_minibatches=1, normalize_obs=True, normalize_reward=True)),
+    "dqn": (dqn, dqn.Config(**SMALL, total_steps=16 * 6, warmup_steps=16, capacity=64, batch_size=32, n_step=1)),
+}
+SOUND, NO_OBSERVATION, NO_REWARD, LARGE = range(4)
+
+
+def broken(how):
+    """CartPole, whose second step of an episode shows nan, or rewards with inf, or with 1e30."""
+    env = envs.make("CartPole-v1", max_steps=6)
+
+    def step(noise, state, action):
+        second = state.t == 1
+        state, step = env.step(noise, state, action)
+        hide = lambda obs: jnp.where(second & (how == NO_OBSERVATION), jnp.nan, obs)  # noqa: E731
+        reward = jnp.select([~second, how == NO_REWARD, how == LARGE], [1.0, jnp.inf, 1e30], 1.0)
+        return state, step._replace(
+            obs=hide(step.obs), next_obs=hide(step.next_obs), reward=jnp.asarray(reward, jnp.float32)
+        )
+
+    return env._replace(step=step)
+
+
+@pytest.mark.parametrize("algo", ROWS)
+def test_a_training_dies_alone(algo):
+    algorithm, config = ROWS[algo]
+    train = jax.jit(jax.vmap(lambda how: algorithm.make_train(config, broken(how))(jax.random.key(3))))
+    state, metrics = train(jnp.arange(4))
+    assert state.alive[:3].tolist() == [True, False, False]
+    np.testing.assert_array_equal(state.alive, metrics["alive"][:, -1])
+    assert np.all(np.isfinite(metrics["loss"][np.asarray(metrics["alive"])]))
+    sound = train(jnp.zeros(4, jnp.int32)).state.learner
+    for x, y in zip(jax.tree.leaves(sound), jax.tree.leaves(state.learner), strict=True):
+        assert np.all(np.isfinite(y))
+        np.testing.assert_array_equal(x[SOUND], y[SOUND])
+
+
+def test_constant_observations_are_normalised_to_zero():
+    running, obs = normalize.running(), jnp.full((8, 2), 3e4)
+    moments = running.update(running.init(obs[0]), obs)
+    np.testing.assert_allclose(running.apply(moments, obs), 0.0, atol=1e-6)
