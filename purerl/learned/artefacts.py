@@ -88,11 +88,11 @@ def training(artefact: Artefact, *, trust: bool = False) -> tuple[str, Any]:
         raise ConfigError("artefact: its card names no algorithm and config")
     try:
         check_trusted("algo", algo, trust)
+        if artefact.socket not in ALGORITHMS[algo].sockets:
+            raise ConfigError(f"{algo}, which has no socket {artefact.socket}")
         config = read_config(algo, fields)
     except ConfigError as error:
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in str(error).splitlines())) from None
-    if artefact.socket not in ALGORITHMS[algo].sockets:
-        raise ConfigError(f"artefact: its card names {algo}, which has no socket {artefact.socket}")
     if problems := cfg.problems(config) or ALGORITHMS[algo].problems(config, None):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     return algo, config

@@ -45,7 +45,7 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
     if type(members) is not int or not 1 <= members <= size:
         raise ConfigError(f"{path}: members = {reprlib.repr(members)}: must be a whole number in [1, {size}]")
     try:
-        policy = policies.load_policy(Path(directory), saved, _shapes(description, members))
+        policy = policies.load_policy(Path(directory), saved, shapes(description, members))
         setup = Setup.of(description).first(members)
         env = setup.make_env(env_part(setup.swept, 0))
         learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
@@ -58,7 +58,7 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
     return Run(saved, setup, env, learner, policy)
 
 
-def _shapes(description: Description, members: int) -> PyTree:
+def shapes(description: Description, members: int) -> PyTree:
     """The shapes of ``members`` policies. Nothing is allocated, whatever sizes the description names."""
     first = {name: column[:1] for name, column in description.swept.items()}
     setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
