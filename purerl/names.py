@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+import reprlib
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +24,15 @@ def choose(field: str, value: str, options: Any) -> str:
     raise ConfigError(
         f"{field} = {value!r}: unknown; nearest: {nearest(value, options)}; must be one of {', '.join(options)}"
     )
+
+
+def check_trusted(field: str, value: str, trust: bool, advice: str = "--trust imports it") -> None:
+    """Raises `ConfigError`, with ``advice``, if ``value``, which a file holds, is a ``MODULE:ATTRIBUTE``, unless
+    ``trust``."""
+    if ":" in value and not trust:
+        raise ConfigError(
+            f"{field} = {reprlib.repr(value)}: a file names this module, which would be imported and run; {advice}"
+        )
 
 
 def imported(field: str, name: str) -> Any:

@@ -1,6 +1,8 @@
 """One file an algorithm, which ends in its `Algorithm`. A file is read, and JAX with it, when its name is looked up."""
 
+import dataclasses
 import importlib
+import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,5 +54,18 @@ def _own(name: str) -> "Algorithm":
 
 
 def read_config(algo: str, fields: dict[str, Any]) -> Any:
-    """The config of the algorithm called ``algo`` with fields as JSON has them, where tuples are lists."""
-    return ALGORITHMS[algo].Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+    """The config of the algorithm called ``algo`` with fields as JSON has them, where tuples are lists.
+
+    Raises `ConfigError`, a line for each field that the config does not have, with the nearest that it has. Values are
+    not looked at.
+    """
+    Config = ALGORITHMS[algo].Config
+    known = [field.name for field in dataclasses.fields(Config)]
+    unknown = [name for name in fields if name not in known]
+    if unknown:
+        lines = [
+            f"{reprlib.repr(name)}: {algo} has no such field; nearest: {names.nearest(name, known)}"
+            for name in unknown[:3]
+        ]
+        raise ConfigError("\n".join(lines))
+    return Config(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})

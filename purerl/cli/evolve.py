@@ -80,7 +80,7 @@ def report(args: list[str]) -> int:
 
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
-        found = report.report(Path(options.run), options.env, *seeds, lanes)
+        found = report.report(Path(options.run), options.env, *seeds, lanes, trust=options.trust)
     if options.json:
         print(json.dumps(finite(found), indent=2))
     else:
@@ -98,7 +98,7 @@ def distill(args: list[str]) -> int:
     from purerl.meta import distill
 
     path = Path(options.out or Path(options.run) / "closed.json")
-    form = distill.artefact(artefacts.load(options.run))
+    form = distill.artefact(artefacts.load(options.run), trust=options.trust)
     try:
         artefacts.save(path, form)
     except OSError as error:

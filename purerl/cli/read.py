@@ -25,7 +25,8 @@ def evaluate(args: list[str]) -> int:
     from purerl.runs import evaluation
 
     with prepared(options):
-        result = evaluation.evaluate_run(Path(options.run), options.episodes, options.max_steps, options.seed)
+        how = options.episodes, options.max_steps, options.seed
+        result = evaluation.evaluate_run(Path(options.run), *how, trust=options.trust)
     if options.json:
         print(json.dumps(result, indent=2))
     else:

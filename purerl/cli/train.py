@@ -26,8 +26,9 @@ def sweep(args: list[str]) -> int:
     from purerl import config as cfg
     from purerl.algos import ALGORITHMS
     from purerl.cli import ranges
-    from purerl.runs.description import ENV_PREFIX, start
+    from purerl.runs.description import start
     from purerl.runs.options import SweepOptions
+    from purerl.runs.swept import ENV_PREFIX
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)

@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import expressions, sockets
+from purerl.names import check_trusted
 from purerl.store import json_files
 from purerl.types import Array, PyTree
 
@@ -26,21 +28,20 @@ FORMAT = 1
 """Format version of the files; other versions are refused."""
 NAME = "artefact.json"
 """Name of the file in a run directory."""
-MOST_BYTES = 2**26
-"""Size of the largest file that is read, in bytes."""
 
 
 class Artefact(NamedTuple):
     """A learned function for the socket named ``socket``, given by meta-parameters or by a closed form.
 
     Of ``meta_params`` and ``expression`` (see `purerl.learned.expressions`) one is None. ``card`` describes, as JSON,
-    how it was trained and how it performs.
+    how it was trained and how it performs; ``measured``, what a repetition would measure otherwise: times and machine.
     """
 
     socket: str
     meta_params: PyTree
     expression: Any
     card: dict[str, Any]
+    measured: dict[str, Any] = {}
 
     @property
     def option(self) -> str:
@@ -56,9 +57,11 @@ class Artefact(NamedTuple):
         return closed(lambda **variables: expressions.evaluate(self.expression, variables))
 
 
-def of_socket(socket: str, meta_params: PyTree, card: dict[str, Any]) -> Artefact:
+def of_socket(
+    socket: str, meta_params: PyTree, card: dict[str, Any], measured: dict[str, Any] | None = None
+) -> Artefact:
     """An artefact of meta-parameters."""
-    return Artefact(socket, meta_params, None, card)
+    return Artefact(socket, meta_params, None, card, measured or {})
 
 
 def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefact:
@@ -74,21 +77,23 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
     return Artefact(socket, None, expression, card)
 
 
-def training(artefact: Artefact) -> tuple[str, Any]:
+def training(artefact: Artefact, *, trust: bool = False) -> tuple[str, Any]:
     """The name of the algorithm and the config that a function was trained with, from its card.
 
-    Raises `ConfigError` if the card does not have them, or if they are not valid.
+    Raises `ConfigError` if the card does not have them, or if they are not valid; and, unless ``trust``, if the
+    algorithm is a ``MODULE:ATTRIBUTE``, which is then not imported.
     """
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
     if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
         raise ConfigError("artefact: its card names no algorithm and config")
-    if artefact.socket not in ALGORITHMS[algo].sockets:
-        raise ConfigError(f"artefact: its card names {algo}, which has no socket {artefact.socket}")
     try:
+        check_trusted("algo", algo, trust)
+        if artefact.socket not in ALGORITHMS[algo].sockets:
+            raise ConfigError(f"{algo}, which has no socket {artefact.socket}")
         config = read_config(algo, fields)
-    except TypeError as error:
-        raise ConfigError(f"artefact: its card has another config ({error})") from None
-    if problems := ALGORITHMS[algo].problems(config, None):
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"artefact: its card has {line}" for line in str(error).splitlines())) from None
+    if problems := cfg.problems(config) or ALGORITHMS[algo].problems(config, None):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     return algo, config
 
@@ -102,28 +107,27 @@ def load(path: str | Path) -> Artefact:
     """Reads an artefact from its file, or from a run directory. Raises `ConfigError` if it is missing or not valid."""
     path = Path(path)
     path = path / NAME if path.is_dir() else path
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is no regular file")
-    if path.exists() and path.stat().st_size > MOST_BYTES:
-        raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")
+    value = json_files.read_json(path)
     try:
-        return of_json(json_files.read_json(path))
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
+        return of_json(value)
     except ConfigError as error:
-        raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def to_json(artefact: Artefact) -> dict[str, Any]:
-    """An artefact as JSON: arrays as base64 of little-endian float32, exact; non-finite numbers of its card as null."""
+    """An artefact as JSON: arrays as base64 of little-endian float32, exact; non-finite numbers of its card as null.
+
+    The digest is over the function and its card, so that equal searches have equal digests; ``measured`` is not in it.
+    """
     arrays = {name: np.asarray(x) for name, x in _named(artefact.meta_params).items()}
     words = {
         name: {"shape": list(x.shape), "float32": base64.b64encode(x.astype("<f4").tobytes()).decode()}
         for name, x in arrays.items()
     }
     function = {"socket": artefact.socket, "expression": artefact.expression, "meta_params": words}
-    card = json.loads(json.dumps(json_files.finite(artefact.card)))
-    return {"format": FORMAT, **function, "card": card, "sha256": _digest({**function, "card": card})}
+    card, measured = (json.loads(json.dumps(json_files.finite(part))) for part in (artefact.card, artefact.measured))
+    digest = _digest({**function, "card": card})
+    return {"format": FORMAT, **function, "card": card, "measured": measured, "sha256": digest}
 
 
 def of_json(value: Any) -> Artefact:
@@ -132,18 +136,20 @@ def of_json(value: Any) -> Artefact:
         version = value.get("format") if isinstance(value, dict) else None
         raise ConfigError(f"artefact: format {str(version)[:40]!r}, expected {FORMAT}")
     function = {name: value.get(name) for name in ("socket", "expression", "meta_params")}
-    card = value.get("card")
+    card, measured = value.get("card"), value.get("measured", {})
     if value.get("sha256") != _digest({**function, "card": card}):
         raise ConfigError("artefact: it is not what was written (sha256 differs)")
     if not isinstance(card, dict):
         raise ConfigError("artefact: has no card")
+    if not isinstance(measured, dict):
+        raise ConfigError("artefact: what was measured must be an object")
     name, expression, words = function.values()
     if not isinstance(name, str) or name not in sockets.SOCKETS:
         raise ConfigError(f"artefact: unknown socket {str(name)[:40]!r}; must be one of {', '.join(sockets.SOCKETS)}")
     if expression is not None:
-        return of_expression(name, expression, card)
+        return of_expression(name, expression, card)._replace(measured=measured)
     like = jax.eval_shape(sockets.make(name).init, jax.random.key(0))
-    return of_socket(name, _arrays(words, like), card)
+    return of_socket(name, _arrays(words, like), card, measured)
 
 
 def options(algo: str) -> dict[str, str]:
@@ -166,7 +172,7 @@ def described(algo: str, given: Any) -> dict[str, Any]:
                 continue
             if artefact.socket != socket:
                 problems.append(f"{option} = {path!r}: holds a {artefact.socket}, expected a {socket}")
-            documents[option] = to_json(artefact)
+            documents[option] = to_json(artefact._replace(measured={}))
     if problems:
         raise ConfigError("\n".join(problems))
     return documents

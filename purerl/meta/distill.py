@@ -51,13 +51,13 @@ LOSS_TERMS = (
 )
 
 
-def artefact(learned: artefacts.Artefact) -> artefacts.Artefact:
+def artefact(learned: artefacts.Artefact, *, trust: bool = False) -> artefacts.Artefact:
     """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card (`Form`).
 
     A value loss is fitted for values that equal their old values, so that the effect of value clipping is lost. Raises
-    `ConfigError` for other sockets.
+    `ConfigError` for other sockets, and as `artefacts.training` does, which ``trust`` is for.
     """
-    _, config = artefacts.training(learned)
+    _, config = artefacts.training(learned, trust=trust)
     if learned.socket == "policy-drift":
         form = drift(lambda r, a: artefacts.learned_drift(learned, jnp.asarray(r), jnp.asarray(a), config))
     elif learned.socket == "value-loss":

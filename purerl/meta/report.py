@@ -23,6 +23,8 @@ from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
 from purerl.meta import evolution
+from purerl.names import check_trusted
+from purerl.runs.untrusted import parameter_problems
 from purerl.store import json_files
 from purerl.types import Env, Key, Trainer
 
@@ -39,6 +41,8 @@ def report(
     tuning_seeds: int = 64,
     seed: int = 0,
     lanes: int | None = None,
+    *,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Compares an artefact with its baselines, in the environments that it was trained in and in ``held_out`` ones.
 
@@ -48,6 +52,7 @@ def report(
     - ``tuning_seeds``: trainings for each value of a baseline's tuned field.
     - ``seed``: of the keys of all trainings.
     - ``lanes``: as for `population.layout`.
+    - ``trust``: whether the artefact's card may name modules of anybody's own to import.
 
     ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
     mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval, and the
@@ -62,13 +67,17 @@ def report(
         raise ConfigError(f"run = {str(run)!r}: must be a run directory, or an artefact, beside which can be written")
     written = path.with_name("report.json" if path.name == artefacts.NAME else f"{path.stem}-report.json")
     artefact = artefacts.load(path)
-    name, config = artefacts.training(artefact)
+    name, config = artefacts.training(artefact, trust=trust)
     algo, card = ALGORITHMS[name], artefact.card
     named = card.get("envs")
     if not isinstance(named, list) or not all(isinstance(place, str) for place in named):
         raise ConfigError("artefact: its card names no environments")
     if not isinstance(card.get("env_params"), dict):
         raise ConfigError("artefact: its card has no parameters of environments")
+    for place in named:
+        check_trusted("artefact: env", place, trust)
+    if problems := parameter_problems(card["env_params"]):
+        raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     places = {place: card["env_params"] if place in card["envs"] else {} for place in (*card["envs"], *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:

@@ -165,15 +165,15 @@ def _search(run: Run, program: Program, begun: Begun) -> int:
     if interrupted or failed:
         status = "interrupted" if interrupted else "diverged"
     last = list(log.rows(directory / LOG))[-1:]
-    evidence = {"generations": done, "frames": done * setup.frames, "seconds": begun.seconds, "status": status}
+    evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
-    card = {**description._asdict(), **evidence, **machine_facts()}
-    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(begun.state), card)
+    card, measured = {**description._asdict(), **evidence}, {"seconds": begun.seconds, **machine_facts()}
+    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(begun.state), card, measured)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
         artefacts.save(directory / artefacts.NAME, artefact)
-    json_files.write_json(directory / "summary.json", {**card, "compile_seconds": program.seconds})
+    json_files.write_json(directory / "summary.json", {**card, **measured, "compile_seconds": program.seconds})
     _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
     progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")

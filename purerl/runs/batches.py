@@ -130,12 +130,8 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
         return batch is not None and row.get("iteration", math.inf) <= done[batch]
 
-    def of_member(row: dict[str, Any]) -> bool:
-        return is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)
-
-    def of_batch(row: dict[str, Any]) -> bool:
-        return is_saved(first_of.get(row.get("first_member", -1)), row)
-
+    of_member = lambda row: is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)  # noqa: E731
+    of_batch = lambda row: is_saved(first_of.get(row.get("first_member")), row)  # noqa: E731
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

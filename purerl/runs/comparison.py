@@ -1,5 +1,7 @@
 """Runs set beside each other."""
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,19 @@ from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.store import json_files
 
-COMPARED = ("algo", "env", "env_params", "env_steps", "swept", "return_per_seed", "alive_per_seed")
-"""What a comparison reads of a summary."""
+LARGEST = 1e300
+"""The largest return that is read, so that sums of them are finite."""
+
+COMPARED = {
+    "algo": str,
+    "env": str,
+    "env_params": dict,
+    "env_steps": int,
+    "swept": dict,
+    "return_per_seed": list,
+    "alive_per_seed": list,
+}
+"""What a comparison reads of a summary, and the type of each."""
 
 
 def compare(directories: list[Path]) -> dict[str, Any]:
@@ -21,13 +34,11 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     """
     rows, scores = [], []
     for directory in directories:
-        summary = json_files.read_json(directory / "summary.json")
-        missing = [name for name in COMPARED if name not in summary]
-        if missing:
-            raise ConfigError(f"{directory / 'summary.json'}: lacks {', '.join(missing)}")
+        summary = _summary(directory / "summary.json")
         if summary["swept"]:
             raise ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
-        scores.append(np.where(summary["alive_per_seed"], summary["return_per_seed"], np.nan))
+        returns = np.array([math.nan if x is None else x for x in summary["return_per_seed"]], np.float64)
+        scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
         rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
         for name in ("env", "env_params"):
@@ -40,3 +51,23 @@ def compare(directories: list[Path]) -> dict[str, Any]:
         row |= {"return_mean": float(np.mean(score)), "return_iqm": aggregates.estimate(score)._asdict()}
         row |= {"improvement_of_first": better._asdict()}
     return {"runs": rows}
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """A run's summary, which is untrusted. Raises `ConfigError`, with one line, if a comparison cannot read it."""
+    summary = json_files.read_json(path)
+    if not isinstance(summary, dict):
+        raise ConfigError(f"{path}: not the summary of a run")
+    wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
+    if wrong:
+        raise ConfigError(f"{path}: lacks {', '.join(wrong)}, or has them of another type")
+    returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
+    if len(returns) != len(alive) or not returns:
+        raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
+    if not all(x is None or type(x) in (int, float) and abs(x) <= LARGEST for x in returns):
+        raise ConfigError(f"{path}: return_per_seed must hold numbers")
+    if not all(type(x) is bool for x in alive):
+        raise ConfigError(f"{path}: alive_per_seed must hold true and false")
+    if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
+        raise ConfigError(f"{path}: not the summary of a run")
+    return summary

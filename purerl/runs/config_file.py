@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from purerl.errors import ConfigError
-from purerl.names import nearest
-from purerl.store import json_files
+from purerl.names import check_trusted, nearest
+from purerl.store import json_files, regular
 
 FORMAT = 1
 """Format version of the files; other versions are refused."""
@@ -79,7 +79,7 @@ def write(
 
 def read(path: Path) -> ConfigFile:
     """Reads a config file, YAML if its name ends so. Raises `ConfigError` if it is missing, or no config file."""
-    content = _yaml(path) if path.suffix in (".yaml", ".yml") else json_files.read_json(path)
+    content = _yaml(path) if path.suffix in (".yaml", ".yml") else json_files.read_json(path, MOST_BYTES)
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold fields by their names")
     fields = dict(content)
@@ -106,15 +106,14 @@ def trusted(file: ConfigFile, named: Container[str], advice: str) -> None:
     """Raises `ConfigError`, with ``advice``, if a file names code of somebody's own that is not among ``named``."""
     places = file.fields.get("envs", [file.fields.get("env", "")])
     for name in (file.fields.get("algo", ""), *(places if isinstance(places, list) else ())):
-        if isinstance(name, str) and ":" in name and name not in named:
-            raise ConfigError(f"{file.path}: names {name}, which would be imported and run; {advice}")
+        if isinstance(name, str) and name not in named:
+            check_trusted(str(file.path), name, False, advice)
 
 
 def _yaml(path: Path) -> Any:
-    text = json_files.read_text(path, MOST_BYTES)
     try:
-        return _Loader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return _Loader(regular.read(path, MOST_BYTES)).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: not a YAML file ({' '.join(str(error).split())[:200]})") from None
 
 

@@ -14,8 +14,10 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
+from purerl.runs import untrusted
 from purerl.runs.config_file import ConfigFile, Start
 from purerl.runs.environments import checked
+from purerl.runs.swept import config_part, env_part
 from purerl.types import Env, Trainer
 
 
@@ -36,16 +38,15 @@ class Description(NamedTuple):
     learned: dict[str, Any]
 
     @classmethod
-    def of_json(cls, fields: Any, source: str) -> "Description":
-        """Reads what a file holds. Raises `ConfigError`, which names ``source``, for anything but a description."""
-        if not isinstance(fields, dict):
-            raise ConfigError(f"{source}: not the description of a run")
-        kinds = {"algo": str, "env": str, "env_params": dict, "seeds": list, "config": dict, "swept": dict}
-        fields = {"learned": {}, **{name: value for name, value in fields.items() if name in cls._fields}}
-        wrong = [name for name, kind in kinds.items() if not isinstance(fields.get(name), kind)]
-        if wrong:
-            raise ConfigError(f"{source}: not the description of a run: {', '.join(wrong)} missing or of another type")
-        return cls(**fields)
+    def of_json(cls, fields: Any, source: str, *, trust: bool = False) -> "Description":
+        """Reads what a file holds, which is untrusted.
+
+        Raises `ConfigError`, each line of which names ``source``, for anything but the description of a run that can
+        be. An algorithm or an environment that is a ``MODULE:ATTRIBUTE`` is refused unless ``trust``, and not imported.
+        """
+        if problems := untrusted.problems(fields, trust):
+            raise ConfigError("\n".join(f"{source}: {line[: untrusted.MOST_CHARACTERS]}" for line in problems))
+        return cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
 
     @property
     def name(self) -> str:
@@ -115,10 +116,6 @@ def describe(
     return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions)
 
 
-ENV_PREFIX = "env."
-"""Of the swept names that are parameters of the environment, not of the algorithm's config."""
-
-
 class Setup(NamedTuple):
     """What a description stands for: the members of a run, and how to make their environments and trainers.
 
@@ -165,14 +162,3 @@ class Setup(NamedTuple):
     def first(self, count: int) -> "Setup":
         """The first ``count`` members alone, for a run that was interrupted between batches."""
         return self._replace(members=trees.take(self.members, slice(0, count)), labels=self.labels[:count])
-
-
-def config_part(swept: dict[str, Any]) -> dict[str, Any]:
-    """Those of the swept values that belong to the algorithm's config."""
-    return {name: values for name, values in swept.items() if not name.startswith(ENV_PREFIX)}
-
-
-def env_part(swept: dict[str, Any], index: int | None = None) -> dict[str, Any]:
-    """Those that belong to the environment, without their prefix; of all configurations or of one."""
-    part = {name.removeprefix(ENV_PREFIX): v for name, v in swept.items() if name.startswith(ENV_PREFIX)}
-    return part if index is None else {name: values[index] for name, values in part.items()}

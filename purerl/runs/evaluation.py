@@ -1,5 +1,6 @@
 """Policies read back from a run directory, and played."""
 
+import reprlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +10,9 @@ import numpy as np
 from purerl import population, trees
 from purerl.errors import ConfigError
 from purerl.loops.evaluation import evaluate
-from purerl.runs.description import Description, Setup, env_part
-from purerl.store import json_files, policies
+from purerl.runs.description import Description, Setup
+from purerl.runs.swept import env_part
+from purerl.store import policies
 from purerl.types import Env, Learner, PyTree
 
 EVALUATION_SALT = 2**31
@@ -27,31 +29,54 @@ class Run(NamedTuple):
     policy: PyTree
 
 
-def load(directory: str | Path) -> Run:
-    """Reads the policies of a run directory. Raises `ConfigError` if it holds none, or damaged ones.
+def load(directory: str | Path, *, trust: bool = False) -> Run:
+    """Reads the policies of a run directory, which is untrusted. Raises `ConfigError` for none, or damaged ones.
+
+    A run with an algorithm or an environment of anybody's own, a ``MODULE:ATTRIBUTE``, is refused unless ``trust``:
+    its module is imported.
 
     ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), obs, run.learner.init_carry(B), key)`` acts as agent
     ``i`` does in observations ``[B, ...]``.
     """
-    path = Path(directory) / "policy.json"
-    saved = json_files.read_json(path)
-    if saved.get("format") != policies.FORMAT:
-        raise ConfigError(f"{path}: format {saved.get('format')}, expected {policies.FORMAT}")
-    setup = Setup.of(Description.of_json(saved, str(path))).first(saved["members"])
-    env = setup.make_env(env_part(setup.swept, 0))
-    learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
+    path = Path(directory) / policies.DESCRIPTION
+    saved = policies.load_description(Path(directory))
+    description = Description.of_json(saved, str(path), trust=trust)
+    size = len(description.seeds) * len(next(iter(description.swept.values()), [0]))
+    members = saved.get("members")
+    if type(members) is not int or not 1 <= members <= size:
+        raise ConfigError(f"{path}: members = {reprlib.repr(members)}: must be a whole number in [1, {size}]")
+    try:
+        policy = policies.load_policy(Path(directory), saved, shapes(description, members))
+        setup = Setup.of(description).first(members)
+        env = setup.make_env(env_part(setup.swept, 0))
+        learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
+    except ConfigError as error:
+        lines = (line if str(directory) in line else f"{path}: {line}" for line in str(error).splitlines())
+        raise ConfigError("\n".join(lines)) from None
+    except Exception as error:  # sizes that no machine can hold raise errors of any type, of several libraries
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{path}: not a run that can be built ({reason[:200]})") from error
+    return Run(saved, setup, env, learner, policy)
+
+
+def shapes(description: Description, members: int) -> PyTree:
+    """The shapes of ``members`` policies. Nothing is allocated, whatever sizes the description names."""
+    first = {name: column[:1] for name, column in description.swept.items()}
+    setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
 
     def fresh(key):
-        _, obs = env.reset(key)
+        learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
+        _, obs = setup.make_env(env_part(setup.swept, 0)).reset(key)
         return learner.policy(learner.init(key, obs[None]))
 
-    like = jax.eval_shape(jax.vmap(fresh), setup.members.keys)
-    return Run(saved, setup, env, learner, policies.load_policy(Path(directory), like))
+    like = jax.eval_shape(fresh, jax.random.key(0))
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), like)
 
 
-def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int) -> dict[str, Any]:
-    """Plays the policies of a run directory, which is only read. Raises `ConfigError` for a directory without one."""
-    run = load(directory)
+def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int, *, trust: bool = False) -> dict[str, Any]:
+    """Plays the policies of a run directory, which is only read. Raises `ConfigError` as `load` does, which ``trust``
+    is for."""
+    run = load(directory, trust=trust)
     return {
         "run": str(directory),
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},

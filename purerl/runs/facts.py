@@ -3,11 +3,31 @@
 import importlib.metadata
 import os
 import platform
+import re
 from typing import Any
 
 import jax
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
+
+
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "JAX_DEBUG_NANS",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_PLATFORMS",
+    "NPROC",
+    "OMP_NUM_THREADS",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+"""The only environment variables that are ever recorded."""
+PLAIN = re.compile("[A-Za-z0-9_.,:+-]*")
+"""Values that are recorded: no path but one of a single name."""
 
 
 def machine_facts() -> dict[str, Any]:
@@ -24,5 +44,14 @@ def machine_facts() -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in PACKAGES},
         },
-        "flags": {name: os.environ[name] for name in os.environ if name.startswith(("JAX_", "XLA_"))},
+        "flags": {name: without_paths(os.environ[name]) for name in VARIABLES if name in os.environ},
     }
+
+
+def without_paths(value: str) -> str:
+    """The words of a variable's value: flags, numbers and names. What may be part of a path becomes ``...``."""
+    words = []
+    for word in value.split():
+        flag, sign, end = word.partition("=") if re.match(r"--?\w+=", word) else ("", "", word)
+        words.append(word if PLAIN.fullmatch(end) else f"{flag}{sign}...")
+    return " ".join(words)

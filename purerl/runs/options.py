@@ -136,6 +136,8 @@ class ReportOptions:
     """Seed of all these trainings; another one gives other held-out seeds."""
     lanes: cfg.NonNegativeCount = 0
     """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the artefact names. Without it such an artefact is refused."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
     json: bool = False
@@ -150,6 +152,8 @@ class DistillOptions:
     """Run directory of a search for a value loss or a policy drift."""
     out: str | None = None
     """File to write (default: closed.json in the run directory)."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the search names. Without it such a search is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +168,8 @@ class EvalOptions:
     """Number of steps after which an episode is cut off."""
     seed: cfg.Seed = 0
     """Seed of the episodes; 0 repeats the evaluation at the end of the training."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
     json: bool = False

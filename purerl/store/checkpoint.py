@@ -9,11 +9,9 @@ is reported as damaged.
 import contextlib
 import hashlib
 import importlib.metadata
-import io
 import json
 import os
 import shutil
-import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import json_files
+from purerl.store import json_files, regular
 from purerl.types import PyTree
 
 FORMAT = 2
@@ -159,7 +157,7 @@ def read(
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
     found = []
-    with _opened(path) as file:
+    with regular.opened(path)[0] as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
         expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}
@@ -210,13 +208,13 @@ def _card(path: Path) -> dict[str, Any]:
     if not isinstance(card, dict):
         raise Damaged(f"{path / CARD}: not the card of a checkpoint")
     written = {name: value for name, value in card.items() if name != "sha256"}
+    digest = hashlib.sha256()
     try:
-        with _opened(path / ARRAYS) as file:
-            digest = hashlib.sha256()
+        with regular.opened(path / ARRAYS)[0] as file:
             while block := file.read(BLOCK):
                 digest.update(block)
-    except OSError as error:
-        raise Damaged(f"{path / ARRAYS}: cannot be read ({error.strerror or error})") from None
+    except (ConfigError, OSError) as error:
+        raise Damaged(f"{path / ARRAYS}: cannot be read ({error})") from None
     digest.update(_canonical(written))
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
@@ -225,15 +223,6 @@ def _card(path: Path) -> dict[str, Any]:
     if card["step"] != int(path.name):
         raise Damaged(f"{path}: holds the step {card['step']}, not {path.name}")
     return card
-
-
-def _opened(path: Path) -> io.BufferedReader:
-    """A regular file, opened to be read. Raises `OSError` for anything else, such as a symbolic link or a pipe."""
-    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError(f"{path}: is no regular file")
-    return os.fdopen(opened, "rb")
 
 
 def _named(tree: PyTree) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""JSON files, written atomically."""
+"""JSON files: written atomically, and read as what anybody may have changed."""
 
 import json
 import math
@@ -9,7 +9,11 @@ import jax
 import numpy as np
 
 from purerl.errors import ConfigError
+from purerl.store import regular
 from purerl.store.atomic import atomic
+
+MOST_BYTES = 2**26
+"""Size of the largest JSON file that is read, in bytes."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -19,14 +23,47 @@ def write_json(path: Path, value: Any) -> None:
         temporary.write_text(text)
 
 
-def read_json(path: Path) -> Any:
-    """The contents of a JSON file. Raises `ConfigError` if it cannot be read or is not JSON."""
+def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
+    """The contents of a JSON file, which is untrusted.
+
+    Raises `ConfigError`, with one line that names the path, for what is no regular file or larger than ``most_bytes``,
+    and for what `parse` refuses.
+    """
+    raw = regular.read(path, most_bytes)
     try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
+        return parse(raw)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse(raw: bytes) -> Any:
+    """JSON from UTF-8. Raises `ConfigError` for anything else, duplicate names, nan, infinity, and deep nesting."""
+    try:
+        return json.loads(
+            raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_number, parse_float=_finite_number
+        )
+    except RecursionError:
+        raise ConfigError("nested too deeply") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: not a JSON file ({error})") from None
+        raise ConfigError(f"not a JSON file ({error})") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name appears twice in one object")
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is too large")
+    return number
 
 
 def finite(value: Any) -> Any:
@@ -38,7 +75,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return finite(np.asarray(value).tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_text(path: Path, most_bytes: int) -> str:
-    return path.read_text()

@@ -314,13 +314,6 @@ def test_damaged_policies_are_refused(trained, tmp_path, capsys):
         run("eval", str(copy), expect=2)
         err = capsys.readouterr().err
         assert name in err and len(err.splitlines()) == 1
-    arrays = safetensors.numpy.load_file(trained / "policy.safetensors")
-    safetensors.numpy.save_file(
-        {k: v[:, :1] if v.ndim > 1 else v for k, v in arrays.items()}, copy / "policy.safetensors"
-    )
-    (copy / "policy.json").write_bytes((trained / "policy.json").read_bytes())
-    run("eval", str(copy), expect=2)
-    assert "expected" in capsys.readouterr().err
 
 
 def test_list_and_help(capsys):
@@ -390,18 +383,3 @@ def test_peak_memory_does_not_grow_with_training():
         return jax.jit(loops.chunk(trainer, 256)).lower(state, 1).compile().memory_analysis().peak_memory_in_bytes
 
     assert peak(10) == peak(1000)
-
-
-LAZY = {f"purerl/{name}.py" for name in ("__init__", "names", "algos/__init__", "cli/__init__", "envs/__init__")}
-"""Import what a name in this repository stands for, when it is first used."""
-
-
-def test_nothing_is_pickled_or_evaluated():
-    forbidden = ("pickle", "cloudpickle", "eval(", "exec(", "allow_pickle", "yaml.load", "import_module")
-    for path in (ROOT / "purerl").rglob("*.py"):
-        text = path.read_text().replace("jax.eval_shape(", "")
-        if str(path.relative_to(ROOT)) in LAZY:
-            text = text.replace("importlib.import_module(", "")
-        lines = [line for line in text.splitlines() if any(word in line for word in forbidden)]
-        said = "No pickle", "Nothing is pickled"
-        assert all(any(x in line for x in said) or "ensure_compile_time_eval(" in line for line in lines), (path, lines)

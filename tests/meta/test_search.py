@@ -60,7 +60,8 @@ def test_directory(whole):
     assert all(row["fitness_worst"] <= row["fitness"] <= row["fitness_best"] for row in rows)
     artefact = artefacts.load(whole)
     assert artefact.socket == "value-loss" and artefact.card["frames"] == 12 * 4 * 512
-    assert artefact.card["strategy"]["name"] == "Open_ES" and artefact.card["versions"]["jax"] == jax.__version__
+    assert artefact.card["strategy"]["name"] == "Open_ES" and artefact.measured["versions"]["jax"] == jax.__version__
+    assert artefact.measured["seconds"] > 0 and not {"seconds", "device", "flags"} & set(artefact.card)
     assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
 
 

@@ -1,0 +1,39 @@
+"""Files from outside, opened without waiting for a pipe and without reading a device."""
+
+import io
+import os
+import stat
+from pathlib import Path
+
+from purerl.errors import ConfigError
+
+
+def opened(path: Path) -> tuple[io.BufferedReader, int]:
+    """A regular file, open for reading, and its size in bytes. Close it.
+
+    Raises `ConfigError`, which names the path, for what cannot be opened and for what is no regular file: a directory,
+    a pipe, a device. Opening a pipe does not wait for its writer.
+    """
+    try:
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:  # a null character in the path
+        raise ConfigError(f"{str(path)!r}: {error}") from None
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        file.close()
+        raise ConfigError(f"{path}: is no regular file")
+    return file, found.st_size
+
+
+def read(path: Path, most_bytes: int) -> bytes:
+    """What a regular file holds. Raises `ConfigError` as `opened` does, and if it is larger than ``most_bytes``."""
+    file, size = opened(path)
+    with file:
+        if size > most_bytes:
+            raise ConfigError(f"{path}: larger than {most_bytes} bytes")
+        try:
+            return file.read(most_bytes)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from None

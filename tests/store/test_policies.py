@@ -1,0 +1,136 @@
+"""Files from outside: what is read is what was written, or a line names the file; nothing hangs or fills memory."""
+
+import json
+import os
+import struct
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from purerl.errors import ConfigError
+from purerl.store import json_files, policies
+
+POLICY = {"torso": jnp.arange(6.0).reshape(2, 3), "count": jnp.array([1, 2**31 - 1]), "empty": jnp.zeros((2, 0))}
+LIKE = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), POLICY)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    policies.save_policy(tmp_path, POLICY, {"algo": "ppo", "rate": 0.1, "sizes": (4, 4), "worst": float("nan")})
+    return tmp_path
+
+
+def load(directory):
+    return policies.load_policy(directory, policies.load_description(directory), LIKE)
+
+
+def test_round_trip(saved):
+    jax.tree.map(np.testing.assert_array_equal, load(saved), POLICY)
+    assert policies.load_description(saved)["sizes"] == [4, 4]
+    assert set(safetensors.numpy.load_file(saved / "policy.safetensors")) == set(POLICY)
+
+
+def test_every_bit_is_under_the_digest(saved):
+    """Any bit of the arrays' data, and any value of the description."""
+    raw = (saved / "policy.safetensors").read_bytes()
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    assert len(raw) - begin == 4 * 8
+    for bit in range(8 * begin, 8 * len(raw), 3):
+        flipped = bytearray(raw)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (saved / "policy.safetensors").write_bytes(flipped)
+        with pytest.raises(ConfigError, match="policy.safetensors: it and policy.json are not what was written"):
+            load(saved)
+    (saved / "policy.safetensors").write_bytes(raw)
+    document = json.loads((saved / "policy.json").read_text())
+    for changed in ({"rate": 0.2}, {"more": 1}, {"sha256": None}, {"sha256": "0" * 64}):
+        (saved / "policy.json").write_text(json.dumps(document | changed))
+        with pytest.raises(ConfigError, match="sha256 differs"):
+            load(saved)
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    policies.save_policy(tmp_path, POLICY | {"torso": POLICY["torso"].at[1, 2].set(jnp.nan)}, {})
+    with pytest.raises(ConfigError, match="policy.safetensors: torso has numbers that are not finite$"):
+        load(tmp_path)
+
+
+def header(**entries):
+    """A safetensors file of a header alone."""
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def entry(shape, end, dtype="F32"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (b"", "no safetensors file, or cut off"),
+        (b"PK\3\4" + bytes(200), "no safetensors file"),
+        (b"\x80\x04\x95" + bytes(200), "no safetensors file"),
+        (struct.pack("<Q", 2**62) + bytes(100), "no safetensors file, or cut off"),
+        (struct.pack("<Q", 2**5) + b"[" * 2**5, "no safetensors file .not a JSON file"),
+        (struct.pack("<Q", 10**5) + b"[" * 10**5, "no safetensors file .nested too deeply"),
+        (header(torso=entry([2**40], 2**42)), "does not describe its"),
+        (header(torso=entry([2**62, 2**62], 24)), "does not describe its"),
+        (header(torso=entry([1] * 10**4, 4)), "does not describe its"),
+        (header(torso=entry([-1], -4)), "does not describe its"),
+        (header(torso=entry([0], 0, "EVIL")), "does not describe its"),
+        (header(torso=entry([0], 0)), r"'count' is missing, expected I32\[2\]"),
+        (header(**{"../../x": entry([0], 0)}), r"'../../x' is F32\[0\], expected nothing"),
+    ],
+)
+def test_hostile_headers(saved, raw, line):
+    (saved / "policy.safetensors").write_bytes(raw)
+    with pytest.raises(ConfigError, match=line) as raised:
+        load(saved)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("version", [None, 2, 4, True, "3", [3]])
+def test_other_formats(saved, version):
+    document = json.loads((saved / "policy.json").read_text())
+    (saved / "policy.json").write_text(json.dumps(document | {"format": version}))
+    with pytest.raises(ConfigError, match="policy.json: format .*, expected 3; this version of purerl reads no other$"):
+        load(saved)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "not a JSON file"),
+        ("[" * 10**5, "nested too deeply"),
+        ('{"a": NaN}', "NaN is not a number of JSON"),
+        ("[-Infinity]", "-Infinity is not a number"),
+        ("[1e999]", "1e999 is too large"),
+        ("9" * 5000, "not a JSON file"),
+        ('{"a": 1, "a": 2}', "a name appears twice"),
+        ("\xff", "not a JSON file"),
+        ("cos\nsystem\n(S'touch x'\ntR.", "not a JSON file"),
+        (" " * 101, "larger than 100 bytes"),
+    ],
+)
+def test_hostile_json(tmp_path, text, line):
+    path = tmp_path / "file.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=line) as raised:
+        json_files.read_json(path, 100 if line.startswith("larger") else json_files.MOST_BYTES)
+    assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["policy.json", "policy.safetensors"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path), lambda path: os.symlink(path, path)]
+)
+def test_no_regular_files(saved, name, make):
+    """Neither waited for nor read."""
+    (saved / name).unlink()
+    make(saved / name)
+    with pytest.raises(ConfigError, match=f"{name}: (is no regular file|Is a directory|Too many levels)"):
+        load(saved)

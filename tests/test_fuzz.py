@@ -1,0 +1,35 @@
+"""A short run of scripts/fuzz.py; a release has a long one."""
+
+import fuzz
+import pytest
+
+from purerl.errors import ConfigError
+from purerl.store import regular
+
+
+def test_mutated_files():
+    found = fuzz.fuzz(fuzz.LOADERS, 160, seed=0)
+    assert not found.wrong, found.wrong[0]
+    assert sum(found.counts.values()) == 160
+    for loader in fuzz.LOADERS:
+        assert found.counts[loader.name, "refused"] > found.counts[loader.name, "read"] > 0
+
+
+def careless(directory):
+    file, size = regular.opened(directory / "summary.json")
+    with file:
+        return repr(file.read(size))
+
+
+def crashing(directory):
+    text = careless(directory)
+    if "ppo" not in text:
+        raise ConfigError("refused")
+    return str(1 / ("512" in text))
+
+
+@pytest.mark.parametrize(("load", "fault"), [(careless, "read as another value"), (crashing, "ZeroDivisionError")])
+def test_faults_are_found(load, fault):
+    """A loader that takes everything, and one that divides."""
+    loader = fuzz.Loader("x", ("summary.json",), fuzz.make_summary, load, seal=lambda directory: None)
+    assert any(fault in line for line in fuzz.fuzz([loader], 200, seed=0).wrong)

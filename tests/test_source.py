@@ -1,0 +1,79 @@
+"""The source reads data as data: nothing in it unpickles, evaluates, or imports what a file names unasked."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import purerl
+
+ROOT = Path(purerl.__file__).parent.parent
+FILES = sorted(path for folder in ("purerl", "scripts") for path in (ROOT / folder).rglob("*.py"))
+MODULES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "torch", "_pickle", "pty"}
+"""What nothing imports."""
+NAMES = {"eval", "exec", "compile", "__import__"}
+"""Built-in functions that nothing calls."""
+CALLS = {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "numpy.load", "jnp.load", "jax.numpy.load"}
+CALLS |= {"os.system", "os.popen", "runpy.run_path", "runpy.run_module", "importlib.util.spec_from_file_location"}
+"""Functions of modules that nothing calls."""
+IMPORTERS = {
+    "purerl/__init__.py": "a public name, when it is first used",
+    "purerl/algos/__init__.py": "an algorithm of this package, a file beside it",
+    "purerl/envs/__init__.py": "a native environment, from a table",
+    "purerl/cli/__init__.py": "a command's module, from a table",
+    "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
+}
+"""The files that import by name, and what."""
+EXECUTES = {"scripts/workloads/meta.py": "the notebook of a peer, from a checkout that a person names, to time it"}
+"""The only file that calls `exec`, and on what."""
+
+
+def faults(source, name):
+    """What a file does that no file may, a line each."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            found += [f"imports {each}" for each in names if each.split(".")[0] in MODULES]
+            if isinstance(node, ast.ImportFrom) and node.module in ("numpy", "yaml", "importlib", "os"):
+                bad = {"load", "unsafe_load", "full_load", "import_module", "system", "popen"}
+                found += [f"imports {node.module}.{each.name}" for each in node.names if each.name in bad]
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            allowed = called == "exec" and name in EXECUTES
+            if (called in NAMES | CALLS and not allowed) or (
+                called == "importlib.import_module" and name not in IMPORTERS
+            ):
+                found.append(f"calls {called}")
+            found += ["allows pickles" for word in node.keywords if word.arg == "allow_pickle"]
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_data_are_read_as_data(path):
+    assert not faults(path.read_text(), path.relative_to(ROOT).as_posix())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from torch import load",
+        "eval(text)",
+        "exec(text)",
+        "yaml.load(file)",
+        "from yaml import unsafe_load",
+        "np.load(path)",
+        "np.savez(path, allow_pickle=True)",
+        "importlib.import_module(name)",
+        "from importlib import import_module",
+        "__import__(name)",
+    ],
+)
+def test_faults_are_found(source):
+    assert len(faults(source, "purerl/any.py")) == 1
+
+
+def test_importers_import():
+    for name in IMPORTERS:
+        assert "importlib.import_module(" in (ROOT / name).read_text()
