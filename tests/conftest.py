@@ -17,7 +17,17 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
-LONG = "population", "search", "cli", "conformance", "policy_gradients", "evolution", "meta_gradient", "value_based"
+LONG = (
+    "population",
+    "search",
+    "resume",
+    "cli",
+    "conformance",
+    "policy_gradients",
+    "evolution",
+    "meta_gradient",
+    "value_based",
+)
 """Files that take long: these come first, so that no process is left with one of them at the end."""
 
 

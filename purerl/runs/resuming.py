@@ -100,8 +100,8 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
-    if step.damaged:
-        say(console, f"{directory}: checkpoint {step.damaged[0]} is damaged; going on from {step.number}")
+    for reason in step.damaged.values():
+        say(console, f"damaged: {reason}; going on from {step.number}")
     now = checkpoint.versions()
     other = [f"{name} {was} -> {now[name]}" for name, was in step.versions.items() if now.get(name, was) != was]
     if other:

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,13 +53,13 @@ DTYPES = {
 
 class Step(NamedTuple):
     """A step that has proved to be what was written: its folder and number, the caller's description, the versions of
-    the libraries that wrote it, and the newer steps that were skipped as damaged."""
+    the libraries that wrote it, and what is wrong with newer steps, by number, which were skipped as damaged."""
 
     path: Path
     number: int
     about: dict[str, Any]
     versions: dict[str, str]
-    damaged: tuple[int, ...] = ()
+    damaged: dict[int, str]
 
 
 class Damaged(ConfigError):
@@ -123,7 +122,7 @@ def steps(directory: Path) -> list[int]:
 def newest(directory: Path, *, strict: bool = False) -> Step:
     """The newest step of ``directory``, whose contents are those that were written.
 
-    If it is damaged, the step before it is taken, with a `RuntimeWarning`, unless ``strict``. Raises `Damaged` if no
+    If it is damaged, the step before it is taken, unless ``strict``. Raises `Damaged` if no
     step can be read (with ``strict``: if the newest cannot), and `ConfigError` if there is none, or its format differs.
     """
     existing = steps(directory)
@@ -139,9 +138,7 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
             if strict:
                 break
             continue
-        if damaged:
-            warnings.warn("; ".join(damaged.values()) + f"; going on from step {number}", RuntimeWarning, stacklevel=2)
-        return Step(path, number, card["about"], card["versions"], tuple(damaged))
+        return Step(path, number, card["about"], card["versions"], damaged)
     raise Damaged("\n".join(damaged.values()))
 
 

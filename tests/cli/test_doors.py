@@ -151,7 +151,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
 
 def test_own_parts_are_swept_and_evolved(own, monkeypatch):
     seen = []
-    monkeypatch.setattr("purerl.runs.train.train", lambda description, options: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.runs.train.train", lambda description, *_: seen.append(description) or 0)
     monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
     run("sweep", "doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--env-params", "stride=0.2,0.4")
     assert (seen[0].algo, seen[0].env) == ("doors_own:mine", "doors_own:make_env")
@@ -227,15 +227,17 @@ def test_measured_time_counts_every_batch(monkeypatch):
     setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))
     clock = [100.0]
 
-    def chunks(program, members, num_iterations):
+    def begin(program, members):
         assert members.size == 2
         clock[0] += 2.0
-        done = 0
+
+    def chunks(program, members, state, done, num_iterations):
         for length in (1, 4, 4, 4):
             clock[0] += 0.5 * length
             done += length
             yield Chunk(None, done, length, {})
 
+    monkeypatch.setattr(measure, "begin", begin)
     monkeypatch.setattr(measure, "chunks", chunks)
     monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     found = measure.speed(setup, SimpleNamespace(chunk=SimpleNamespace(batch_size=2)))

@@ -1,0 +1,336 @@
+"""Runs that go on: in the same bits, with what may change, from a file, and from nothing that is damaged or hostile."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from purerl import cli
+from purerl.errors import ConfigError
+from purerl.runs import batches, config_file
+from purerl.runs.train import FILES
+from purerl.store import checkpoint
+
+SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
+REPLAY = ["--total-steps", "1024", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
+RUNS = {
+    "ppo": ["train", "ppo", *SMALL, "--total-steps", "1024", "--num-seeds", "3"],
+    "dqn": ["train", "dqn", *SMALL, *REPLAY, "--prioritised"],
+    "r2d2": ["train", "r2d2", *SMALL, *REPLAY, "--unroll", "4", "--period", "4", "--burn-in", "0", "--num-steps", "8"],
+    "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "1024", "--gamma", "0.9,0.99,1", "--agents-at-once", "2"],
+}
+TIMES = "wall_seconds", "compile_seconds", "steps_per_second"
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(map(str, args)))
+    assert stop.value.code == expect
+
+
+def outcome(directory):
+    """What a run came to, but for its times."""
+    summary = json.loads((directory / "summary.json").read_text())
+    kept = {name: value for name, value in summary.items() if name not in TIMES}
+    files = "policy.safetensors", batches.METRICS, batches.QUANTILES
+    return kept, [(directory / name).read_bytes() for name in files]
+
+
+def break_down(*args, after):
+    """Runs a command whose disk is full after so many chunks of a training."""
+    rows, chunks = batches.metrics.quantile_rows, []
+
+    def fail(*given):
+        chunks.append(given)
+        if len(chunks) > after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rows(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches.metrics, "quantile_rows", fail)
+        run(*args, "--checkpoint-seconds", 1e-9, expect=5)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A small PPO run that nothing interrupted."""
+    directory = tmp_path_factory.mktemp("whole") / "run"
+    run(*RUNS["ppo"], "--out", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """The same, whose disk was full in the middle."""
+    directory = tmp_path_factory.mktemp("broken") / "run"
+    break_down(*RUNS["ppo"], "--out", directory, after=3)
+    return directory
+
+
+@pytest.fixture
+def copy(broken, tmp_path):
+    return shutil.copytree(broken, tmp_path / "run")
+
+
+def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
+    assert checkpoint.steps(copy / "checkpoints" / "0") == [5, 21] and not (copy / "summary.json").exists()
+    assert len((copy / batches.METRICS).read_text().splitlines()) > 3 * 21
+    run("resume", copy)
+    assert outcome(copy) == outcome(whole)
+    assert "compiled in" in capsys.readouterr().err
+    run("resume", copy)
+    assert "the run is finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "after"), [("dqn", 3), ("r2d2", 3), ("sweep", 6)])
+def test_every_kind_of_run(name, after, tmp_path, capsys):
+    """Replays, memories, and batches of which one was finished before."""
+    run(*RUNS[name], "--out", tmp_path / "whole")
+    break_down(*RUNS[name], "--out", tmp_path / "broken", after=after)
+    assert f"go on with: purerl resume {tmp_path / 'broken'}" in capsys.readouterr().err
+    run("resume", tmp_path / "broken")
+    assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
+    if name == "sweep":
+        rankings = [json.loads((tmp_path / run / "sweep.json").read_text()) for run in ("whole", "broken")]
+        assert rankings[0] == rankings[1] and len(rankings[0]["ranked"]) == 3
+
+
+def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
+    """Without anything annealed, half of a run and its other half are the whole, batch by batch."""
+    args = ["train", "ppo", *SMALL, "--learning-rate-decay", "0", "--num-seeds", "3", "--agents-at-once", "2"]
+    run(*args, "--total-steps", 512, "--out", tmp_path / "whole", "--keep-best")
+    run(*args, "--total-steps", 256, "--out", tmp_path / "half")
+    run("resume", tmp_path / "half", "--total-steps", 512, "--keep-best", "--checkpoint-seconds", 0, "--keep", 1)
+    told = capsys.readouterr().err
+    assert "changed: total_steps: 256 -> 512" in told and "changed: keep_best: False -> True" in told
+    kept = [outcome(tmp_path / name) for name in ("half", "whole")]
+    assert kept[0][0] == kept[1][0] and kept[0][1][0] == kept[1][1][0]
+    lines = [sorted(line for line in file.splitlines()) for _, files in kept for file in files[1:]]
+    assert lines[0] == lines[2] and lines[1] == lines[3]  # an extended run logs its first batch twice over
+    assert checkpoint.steps(tmp_path / "half" / "checkpoints" / "1") == [32]
+    found = json.loads((tmp_path / "half" / "config.json").read_text())
+    assert found["config"]["total_steps"] == 512 and "total_steps: 256 -> 512" in found["history"]
+    run("resume", tmp_path / "half", "--total-steps", 256, expect=2)
+    assert "total_steps = 256: the run has done 512 of each agent" in capsys.readouterr().err
+    run("eval", tmp_path / "whole" / "best", "--episodes", 2, "--json")
+    assert len(json.loads(capsys.readouterr().out)["return_per_seed"]) == 3
+
+
+@pytest.mark.parametrize("file", [checkpoint.CARD, checkpoint.ARRAYS])
+def test_a_damaged_checkpoint(file, whole, copy, capsys):
+    """The one before serves, and is told; never wrong values, never from the start; --strict refuses."""
+    path = copy / "checkpoints" / "0" / "21" / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    run("resume", copy, "--strict", expect=2)
+    assert str(path.parent) in capsys.readouterr().err
+    run("resume", copy)
+    assert "sha256 differs); going on from 5" in capsys.readouterr().err
+    assert outcome(copy) == outcome(whole)
+    assert [path.name for path in (copy / "checkpoints" / "0").glob("21.damaged-*")]
+
+
+def test_a_run_that_had_saved_nothing(whole, tmp_path):
+    """Begins again, and its log with it."""
+    break_down(*RUNS["ppo"], "--out", tmp_path / "run", after=0)
+    assert not checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")
+    run("resume", tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(whole)
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["--num-envs", "4"], "num_envs = 4: the run has 2; it cannot change"),
+        (["--env", "Catch-bsuite"], "env = 'Catch-bsuite': the run has 'CartPole-v1'; it cannot change"),
+        (["--seed", "1"], "seed = 1: the run has 0; it cannot change"),
+        (["--out", "elsewhere"], "out = 'elsewhere': the run has None; it cannot change"),
+        (["--hidden-sizes", "9"], "hidden_sizes = (9,): the run has (8,); it cannot change"),
+        (["--learning-rate", "1"], "learning_rate = 1.0: the run has 0.00025; --override changes it all the same"),
+        (["--lanes", "3"], "lanes = 3: the run has 0; --override changes it all the same"),
+        (["--learning-rate", "-1", "--override"], "learning_rate = -1.0: must"),
+        (["--learning-rte", "1"], "--learning-rte: unknown option; nearest: --learning-rate"),
+        (["--keep", "0"], "keep = 0: must lie in"),
+    ],
+)
+def test_what_cannot_change(args, line, broken, capsys):
+    before = {path: path.stat().st_mtime_ns for path in broken.rglob("*")}
+    run("resume", broken, *args, expect=2)
+    assert line in capsys.readouterr().err
+    assert before == {path: path.stat().st_mtime_ns for path in broken.rglob("*")}
+
+
+def test_override(copy, whole, capsys):
+    run("resume", copy, "--learning-rate", "0.01", "--override", "--eval-episodes", "3")
+    told = capsys.readouterr().err
+    assert "changed: learning_rate: 0.00025 -> 0.01" in told and "changed: eval_episodes: 2 -> 3" in told
+    mine, theirs = ((path / batches.METRICS).read_text().splitlines() for path in (copy, whole))
+    assert mine[: 3 * 21] == theirs[: 3 * 21] and mine[-1] != theirs[-1]
+    assert json.loads((copy / "config.json").read_text())["config"]["learning_rate"] == 0.01
+
+
+def test_a_config_that_was_edited(copy, capsys):
+    path = copy / "config.json"
+    path.write_text(path.read_text().replace('"gamma": 0.99', '"gamma": 0.98'))
+    run("resume", copy, expect=2)
+    assert "was changed since the run was saved; --override goes on all the same" in capsys.readouterr().err
+
+
+def test_lost_rows_are_told(copy, capsys):
+    (copy / batches.METRICS).write_text('{"iteration": 1, "seed": 0}\n')
+    run("resume", copy, expect=2)
+    assert "metrics.jsonl: lacks 62 of the rows that its checkpoint counts" in capsys.readouterr().err
+    shutil.rmtree(copy / "checkpoints")
+    run("resume", copy, expect=2)
+    assert "holds no checkpoint" in capsys.readouterr().err
+    run("resume", copy / "nowhere", expect=2)
+    assert "nowhere/config.json: No such file" in capsys.readouterr().err
+
+
+def test_links_lead_nowhere(copy, tmp_path, capsys):
+    """A directory from somebody else writes into itself alone."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("mine")
+    for name in ("run.lock", "config.json.tmp", "metrics.jsonl", "best", "checkpoints/0/77"):
+        (copy / name).unlink(missing_ok=True)
+        (copy / name).symlink_to(tmp_path / "mine" / ("" if "/" in name or name == "best" else "precious.txt"))
+        run("resume", copy, expect=2)
+        assert f"{copy / name}: is a symbolic link" in capsys.readouterr().err
+        (copy / name).unlink()
+    (copy / "notes.txt").symlink_to(tmp_path / "mine" / "precious.txt")
+    run(*RUNS["ppo"], "--out", copy, "--overwrite", expect=2)
+    assert "already in use" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "precious.txt").read_text() == "mine"
+
+
+def test_overwrite_takes_nothing_before_it_has_compiled(copy, monkeypatch):
+    def out_of_memory(*args, **options):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr("purerl.runs.train.compile_program", out_of_memory)
+    before = {path.relative_to(copy) for path in copy.rglob("*")}
+    run(*RUNS["ppo"], "--out", copy, "--overwrite", expect=4)
+    assert before == {path.relative_to(copy) for path in copy.rglob("*")}
+    run(*RUNS["ppo"], "--out", copy.with_name("new"), expect=4)
+    assert not copy.with_name("new").exists()
+
+
+def test_names_of_a_run():
+    """Each once: those that a run writes are those that --overwrite gives away."""
+    assert len(set(FILES)) == len(FILES) and {config_file.NAME, "checkpoints", "best"} <= set(FILES)
+
+
+def test_started_from_a_file(whole, tmp_path, capsys):
+    """The config.json of a run makes the same run; options beside it change it; YAML may leave out what it likes."""
+    run("train", "--config", whole / "config.json", "--out", tmp_path / "same")
+    assert outcome(tmp_path / "same") == outcome(whole)
+    (tmp_path / "mine.yaml").write_text(
+        "algo: ppo\nenv: CartPole-v1\nconfig: {num_envs: 2, num_steps: 8, hidden_sizes: [8], total_steps: 1.024e3}\n"
+        "seeds: [0, 1, 2]\noptions:\n  eval_episodes: 2\n"
+    )
+    run("train", "ppo", f"--config={tmp_path / 'mine.yaml'}", "--out", tmp_path / "yaml")
+    assert outcome(tmp_path / "yaml") == outcome(whole)
+    run("plan", "--config", whole / "config.json", "--num-seeds", 5, "--json")
+    assert json.loads(capsys.readouterr().out)["members"] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("algo: ppo\nlearning_rate: 1e-3", "learning_rate: unknown; nearest: "),
+        (
+            "algo: ppo\nenv: CartPole-v1\nconfig: {learning_rte: 1e-3}",
+            "config: learning_rte: unknown; nearest: learning",
+        ),
+        ("algo: ppo\noptions: {epsodes: 1}", "options: epsodes: unknown; nearest: "),
+        ("algo: ppo\nenv: CartPole-v1\nconfig: {learning_rate: fast}", "learning_rate = 'fast': must be a number"),
+        ("algo: pqo", "algo = 'pqo': unknown; nearest: pqn, ppo"),
+        ("algo: os:system\nenv: x", "os:system': a file names this module, which would be imported and run; name it"),
+        ("algo: ppo\nenv: os:getcwd", "os:getcwd': a file names this module"),
+        ("algo: !!python/object/apply:os.system [ls]", "not a YAML file"),
+        ("a: &a [x, x]\nb: [*a, *a]", "aliases are not read"),
+        ("algo: ppo\nalgo: dqn", "a name occurs twice"),
+        ("[ppo]", "must hold fields by their names"),
+        ("format: 7", "format '7', expected 1"),
+        ("command: evolve\nalgo: ppo", "is of purerl evolve, not of purerl train"),
+        ("command: rm", "command = 'rm': must be one of train, sweep, evolve"),
+        ("algo: ppo\nseeds: [0, 2]", "seeds must be whole numbers, each one more than the one before"),
+        ("algo: ppo\nenv_params: {gravity: .nan}\nenv: CartPole-v1", "gravity"),
+        ("[" * 100_000, "not a YAML file"),
+    ],
+)
+def test_files_that_are_refused(text, line, tmp_path, capsys):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    run("train", "--config", path, "--out", tmp_path / "run", expect=2)
+    told = capsys.readouterr().err
+    assert line in told and "Traceback" not in told and not (tmp_path / "run").exists()
+
+
+def test_somebodys_own_run(copy, capsys):
+    path = copy / "config.json"
+    path.write_text(path.read_text().replace('"env": "CartPole-v1"', '"env": "nowhere:make"'))
+    run("resume", copy, expect=2)
+    assert "names this module, which would be imported and run; --trust" in capsys.readouterr().err
+    run("resume", copy, "--trust", expect=2)
+    assert "cannot import nowhere" in capsys.readouterr().err
+
+
+SIGNALS = """
+import hashlib, signal, sys, time
+from purerl.runs import interrupts
+with interrupts.leaving():
+    with interrupts.cleaning(lambda: print("cleaned", flush=True)):
+        if sys.argv[1] == "deferred":
+            with interrupts.deferred() as received:
+                print("ready", flush=True)
+                while not received:
+                    time.sleep(0.01)
+                print("received", received[0], flush=True)
+                hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # no Python handler would run in here
+        print("ready", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("mode", ["deferred", "at once"])
+def test_signals(number, mode):
+    """Without anything to save a process leaves at once, in whatever it is; a run at the second signal."""
+    process = subprocess.Popen([sys.executable, "-c", SIGNALS, mode], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    if mode == "deferred":
+        assert process.stdout.readline() == f"received {number.value}\n"
+        process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    assert process.stdout.read() == "cleaned\n"
+
+
+def test_interrupted_while_compiling(tmp_path):
+    """Exit code 130, no traceback, and no directory."""
+    command = [sys.executable, "-m", "purerl.cli", *RUNS["dqn"], "--out", str(tmp_path / "run")]
+    env = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+    while "compiling" not in (line := process.stderr.readline()):
+        assert line
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130 and process.stderr.read() == "" and not (tmp_path / "run").exists()
+
+
+def test_locks_and_digests_are_of_this_run(copy):
+    file = config_file.read(copy / config_file.NAME)
+    changed = {**file.fields, "config": {**file.fields["config"], "total_steps": 7}}
+    assert config_file.digest(changed) == config_file.digest(file.fields)
+    changed["config"]["gamma"] = 0.5
+    assert config_file.digest(changed) != config_file.digest(file.fields)
+    with pytest.raises(ConfigError, match="No such file"):
+        config_file.read(copy / "none.yaml")
