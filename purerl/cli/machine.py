@@ -1,23 +1,40 @@
 """The machine, set up for one command that computes."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from purerl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from purerl.runs.options import MachineOptions
 
 CACHE_OFF = "off"
 """The directory of compiled programs that stands for none."""
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 @contextlib.contextmanager
-def prepared(options: Any) -> Iterator[None]:
-    """JAX set up for a whole program: all cores, the compilation cache, and running out of memory as `MemoryError`."""
+def prepared(options: "MachineOptions") -> Iterator[None]:
+    """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
+
+    Raises `ConfigError` if the machine has no device of the kind that was asked for.
+    """
     import jax
 
     from purerl.population.devices import use_compilation_cache, use_cpu_cores
 
+    if options.deterministic:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # called from a program that has computed before
         use_cpu_cores()
+        if options.device == "cpu":
+            jax.config.update("jax_platforms", "cpu")
+    found = jax.devices()[0].platform
+    if options.device not in ("any", found):
+        raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {found}")
     if options.compilation_cache != CACHE_OFF:
         use_compilation_cache(Path(options.compilation_cache).expanduser())
     try:
@@ -25,6 +42,8 @@ def prepared(options: Any) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise MemoryError(
-            f"{str(error).splitlines()[0]}; give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
-        ) from None
+        advice = "give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
+        if found == "gpu":
+            advice += "; if another process holds the memory of the GPU, set XLA_PYTHON_CLIENT_PREALLOCATE=false"
+            advice += " or a smaller XLA_PYTHON_CLIENT_MEM_FRACTION in its environment"
+        raise MemoryError(f"{str(error).splitlines()[0]}; {advice}") from None

@@ -1,7 +1,7 @@
 """What a person can ask of each command, with its help texts. Reading them off a command line is `purerl.cli`'s."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from purerl import config as cfg
 
@@ -14,8 +14,20 @@ def recorded(options: Any) -> dict[str, Any]:
     return {name: getattr(options, name) for name in RECORDED if hasattr(options, name)}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """What a command that computes needs to know of the machine."""
+
+    device: Literal["any", "cpu", "gpu", "tpu"] = "any"
+    """Kind of device to compute on; a kind that this machine lacks is refused. any: the fastest that JAX finds."""
+    deterministic: bool = False
+    """Have a GPU compute the same bits every time, more slowly. A CPU does so anyway."""
+    compilation_cache: str = "~/.cache/purerl"
+    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+
+
 @dataclasses.dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(MachineOptions):
     """What to train on, how many agents, and where to write the results."""
 
     env: str
@@ -46,8 +58,6 @@ class TrainOptions:
     """Number of agents in memory at the same time; the others wait for their turn. 0: as many as fit."""
     lanes: cfg.NonNegativeCount = 0
     """Number of agents that a device computes side by side. 0: one on a CPU core, all on other devices."""
-    compilation_cache: str = "~/.cache/purerl"
-    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +79,7 @@ class PlanOptions(TrainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolveOptions:
+class EvolveOptions(MachineOptions):
     """What to evolve on, how long, and where to write the results."""
 
     algo: str = ""
@@ -116,12 +126,10 @@ class EvolveOptions:
     """Seconds after which the search ends, even if generations are left. 0: no limit."""
     dry_run: bool = False
     """Only print how many frames, how much memory and how many hours the search would take."""
-    compilation_cache: str = "~/.cache/purerl"
-    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ReportOptions:
+class ReportOptions(MachineOptions):
     """What to compare with its baselines, and on how many seeds."""
 
     run: str
@@ -138,8 +146,6 @@ class ReportOptions:
     """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
     trust: bool = False
     """Import and run the modules of anybody's own that the artefact names. Without it such an artefact is refused."""
-    compilation_cache: str = "~/.cache/purerl"
-    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -157,7 +163,7 @@ class DistillOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalOptions:
+class EvalOptions(MachineOptions):
     """What to evaluate, and how."""
 
     run: str
@@ -170,8 +176,6 @@ class EvalOptions:
     """Seed of the episodes; 0 repeats the evaluation at the end of the training."""
     trust: bool = False
     """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
-    compilation_cache: str = "~/.cache/purerl"
-    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
     json: bool = False
     """Print JSON instead of a table."""
 

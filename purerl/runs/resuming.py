@@ -23,6 +23,8 @@ SOFT = (
     "keep",
     "keep_best",
     "compilation_cache",
+    "device",
+    "deterministic",
 )
 """What may change: how long a run is, and what its results do not follow from."""
 UNSHAPED = ("lanes",)

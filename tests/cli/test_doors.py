@@ -6,6 +6,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import jax
 import pytest
 
 from purerl import envs, ppo
@@ -244,3 +245,22 @@ def test_measured_time_counts_every_batch(monkeypatch):
     assert found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
     assert found.steps_per_second == pytest.approx(5 * 1024 / found.wall_seconds)
     assert measure.in_words(found).splitlines()[1].endswith(" 18 s")
+
+
+def test_devices(monkeypatch, capsys):
+    """A kind of device that is not there is refused; one that is full says what may hold its memory."""
+    run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--device", "tpu", expect=2)
+    assert "device = 'tpu': JAX finds none on this machine, but cpu" in capsys.readouterr().err
+
+    def full(*args):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+    monkeypatch.setattr("purerl.runs.train.train", full)
+    run("train", "ppo", "--env", "CartPole-v1", *SMALL, expect=4)
+    assert "allocating 9 bytes.; give fewer --lanes" in capsys.readouterr().err
+    monkeypatch.setattr(jax, "devices", lambda *_: [SimpleNamespace(platform="gpu")])
+    monkeypatch.setattr("purerl.cli.train.parsing.env_params", full)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_of=1")
+    run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--device", "gpu", "--deterministic", expect=4)
+    assert "set XLA_PYTHON_CLIENT_PREALLOCATE=false" in capsys.readouterr().err
+    assert os.environ["XLA_FLAGS"] == "--xla_of=1 --xla_gpu_deterministic_ops=true"

@@ -1,19 +1,29 @@
 """Runs that go on: in the same bits, with what may change, from a file, and from nothing that is damaged or hostile."""
 
+import dataclasses
 import errno
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 
+import jax
+import numpy as np
 import pytest
+from rich.console import Console
 
-from purerl import cli
+from purerl import a2c, cli, counters, envs
+from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.runs import batches, config_file
+from purerl.runs import program as program_module
+from purerl.runs.description import Setup, describe
+from purerl.runs.options import TrainOptions
+from purerl.runs.program import compile_program
 from purerl.runs.train import FILES
 from purerl.store import checkpoint
 
@@ -22,7 +32,7 @@ REPLAY = ["--total-steps", "1024", "--warmup-steps", "128", "--capacity", "256",
 RUNS = {
     "ppo": ["train", "ppo", *SMALL, "--total-steps", "1024", "--num-seeds", "3"],
     "dqn": ["train", "dqn", *SMALL, *REPLAY, "--prioritised"],
-    "r2d2": ["train", "r2d2", *SMALL, *REPLAY, "--unroll", "4", "--period", "4", "--burn-in", "0", "--num-steps", "8"],
+    "r2d2": ["train", "r2d2", *SMALL, *REPLAY, "--unroll", "5", "--period", "4", "--burn-in", "0", "--num-steps", "8"],
     "sweep": ["sweep", "a2c", *SMALL, "--total-steps", "1024", "--gamma", "0.9,0.99,1", "--agents-at-once", "2"],
 }
 TIMES = "wall_seconds", "compile_seconds", "steps_per_second"
@@ -305,13 +315,16 @@ with interrupts.leaving():
 def test_signals(number, mode):
     """Without anything to save a process leaves at once, in whatever it is; a run at the second signal."""
     process = subprocess.Popen([sys.executable, "-c", SIGNALS, mode], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    if mode == "deferred":
-        assert process.stdout.readline() == f"received {number.value}\n"
+    try:
+        assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-    assert process.wait(20) == 128 + number
-    assert process.stdout.read() == "cleaned\n"
+        if mode == "deferred":
+            assert process.stdout.readline() == f"received {number.value}\n"
+            process.send_signal(number)
+        assert process.wait(20) == 128 + number
+        assert process.stdout.read() == "cleaned\n"
+    finally:
+        process.kill()
 
 
 def test_interrupted_while_compiling(tmp_path):
@@ -324,6 +337,81 @@ def test_interrupted_while_compiling(tmp_path):
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130 and process.stderr.read() == "" and not (tmp_path / "run").exists()
+
+
+def at(state, number):
+    """A state of A2C, one update an iteration, as if so many iterations were behind it."""
+    is_count = lambda x: isinstance(x, counters.Count)  # noqa: E731
+
+    def moved(x):
+        return jax.tree.map(lambda old, new: new.reshape(old.shape), x, counters.of(number)) if is_count(x) else x
+
+    return jax.tree.map(moved, state, is_leaf=is_count)
+
+
+def test_learning_rate_at_a_hundred_billion_frames():
+    """In the middle of a training of 2 * 10^11 frames a step has half the size that it has at the start."""
+    config = a2c.Config(num_envs=2, num_steps=8, hidden_sizes=(8,), total_steps=2 * 10**11)
+    trainer = a2c.make_trainer(config, envs.make("CartPole-v1"))
+    step, start = jax.jit(trainer.step), trainer.init(jax.random.key(0))
+    params = lambda state: trainer.learner.policy(state.learner).params  # noqa: E731
+    moved = [
+        jax.tree.map(lambda new, old: new - old, params(step(state)[0]), params(start))
+        for state in (start, at(start, config.num_iterations // 2))
+    ]
+    jax.tree.map(lambda all, half: np.testing.assert_allclose(half, all / 2, atol=1e-7), *moved)
+    assert max(float(abs(x).max()) for x in jax.tree.leaves(moved[1])) > 1e-4
+
+
+def test_beyond_a_hundred_billion_frames(tmp_path):
+    """A run at frame 10^11 and more, in iterations beyond 2^31: its log counts on, and it goes on in the same bits."""
+    frames, size = 10**11, 2 * 8
+    given = parsing.training("train", "a2c", TrainOptions, [*SMALL, "--total-steps", str(frames + 64 * size)])
+    options = dataclasses.replace(given.options, checkpoint_seconds=1e-9)
+    described = describe("a2c", options, given.config, {})
+    done = frames // size
+    assert done > 2**31
+
+    def begin(name):
+        run = batches.Run(described, Setup.of(described), options, tmp_path / name, Console(stderr=True))
+        (run.directory / "checkpoints").mkdir(parents=True)
+        return run
+
+    whole, other = begin("whole"), begin("other")
+    program = compile_program(whole.setup.make_trainer, whole.setup.members)
+    for run_ in (whole, other):
+        state = at(program_module.begin(program, whole.setup.members), done)
+        about = {"batch_size": 1, "seconds": 0.0}
+        checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
+    first = checkpoint.newest(whole.directory / "checkpoints" / "0")
+    expected = batches.train_batches(whole, program, batches.Begun([first]), [])
+    rows = [json.loads(line) for line in (whole.directory / batches.METRICS).read_text().splitlines()]
+    assert [row["env_steps"] for row in rows] == [frames + size * i for i in range(1, 65)]
+    assert rows[-1]["iteration"] == done + 64 and expected.env_steps == [frames + 64 * size]
+
+    class Stop(list):
+        def __bool__(self):
+            return len(checkpoint.steps(other.directory / "checkpoints" / "0")) > 1
+
+    begun = batches.Begun([checkpoint.newest(other.directory / "checkpoints" / "0")])
+    batches.train_batches(other, program, begun, Stop())
+    step = checkpoint.newest(other.directory / "checkpoints" / "0")
+    assert done < step.number < done + 64
+    again = batches.train_batches(other, program, batches.Begun([step]), [])
+    jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
+    logs = [(run_.directory / batches.METRICS).read_text() for run_ in (whole, other)]
+    assert logs[0] == logs[1]
+
+
+def test_nothing_is_asked_of_the_network(whole, tmp_path, monkeypatch):
+    def refuse(*args, **options):
+        raise AssertionError("a connection")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    run(*RUNS["ppo"], "--out", tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(whole)
 
 
 def test_locks_and_digests_are_of_this_run(copy):
