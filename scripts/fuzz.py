@@ -10,12 +10,15 @@ import argparse
 import base64
 import contextlib
 import dataclasses
+import hashlib
+import io
 import json
 import os
 import random
 import resource
 import shutil
 import signal
+import string
 import sys
 import tempfile
 import traceback
@@ -23,17 +26,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import numpy as np
 
+from purerl import cli
 from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
-from purerl.runs import comparison, evaluation
-from purerl.runs.description import Description, describe
-from purerl.runs.options import TrainOptions
-from purerl.store import json_files, policies
+from purerl.names import choose
+from purerl.population import planning
+from purerl.runs import comparison, config_file, evaluation
+from purerl.runs.description import Description, describe, start
+from purerl.runs.options import TrainOptions, recorded
+from purerl.store import checkpoint, json_files, log, policies
 
 SECONDS, BYTES = 20, 2**29
 """The most that one load may take."""
@@ -131,6 +139,8 @@ def bounded() -> Iterator[None]:
 def mutate(loader: Loader, directory: Path, rng: random.Random) -> tuple[str, bool]:
     """Damages one file of a loader. Returns how, and whether what is read may then be another value."""
     path = directory / rng.choice(loader.files)
+    if loader.name == "commands":
+        return change_command(path, rng), True
     kind = rng.choice(("bytes", "bytes", "json", "json", "sealed", "sealed", "file"))
     if path.suffix == ".json" and kind in ("json", "sealed"):
         told = change_json(path, rng)
@@ -203,6 +213,43 @@ def change_json(path: Path, rng: random.Random) -> str:
     return f"{kind} {'.'.join(map(str, where))} by {str(value)[:20]!r}"
 
 
+def change_command(path: Path, rng: random.Random) -> str:
+    """Leaves one command line, with a word changed, removed, repeated or moved, or from another one."""
+    lines = json.loads(path.read_text())
+    line = rng.choice(lines)
+    at, kind = rng.randrange(len(line)), rng.choice(("hostile", "number", "letter", "remove", "repeat", "other"))
+    word = line[at]
+    if kind == "remove":
+        del line[at]
+    elif kind == "letter":
+        place = rng.randrange(len(word))
+        line[at] = word[:place] + rng.choice(string.printable) + word[place + 1 :]
+    elif kind == "repeat":
+        line.insert(rng.randrange(len(line)), word)
+    elif kind == "other":
+        line.insert(at, rng.choice(rng.choice(lines)))
+    else:
+        odd = (
+            "0",
+            "-1",
+            "1e400",
+            "nan",
+            "inf",
+            "1e9",
+            "1.5",
+            "",
+            "--",
+            "=",
+            "1:2:log",
+            "1:0:lin:3",
+            "0:1:lin:1e9",
+            "a=b",
+        )
+        line[at] = str(rng.choice(HOSTILE))[:1000] if kind == "hostile" else rng.choice(odd)
+    path.write_text(json.dumps([line]))
+    return f"{kind} at {at} of {' '.join(line)[:200]!r}"
+
+
 def places(value: Any) -> Iterator[tuple[Any, ...]]:
     """The way to every value in a document, and to itself."""
     yield ()
@@ -255,14 +302,108 @@ def seal_policy(directory: Path) -> None:
 
 
 def make_config(directory: Path) -> None:
-    """``config.json``, as a run writes it."""
-    json_files.write_json(directory / "config.json", {**small_run()._asdict(), "command": ["purerl"]})
+    """``config.json``, as a run writes it, and a file as a person might write it."""
+    config_file.write(directory, "train", small_run(), recorded(TrainOptions(env="")))
+    lines = "algo: dqn", "env: CartPole-v1", "seeds: [3, 4]", "config: {learning_rate: 1e-3, prioritised: true}"
+    (directory / "mine.yaml").write_text("\n".join(lines) + "\noptions:\n  eval_episodes: 5e1\n")
 
 
 def load_config(directory: Path) -> str:
-    """The description in ``config.json``."""
-    path = directory / "config.json"
-    return json.dumps(Description.of_json(json_files.read_json(path), str(path)))
+    """The runs that both files describe, as `purerl train --config` and `purerl resume` read them."""
+    found = []
+    for name in (config_file.NAME, "mine.yaml"):
+        file = config_file.read(directory / name)
+        config_file.trusted(file, (), "trust it")
+        algo = choose("algo", file.take("algo", str, ""), ALGORITHMS)
+        begin = start(file)
+        given = parsing.started(begin, parsing.with_learned(TrainOptions, algo), algo)
+        params = parsing.env_params(given.options.env_params)
+        more = begin.swept, begin.learned
+        found.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
+    return json.dumps(json_files.finite(found))
+
+
+LIKE = {"weights": np.arange(12.0, dtype=np.float32).reshape(3, 4), "count": np.arange(3, dtype=np.uint32)}
+
+
+def make_checkpoint(directory: Path) -> None:
+    """A step, and the log whose rows it counts."""
+    checkpoint.save(directory, 3, LIKE, {"seconds": 1.5, "batch_size": 1})
+    with log.Log(directory / "metrics.jsonl") as rows:
+        rows.write(f'{{"iteration": {i}, "loss": {i / 3}}}\n' for i in range(1, 5))
+
+
+def load_checkpoint(directory: Path) -> str:
+    """The step's arrays and what is said of it, and the log cut to it."""
+    step = checkpoint.newest(directory, strict=True)
+    state = checkpoint.read(step, LIKE, lambda array, _: array)
+    return json.dumps([json_files.finite(state), step.number, step.about])
+
+
+def load_log(directory: Path) -> str:
+    """The log, cut to the rows of the step."""
+    log.cut(directory / "metrics.jsonl", lambda row: row.get("iteration") in (1, 2, 3), 3)
+    return (directory / "metrics.jsonl").read_text()
+
+
+def seal_checkpoint(directory: Path) -> None:
+    """The digest of what the card now says."""
+    card = json.loads((directory / "3" / checkpoint.CARD).read_text())
+    del card["sha256"]
+    digest = hashlib.sha256((directory / "3" / checkpoint.ARRAYS).read_bytes() + checkpoint._canonical(card))
+    (directory / "3" / checkpoint.CARD).write_text(json.dumps({**card, "sha256": digest.hexdigest()}))
+
+
+COMMANDS = (
+    "train ppo --env CartPole-v1 --env-params gravity=9.5 --num-seeds 3 --learning-rate 1e-3 --hidden-sizes 8 8",
+    "sweep dqn --env Catch-bsuite --learning-rate 1e-4:1e-2:log:4 --gamma 0.9,0.99 --prioritised --num-envs 2",
+    "plan impala --env CartPole-v1 --total-steps 1e6 --memory gru --json",
+    "evolve value-loss --env CartPole-v1 --population 8 --strategy SNES --sigma 0.1 --generations 4",
+    "eval run --episodes 3 --seed 1",
+    "compare run run --json",
+    "list envs --family gymnax",
+    "resume run --total-steps 1e6 --checkpoint-seconds 5",
+)
+
+
+def make_commands(directory: Path) -> None:
+    """``commands.json``, a command line each, and the run that they name."""
+    (directory / "run").mkdir()
+    for make in (make_policy, make_config, make_summary):
+        make(directory / "run")
+    json_files.write_json(directory / "commands.json", [command.split() for command in COMMANDS])
+
+
+def load_commands(directory: Path) -> str:
+    """One of the command lines, up to where it would compile. Raises `ConfigError` if it ends in exit code 2."""
+    document = json.loads((directory / "commands.json").read_text())
+    lines = [line for line in document if isinstance(line, list)] if isinstance(document, list) else []
+    told, code = io.StringIO(), 0
+    silent = contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO())
+    for line in lines:
+        words = [str(word)[:1000] for word in line if "\0" not in str(word)]
+        with silent[0], silent[1], nothing_compiles(), contextlib.chdir(directory):
+            try:
+                cli.main(words)
+            except SystemExit as stop:
+                code = max(code, int(stop.code or 0))
+    if code not in (0, 2) or "Traceback" in told.getvalue():
+        raise RuntimeError(f"exit code {code}: {told.getvalue()}")
+    if code:
+        raise ConfigError(told.getvalue())
+    return ""
+
+
+@contextlib.contextmanager
+def nothing_compiles() -> Iterator[None]:
+    """Within it trainings, searches and plans end as they would begin."""
+    ends: dict[str, Any] = {"runs.train.train": 0, "runs.train.resume": 0, "meta.search.search": 0}
+    ends |= {"runs.measure.plan": (planning.Plan(*[1] * 10), None), "runs.evaluation.play": {"return_mean": 0.0}}
+    with contextlib.ExitStack() as stack:
+        for name, value in ends.items():
+            stack.enter_context(mock.patch(f"purerl.{name}", lambda *_, value=value, **options: value))
+        stack.enter_context(mock.patch("purerl.display.tables.print_evaluation"))
+        yield
 
 
 def make_summary(directory: Path) -> None:
@@ -298,7 +439,10 @@ def seal_artefact(directory: Path) -> None:
 
 LOADERS = [
     Loader("policy", (policies.DESCRIPTION, policies.ARRAYS), make_policy, load_policy, seal_policy),
-    Loader("config", ("config.json",), make_config, load_config),
+    Loader("config", ("config.json", "mine.yaml"), make_config, load_config),
+    Loader("checkpoint", ("3/card.json", "3/state.safetensors"), make_checkpoint, load_checkpoint, seal_checkpoint),
+    Loader("log", ("metrics.jsonl",), make_checkpoint, load_log),
+    Loader("commands", ("commands.json",), make_commands, load_commands),
     Loader("summary", ("summary.json",), make_summary, lambda d: repr(comparison.compare([d]))),
     Loader("artefact", (artefacts.NAME,), make_artefact, load_artefact, seal_artefact),
 ]

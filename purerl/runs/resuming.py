@@ -102,6 +102,8 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
+    if type(step.about.get("seconds")) not in (int, float):
+        raise ConfigError(f"{step.path}: not the checkpoint of a run")
     for reason in step.damaged.values():
         say(console, f"damaged: {reason}; going on from {step.number}")
     now = checkpoint.versions()

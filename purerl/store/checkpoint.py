@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import reprlib
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -215,10 +216,12 @@ def _card(path: Path) -> dict[str, Any]:
     digest.update(_canonical(written))
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
-    if card["format"] != FORMAT:
-        raise ConfigError(f"{path}: format {card['format']!r}, expected {FORMAT}")
-    if card["step"] != int(path.name):
-        raise Damaged(f"{path}: holds the step {card['step']}, not {path.name}")
+    if card.get("format") != FORMAT:
+        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {FORMAT}")
+    if card.get("step") != int(path.name):
+        raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
+    if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
+        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
     return card
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.errors import ConfigError
+from purerl.store import regular
 from purerl.store.atomic import atomic
 
 
@@ -85,7 +86,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """The lines of a log, each with what it says; none if there is no such file."""
     if not path.exists():
         return
-    with open(path, "rb") as file:
+    with regular.opened(path)[0] as file:
         for number, line in enumerate(file, 1):
             try:
                 row = json.loads(line)

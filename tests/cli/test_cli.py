@@ -19,7 +19,7 @@ import purerl
 from purerl import cli
 from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
-from purerl.store import checkpoint
+from purerl.store.lock import LOCK
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
 
 def test_run_directory(trained):
     names = {"config.json", "metrics.jsonl", "quantiles.jsonl", "summary.json", "policy.safetensors", "policy.json"}
-    assert {path.name for path in trained.iterdir()} == {*names, checkpoint.LOCK}
+    assert {path.name for path in trained.iterdir()} == {*names, "checkpoints", LOCK}
     summary = json.loads((trained / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["seeds"] == [5, 6]
     assert summary["env_steps"] == 3 * 10**5 // 512 * 512
