@@ -47,7 +47,7 @@ def claim(directory: Path, names: Sequence[str]) -> None:
     """Removes an earlier run from a directory that is held, and makes room for checkpoints."""
     for path in (directory / name for name in names):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    (directory / CHECKPOINTS).mkdir()
+    (directory / CHECKPOINTS).mkdir(exist_ok=True)
 
 
 def has_checkpoints(directory: Path) -> bool:
@@ -65,7 +65,7 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
     try:
         if not resume:
             directory.mkdir(parents=True, exist_ok=True)
-        there = [path for path in directory.iterdir() if path.name != LOCK]
+        there = [path for path in directory.iterdir() if not _is_empty(path)]
         if not resume and any(not (overwrite and path.name in names) for path in there):
             raise ConfigError(
                 f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "
@@ -80,11 +80,18 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
         raise ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
 
 
+def _is_empty(path: Path) -> bool:
+    """Whether what lies there is of no run that has begun: the lock, or a folder without checkpoints."""
+    return path.name == LOCK or (path.name == CHECKPOINTS and not path.is_symlink() and not any(path.iterdir()))
+
+
 def _abandon(directory: Path) -> None:
     """Removes a directory in which nothing was written yet."""
     with contextlib.suppress(OSError):
-        if {path.name for path in directory.iterdir()} <= {LOCK}:
+        if all(map(_is_empty, directory.iterdir())):
             (directory / LOCK).unlink(missing_ok=True)
+            if (directory / CHECKPOINTS).exists():
+                (directory / CHECKPOINTS).rmdir()
             directory.rmdir()
 
 

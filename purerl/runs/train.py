@@ -139,7 +139,8 @@ def _train(run: Run, program: Program, begun: Begun) -> int:
     evaluation = play(setup, trained.policy, run.options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     scores = np.where(alive, evaluation["return_per_seed"], np.nan)
     diverged = not (any(alive) if setup.swept else all(alive))
-    summary |= {**evaluation, "return_iqm": aggregates.estimate(scores)._asdict()}
+    mean = float(np.nanmean(scores)) if any(alive) else math.nan
+    summary |= {**evaluation, "return_mean": mean, "return_iqm": aggregates.estimate(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
     json_files.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
