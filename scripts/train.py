@@ -2,6 +2,6 @@
 
 import sys
 
-from purerl.cli import main
+from purerl.cli import entry
 
-main(["train", *sys.argv[1:]])
+entry(["train", *sys.argv[1:]])

@@ -8,11 +8,12 @@ from purerl.store import regular
 
 
 def test_mutated_files():
-    found = fuzz.fuzz(fuzz.LOADERS, 160, seed=0)
+    found = fuzz.fuzz(fuzz.LOADERS, 210, seed=0)
     assert not found.wrong, found.wrong[0]
-    assert sum(found.counts.values()) == 160
+    assert sum(found.counts.values()) == 210
     for loader in fuzz.LOADERS:
-        assert found.counts[loader.name, "refused"] > found.counts[loader.name, "read"] > 0
+        assert found.counts[loader.name, "refused"] > 0
+    assert sum(count for (_, outcome), count in found.counts.items() if outcome == "read") > 10
 
 
 def careless(directory):

@@ -49,6 +49,15 @@ COMMANDS = {
 """The module of this package and the function in it that runs each command: ``function(args) -> exit code``."""
 
 
+def entry(args: Sequence[str] | None = None) -> None:
+    """`main` as a process of its own, which signals cannot stop once its exit code is known."""
+    try:
+        main(args)
+    finally:
+        for number in interrupts.NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Runs one command and exits with its code. ``args`` defaults to the command line's."""
     try:

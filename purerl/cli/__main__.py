@@ -1,5 +1,5 @@
 """``python -m purerl.cli`` is ``purerl``."""
 
-from purerl.cli import main
+from purerl.cli import entry
 
-main()
+entry()
