@@ -33,11 +33,18 @@ __all__ = [
 ]
 
 
-def make(name: str, *, show_last: int | None = None, frame_stack: int | None = None, **params: Any) -> Env:
+def make(
+    name: str,
+    *,
+    mask_nonfinite: int | None = None,
+    show_last: int | None = None,
+    frame_stack: int | None = None,
+    **params: Any,
+) -> Env:
     """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
-    ``show_last=1`` wraps it in `wrappers.show_last`, and ``frame_stack=4`` then in `wrappers.frame_stack` with so many
-    frames; no environment has parameters of these names.
+    ``mask_nonfinite=1`` wraps it in `wrappers.mask_nonfinite`, ``show_last=1`` then in `wrappers.show_last`, and
+    ``frame_stack=4`` then in `wrappers.frame_stack` with so many frames; no environment has parameters of these names.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
@@ -47,10 +54,11 @@ def make(name: str, *, show_last: int | None = None, frame_stack: int | None = N
     """
     check_values(name, params)
     env = _plain(name, params)
-    if show_last is not None:
-        if type(show_last) is not int or show_last != 1:
-            raise ConfigError(f"env = {name!r}: show_last = {show_last!r}: must be the whole number 1")
-        env = wrappers.show_last(env)
+    for wrapper, given in ((wrappers.mask_nonfinite, mask_nonfinite), (wrappers.show_last, show_last)):
+        if given is not None:
+            if type(given) is not int or given != 1:
+                raise ConfigError(f"env = {name!r}: {wrapper.__name__} = {given!r}: must be the whole number 1")
+            env = wrapper(env)
     return env if frame_stack is None else wrappers.frame_stack(env, frame_stack)
 
 

@@ -1,4 +1,4 @@
-"""Functions from `Env` to `Env` that change what is observed."""
+"""Functions from `Env` to `Env`, most of which change what is observed."""
 
 from typing import Any, NamedTuple
 
@@ -99,6 +99,43 @@ def show_last(env: Env) -> Env:
     low, high = bound(space.low, 0.0, -np.inf), bound(space.high, 1.0, np.inf)
     vector = Box(low, high, low.shape, jnp.float32)
     return env._replace(reset=reset, step=step, observation_space=vector)
+
+
+class Masked(NamedTuple):
+    """The state of the environment within, and what the policy sees next."""
+
+    inner: PyTree
+    obs: PyTree
+
+
+def mask_nonfinite(env: Env) -> Env:
+    """An environment that shows or pays what is not finite begins anew, so that no such number leaves it.
+
+    The step counts as cut off: truncated, with reward 0, and with the last finite observation as ``next_obs``. So a
+    replay that does not store ``next_obs`` does not learn from it, and an estimate bootstraps from that observation. A
+    new beginning is drawn for every step. Without the wrapper such a number ends a training, which is frozen.
+    """
+
+    def reset(key: Key) -> tuple[Masked, PyTree]:
+        inner, obs = env.reset(key)
+        return Masked(inner, obs), obs
+
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[PyTree, Key]:
+        return env.noise(key, shape), jax.random.split(jax.random.fold_in(key, 1), shape)
+
+    def step(noise: tuple[PyTree, Key], env_state: Masked, action: Array) -> tuple[Masked, Step]:
+        inner, step = env.step(noise[0], env_state.inner, action)
+        shown = jax.tree.leaves((step.obs, step.next_obs, step.reward))
+        floats = [x for x in shown if jnp.issubdtype(x.dtype, jnp.inexact)]
+        wrong = ~jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
+        first, obs = env.reset(noise[1])
+        choose = lambda new, old: jax.tree.map(lambda n, o: jnp.where(wrong, n, o), new, old)  # noqa: E731
+        none = jnp.zeros_like(step.terminated)
+        cut = Step(obs, env_state.obs, jnp.zeros_like(step.reward), none, ~none)
+        step = choose(cut, step)
+        return Masked(choose(first, inner), step.obs), step
+
+    return env._replace(reset=reset, noise=noise, step=step)
 
 
 def _needs(kind: type, env: Env, role: str, space: Space, wrapper: str) -> Any:

@@ -46,6 +46,42 @@ def test_a_training_dies_alone(algo):
         np.testing.assert_array_equal(x[SOUND], y[SOUND])
 
 
+def test_masked_environments_begin_anew():
+    """The step is cut off with reward 0 and the observation before; a sound environment keeps its bits."""
+    key, steps = jax.random.key(5), 9
+
+    def play(env):
+        state, obs = env.reset(key)
+
+        def step(carry, noise):
+            state, obs = carry
+            state, step = env.step(noise, state, jnp.int32(1))
+            return (state, step.obs), (obs, step)
+
+        return jax.lax.scan(step, (state, obs), env.noise(key, (steps,)))[1]
+
+    for how in (SOUND, NO_OBSERVATION, NO_REWARD):
+        before, step = play(envs.wrappers.mask_nonfinite(broken(how)))
+        plain = play(broken(how))[1]
+        wrong = ~np.isfinite(plain.obs).all(1) | ~np.isfinite(plain.reward)
+        if how == SOUND:
+            assert not wrong.any()
+            jax.tree.map(np.testing.assert_array_equal, step, plain)
+            continue
+        assert np.isfinite(step.obs).all() and np.isfinite(step.next_obs).all() and np.isfinite(step.reward).all()
+        cut = np.flatnonzero(step.truncated & (step.reward == 0))
+        assert cut[0] == 1 == np.flatnonzero(wrong)[0] and len(cut) > 2 and not step.terminated[cut].any()
+        np.testing.assert_array_equal(step.next_obs[cut], before[cut])
+        assert np.abs(step.obs[cut]).max() <= 0.05 and len(np.unique(step.obs[cut], axis=0)) == len(cut)
+
+
+def test_a_training_on_masked_environments_lives():
+    algorithm, config = ROWS["ppo"]
+    make = lambda how: envs.wrappers.mask_nonfinite(broken(how))  # noqa: E731
+    train = jax.jit(jax.vmap(lambda how: algorithm.make_train(config, make(how))(jax.random.key(3))))
+    assert train(jnp.arange(3)).state.alive.all()
+
+
 def test_constant_observations_are_normalised_to_zero():
     running, obs = normalize.running(), jnp.full((8, 2), 3e4)
     moments = running.update(running.init(obs[0]), obs)
