@@ -53,8 +53,8 @@ Fraction = Annotated[float, Range(0, 1, open_high=False)]
 OpenFraction = Annotated[float, Range(0, 1, open_low=True, open_high=False)]
 Count = Annotated[int, Range(1, 2**31)]
 NonNegativeCount = Annotated[int, Range(0, 2**31)]
-Frames = Annotated[int, Range(1)]
-"""Counted on the host, where nothing wraps."""
+Frames = Annotated[int, Range(1, 2**63)]
+"""Counted on the host, where nothing wraps; what a device counts of them has 64 bits."""
 Seed = Annotated[int, Range(0, 2**32)]
 
 

@@ -82,6 +82,7 @@ def half_observations():
         ([*DQN, "--capacity", "63"], ["capacity = 63: must hold a batch, batch_size = 64"]),
         ([*DQN, "--capacity", "3e9"], ["capacity = 3000000000: must lie in [1, 2147483648)"]),
         ([*TRAIN, "--num-seeds", "1e8"], ["num_seeds = 100000000: must lie in [1, 1048576]"]),
+        ([*TRAIN, "--total-steps", "1e30"], ["total_steps = 1000000000000000019884624838656: must lie in [1, 9.223"]),
         ([*SWEEP, "--gamma", "0:1:lin", "--num-samples", "1e9"], ["num_samples = 1000000000: must lie in [1, 65536]"]),
         ([*SWEEP, "--gamma", "0:1:lin:1000000000"], ["gamma = '0:1:lin:1000000000': must be LOW:HIGH"]),
         (
