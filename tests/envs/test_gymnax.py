@@ -151,14 +151,15 @@ def test_binary_observations_can_be_normalised():
     """Means of what is 0 or 1 are frequencies, and variances ``mean * (1 - mean)``."""
     _, obs = jax.vmap(envs.make("Catch-bsuite").reset)(jax.random.split(jax.random.key(0), 64))
     normalizer = normalize.running()
-    moments = normalizer.update(normalizer.init(obs[0]), obs)
+    state = normalizer.update(normalizer.init(obs[0]), obs)
+    moments = state.moments
     frequency = np.array(obs).sum(axis=0) / 64
     np.testing.assert_allclose(moments.mean, frequency, rtol=1e-6)
     np.testing.assert_allclose(moments.var, frequency * (1 - frequency), atol=1e-6)
     varied = (frequency > 0) & (frequency < 1)
     assert varied.sum() == 5  # where the ball may start
     wanted = (np.array(obs, np.float64) - frequency) / np.sqrt(frequency * (1 - frequency) + 1e-8)
-    np.testing.assert_allclose(normalizer.apply(moments, obs)[:, varied], wanted[:, varied], rtol=1e-4)
+    np.testing.assert_allclose(normalizer.apply(state, obs)[:, varied], wanted[:, varied], rtol=1e-4)
 
 
 def test_adapter_clips_actions():

@@ -179,7 +179,7 @@ def test_discrete_observations_are_refused(wrapper):
 
 def test_reserved_parameters_belong_to_no_environment():
     reserved = {name for name, p in inspect.signature(envs.make).parameters.items() if p.kind is p.KEYWORD_ONLY}
-    assert reserved == {"show_last", "frame_stack"}
+    assert reserved == {"mask_nonfinite", "show_last", "frame_stack"}
     for name in (name for name in envs.names() if not name.startswith("brax/")):
         if name in {**NATIVE, **PROBES}:
             own = set(inspect.signature(envs._native(name)).parameters)

@@ -19,15 +19,16 @@ import pathlib, re, psutil
 from purerl import use_cpu_cores
 use_cpu_cores()
 from purerl import ppo
-from purerl.runs import program, train
+from purerl.runs import program
 from purerl.runs.options import TrainOptions
 from purerl.runs.description import Setup, describe
 options = TrainOptions(env="CartPole-v1", num_seeds={agents})
 description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}), {{}})
 setup = Setup.of(description)
-compiled = train._compile(setup, options)
+compiled = program.compile_program(setup.make_trainer, setup.members)
+state = program.begin(compiled, setup.members)
 before = psutil.Process().memory_info().rss
-for chunk in program.chunks(compiled, setup.members, 2):
+for chunk in program.chunks(compiled, setup.members, state, 0, 2):
     pass
 status = pathlib.Path("/proc/self/status").read_text()  # ru_maxrss would begin at the size of the parent process
 peak = int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024
