@@ -20,8 +20,8 @@ as if nothing had interrupted it.
   --override         also change numbers that the results follow from, such as --learning-rate
   --trust            import the modules of somebody's own that the run names, which runs their code
 
-All other options of the run's command can be given as well: those that neither shape the run nor its results change
-it, such as --checkpoint-seconds; the others are refused unless they have the run's own values."""
+The other options of the command that began the run can be given as well. Those on which no result depends, such as
+--checkpoint-seconds, take the new value. The rest cannot change, and are refused if they differ from the run's."""
 
 
 def resume(args: list[str]) -> int:
@@ -38,7 +38,7 @@ def resume(args: list[str]) -> int:
     directory, rest = Path(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
     if "--trust" not in rest:
-        config_file.trusted(file, rest, "--trust does so")
+        config_file.trusted(file, rest, "--trust imports it")
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
     return (_search if file.command == "evolve" else _training)(directory, file, algo, rest)
 

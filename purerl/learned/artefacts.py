@@ -225,4 +225,4 @@ def _arrays(words: Any, like: PyTree) -> PyTree:
 
 def _digest(function: dict[str, Any]) -> str:
     """SHA-256 of JSON, as hexadecimal digits."""
-    return hashlib.sha256(json.dumps(function, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json_files.canonical(function)).hexdigest()

@@ -106,16 +106,16 @@ def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
 class Descent(NamedTuple):
     """State of `descent`: the number of updates so far."""
 
-    count: Count  # type: ignore[assignment]  # hides tuple's, as in optax
+    updates: Count
 
 
 def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
-    """Multiplies a direction by minus the step size ``schedule(count)``: `optax.scale_by_learning_rate`, whose own
+    """Multiplies a direction by minus the step size ``schedule(updates)``: `optax.scale_by_learning_rate`, whose own
     counter stops at 2^31 - 1 updates. (Those of optax's Adams stop there too, where nothing depends on them any more.)
     """
 
     def update(direction, state, params=None):
-        size = -1 * schedule(state.count)
-        return size.astype(direction.dtype) * direction, Descent(counters.increment(state.count))
+        size = -1 * schedule(state.updates)
+        return size.astype(direction.dtype) * direction, Descent(counters.increment(state.updates))
 
     return optax.GradientTransformation(lambda params: Descent(counters.of()), update)

@@ -4,6 +4,7 @@ What a search computes follows from its description and the number of generation
 saved, killed and resumed makes no difference to any bit on CPU.
 """
 
+import functools
 import json
 import math
 import re
@@ -27,8 +28,8 @@ from purerl.population import planning
 from purerl.runs import config_file, interrupts, resuming, session
 from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.facts import machine_facts
-from purerl.runs.options import recorded
 from purerl.runs.resuming import Resumed
+from purerl.runs.session import Run
 from purerl.runs.train import EXIT_DIVERGED
 from purerl.store import checkpoint, json_files, log
 from purerl.store.log import Log
@@ -43,7 +44,7 @@ LOG = "generations.jsonl"
 OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json"
 """What tells of the artefact that lies there, and of no later one."""
 FILES = (
-    "config.json",
+    config_file.NAME,
     LOG,
     "summary.json",
     artefacts.NAME,
@@ -65,16 +66,6 @@ class Program(NamedTuple):
     everywhere: NamedSharding
     peak_bytes: int
     seconds: float
-
-
-class Run(NamedTuple):
-    """What a search is to do, where, and the options that its results do not follow from."""
-
-    description: Description
-    setup: Setup
-    options: Any
-    directory: Path
-    console: Console
 
 
 class Begun(NamedTuple):
@@ -108,7 +99,7 @@ def search(description: Description, options: Any) -> int:
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
         claim(directory, FILES)
-        config_file.write(directory, "evolve", description, _recorded(options))
+        config_file.write(directory, "evolve", description, options)
         return _search(run, program, Begun(program.init(jax.random.key(description.seed)), 0, 0.0))
 
 
@@ -122,8 +113,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
     with hold(directory, FILES, resume=True):
         folder = directory / CHECKPOINTS
-        resuming.check_folder(folder)
-        resuming.check_digest(resumed, checkpoint.peek(folder))
+        resuming.checked(resumed, folder, folder)
         step = resuming.newest(folder, run.console, strict=resumed.strict)
         done = step.number if step else 0
         if done > description.generations:
@@ -132,16 +122,11 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
         if step is None:
             state, spent = program.init(jax.random.key(description.seed)), 0.0
         else:
-            place = lambda array, like: jax.device_put(array, program.everywhere)  # noqa: E731
+            place = functools.partial(jax.device_put, device=program.everywhere)
             state, spent = checkpoint.read(step, program.like, place), step.about["seconds"]
         log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
-        resuming.begin(resumed, description, _recorded(options), [step] if step else [], run.console)
+        resuming.begin(resumed, description, options, [step] if step else [], run.console)
         return _search(run, program, Begun(state, done, spent))
-
-
-def _recorded(options: Any) -> dict[str, Any]:
-    """The options to write beside a description, which has the lanes."""
-    return {name: value for name, value in recorded(options).items() if name not in Description._fields}
 
 
 def _compile(run: Run) -> Program:

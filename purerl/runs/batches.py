@@ -2,36 +2,24 @@
 
 import math
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from rich.console import Console
 
 from purerl import trees
 from purerl.display import progress
 from purerl.runs import config_file
 from purerl.runs.best import Best
-from purerl.runs.description import Description, Setup
 from purerl.runs.directory import CHECKPOINTS
 from purerl.runs.program import Program, begin, chunks
+from purerl.runs.session import Run
 from purerl.store import checkpoint, log, metrics
 from purerl.store.log import Log
 from purerl.store.saver import saver
 from purerl.types import PyTree
 
 METRICS, QUANTILES = "metrics.jsonl", "quantiles.jsonl"
-
-
-class Run(NamedTuple):
-    """What a run is to do, where, and the options that its results do not follow from."""
-
-    description: Description
-    setup: Setup
-    options: Any
-    directory: Path
-    console: Console
 
 
 class Begun(NamedTuple):
@@ -77,9 +65,11 @@ def train_batches(run: Run, program: Program, begun: Begun, interrupted: list[in
 
         def save(index: int, done: int, state: PyTree, batch: int) -> None:
             path = directory / CHECKPOINTS / str(index)
+            about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
             if done:
-                about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
                 saving.save(path, done, state, about, keep=options.keep, logs=(rows, quantiles), rows=batch)
+            if best:
+                best.keep(index * batch_size, policy_of(state.learner))
 
         for index, step in enumerate(begun.steps):
             first = index * batch_size
@@ -101,12 +91,8 @@ def train_batches(run: Run, program: Program, begun: Begun, interrupted: list[in
                 if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
-                    if best:
-                        best.keep(first, policy_of(state.learner))
             save(index, done, state, batch.size)
             policies.append(jax.tree.map(lambda x, size=batch.size: np.asarray(x)[:size], policy_of(state.learner)))
-            if best:
-                best.keep(first, policies[-1])
             alive += living.tolist()
             env_steps += [trainer.frames(done)] * batch.size
             if interrupted:

@@ -6,7 +6,6 @@ Files are untrusted input: nothing in them is executed or imported.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,8 @@ NAME = "config.json"
 MOST_BYTES = 2**27
 """Size of the largest file that is read, in bytes: a run may hold learned functions."""
 COMMANDS = ("train", "sweep", "evolve")
+RECORDED = ("eval_episodes", "agents_at_once", "lanes", "checkpoint_seconds", "keep", "keep_best", "budget_seconds")
+"""Options that a run writes into its file beside its description."""
 LENGTHS = ("total_steps", "generations")
 """Fields that say how long a run is."""
 
@@ -69,11 +70,12 @@ class Start(NamedTuple):
     learned: dict[str, Any]
 
 
-def write(
-    directory: Path, command: str, description: Any, options: dict[str, Any], history: Sequence[str] = ()
-) -> None:
-    """Writes the config file of a run into its directory."""
-    written = {"format": FORMAT, "command": command, **description._asdict(), "options": options, "history": history}
+def write(directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = ()) -> None:
+    """Writes the config file of a run into its directory: of its options those that are `RECORDED`, but for what the
+    description has."""
+    fields = description._asdict()
+    beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
+    written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history}
     json_files.write_json(directory / NAME, written)
 
 
@@ -98,8 +100,7 @@ def digest(fields: dict[str, Any]) -> str:
     """SHA-256 of what a run's results follow from, but for how long it is, as hexadecimal digits."""
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
-    text = json.dumps(json_files.finite(kept), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 
 
 def trusted(file: ConfigFile, named: Container[str], advice: str) -> None:

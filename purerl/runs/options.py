@@ -1,17 +1,9 @@
 """What a person can ask of each command, with its help texts. Reading them off a command line is `purerl.cli`'s."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from purerl import config as cfg
-
-RECORDED = ("eval_episodes", "agents_at_once", "lanes", "checkpoint_seconds", "keep", "keep_best", "budget_seconds")
-"""Options that a run writes into its config file beside its description."""
-
-
-def recorded(options: Any) -> dict[str, Any]:
-    """Those of the `RECORDED` options that a command has, by name."""
-    return {name: getattr(options, name) for name in RECORDED if hasattr(options, name)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def begin(program: Program, members: population.Members, step: checkpoint.Step |
         return program.init(placed)
     rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)  # noqa: E731
     like = jax.tree.map(rows, program.like)
-    return checkpoint.read(step, like, lambda array, _: population.place(array, layout))
+    return checkpoint.read(step, like, lambda array: population.place(array, layout))
 
 
 def chunks(

@@ -83,18 +83,18 @@ def changes(before: Any, now: Any, override: bool) -> list[str]:
     return found
 
 
-def check_folder(folder: Path) -> None:
-    """Raises `ConfigError` if there is no folder of checkpoints. An empty one belongs to a run that had saved nothing
-    yet, and begins anew."""
+def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
+    """What the newest checkpoint among ``steps`` says of the run, unverified; empty if nothing was saved yet.
+
+    Raises `ConfigError` if there is no ``folder`` of checkpoints (an empty one belongs to a run that had saved nothing,
+    and begins anew), or if the config file is not the one that they were made with.
+    """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: holds no checkpoint")
-
-
-def check_digest(resumed: Resumed, about: dict[str, Any]) -> None:
-    """Raises `ConfigError` if the config file is not the one that the checkpoints were made with."""
-    saved = about.get("config_sha256")
-    if about and not resumed.override and saved != config_file.digest(resumed.file.fields):
+    about = checkpoint.peek(steps)
+    if about and not resumed.override and about.get("config_sha256") != config_file.digest(resumed.file.fields):
         raise ConfigError(f"{resumed.file.path}: was changed since the run was saved; --override goes on all the same")
+    return about
 
 
 def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Step | None:
@@ -113,9 +113,7 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
     return step
 
 
-def begin(
-    resumed: Resumed, description: Any, options: dict[str, Any], steps: list[checkpoint.Step], console: Console
-) -> None:
+def begin(resumed: Resumed, description: Any, options: Any, steps: list[checkpoint.Step], console: Console) -> None:
     """Writes the run's config file again with what changes, tells it, and puts damaged checkpoints aside."""
     file = resumed.file
     for line in resumed.changes:

@@ -1,13 +1,26 @@
-"""How every run advances, a training or a search: a compiled program in chunks, at a steady pace."""
+"""What trainings and searches share as they run: what they are told, and a compiled program in chunks."""
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from purerl.types import PyTree
+
+
+class Run(NamedTuple):
+    """What a training or a search is to do, as a description and as the setup that it stands for; the options that its
+    results do not follow from; its directory; and where it talks to."""
+
+    description: Any
+    setup: Any
+    options: Any
+    directory: Path
+    console: Console
 
 
 class Chunk(NamedTuple):

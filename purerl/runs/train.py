@@ -14,15 +14,15 @@ from purerl.display.tables import print_summary
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.runs import best, config_file, interrupts, resuming, sweeps
-from purerl.runs.batches import METRICS, QUANTILES, Begun, Run, cut_logs, train_batches
+from purerl.runs.batches import METRICS, QUANTILES, Begun, cut_logs, train_batches
 from purerl.runs.description import Description, Setup
 from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.evaluation import play
 from purerl.runs.facts import machine_facts
-from purerl.runs.options import recorded
 from purerl.runs.program import Program, compile_program
 from purerl.runs.resuming import Resumed
-from purerl.store import checkpoint, json_files
+from purerl.runs.session import Run
+from purerl.store import json_files
 from purerl.store.policies import save_policy
 
 EXIT_DIVERGED = 3
@@ -53,7 +53,7 @@ def train(description: Description, options: Any, command: str = "train") -> int
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run, options.agents_at_once or "auto")
         claim(directory, FILES)
-        config_file.write(directory, command, description, recorded(options))
+        config_file.write(directory, command, description, options)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Begun([None] * batches))
 
@@ -82,15 +82,13 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
         program = _compile(run, batch_size)
         begun = begun if steps else Begun([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
         cut_logs(run, program.chunk.batch_size, begun.done)
-        resuming.begin(resumed, description, recorded(options), [step for step in steps if step], run.console)
+        resuming.begin(resumed, description, options, [step for step in steps if step], run.console)
         return _train(run, program, begun)
 
 
 def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
     """The number of members that the checkpoints hold at once; that of the options if nothing was saved yet."""
-    resuming.check_folder(folder)
-    about, size = checkpoint.peek(folder / "0"), run.setup.members.size
-    resuming.check_digest(resumed, about)
+    about, size = resuming.checked(resumed, folder, folder / "0"), run.setup.members.size
     saved = about.get("batch_size", run.options.agents_at_once or "auto")
     if about and not (isinstance(saved, int) and 0 < saved <= size):
         raise ConfigError(f"{folder / '0'}: batches of {str(saved)[:40]} agents, of {size} in all")

@@ -3,8 +3,6 @@
 import reprlib
 from typing import Any
 
-import numpy as np
-
 from purerl import config as cfg
 from purerl import envs
 from purerl.algos import ALGORITHMS, read_config
@@ -20,7 +18,6 @@ MOST_OF_A_SIZE = 2**16
 """The most that a whole number among the parameters of an environment may be, if it does not count steps."""
 MOST_CHARACTERS = 300
 """Of a line about what a file holds."""
-LARGEST = float(np.finfo(np.float32).max)
 
 
 def problems(fields: Any, trust: bool) -> list[str]:
@@ -79,7 +76,7 @@ def parameter_problems(params: dict[str, Any]) -> list[str]:
 
 def _is_number(value: Any) -> bool:
     """Whether a value of JSON is a number that float32 or int32 can hold."""
-    return type(value) in (int, float) and abs(value) <= (LARGEST if type(value) is float else 2**31 - 1)
+    return type(value) in (int, float) and abs(value) <= (cfg.LARGEST if type(value) is float else 2**31 - 1)
 
 
 def _seed_problems(seeds: list[Any]) -> list[str]:

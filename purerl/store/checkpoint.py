@@ -14,7 +14,7 @@ import os
 import reprlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import json_files, regular
+from purerl.store import arrays, json_files, regular
 from purerl.types import PyTree
 
 FORMAT = 2
@@ -34,22 +34,6 @@ PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
 ARRAYS, CARD = "state.safetensors", "card.json"
 BLOCK = 2**20
 """Bytes that are read at once to compute a digest."""
-DTYPES = {
-    "bool": "BOOL",
-    "int8": "I8",
-    "uint8": "U8",
-    "int16": "I16",
-    "uint16": "U16",
-    "int32": "I32",
-    "uint32": "U32",
-    "int64": "I64",
-    "uint64": "U64",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
-}
-"""Names of dtypes in a safetensors file."""
 
 
 class Step(NamedTuple):
@@ -80,18 +64,17 @@ def save(
     path, temporary = directory / str(step), directory / f"{step}.tmp"
     if path.exists():
         raise FileExistsError(f"{path}: exists")
-    leaves = _named(state)
     card = {"format": FORMAT, "step": step, "about": about, "versions": versions()}
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
         digest = hashlib.sha256()
         with open(temporary / ARRAYS, "xb") as file:
-            for block in _blocks(leaves, rows):
+            for block in arrays.blocks(state, rows):
                 file.write(block)
                 digest.update(block)
             _through(file)
-        digest.update(_canonical(card))
+        digest.update(json_files.canonical(card))
         with open(temporary / CARD, "xb") as file:
             file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
             _through(file)
@@ -104,16 +87,6 @@ def save(
         shutil.rmtree(directory / str(old))
 
 
-def on_host(state: PyTree, rows: int | None = None) -> PyTree:
-    """A copy of ``state`` as numpy arrays, with typed keys as their words; `save` writes it as it writes ``state``."""
-
-    def copy(leaf: Any) -> np.ndarray:
-        pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
-        return np.concatenate(pieces).reshape(_shape(leaf, rows))
-
-    return jax.tree.map(lambda leaf: copy(_plain(leaf)), state)
-
-
 def steps(directory: Path) -> list[int]:
     """The numbers of the steps in a directory, ascending; empty if there is no such directory."""
     entries = directory.iterdir() if directory.is_dir() else ()
@@ -123,8 +96,8 @@ def steps(directory: Path) -> list[int]:
 def newest(directory: Path, *, strict: bool = False) -> Step:
     """The newest step of ``directory``, whose contents are those that were written.
 
-    If it is damaged, the step before it is taken, unless ``strict``. Raises `Damaged` if no
-    step can be read (with ``strict``: if the newest cannot), and `ConfigError` if there is none, or its format differs.
+    If it is damaged, the step before it is taken, unless ``strict``. Raises `Damaged` if no step can be read (with
+    ``strict``: if the newest cannot), and `ConfigError` if there is none, or its format differs.
     """
     existing = steps(directory)
     if not existing:
@@ -143,33 +116,9 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
     raise Damaged("\n".join(damaged.values()))
 
 
-def read(
-    step: Step, like: PyTree, put: Callable[[np.ndarray, Any], jax.Array] = lambda array, like: jnp.asarray(array)
-) -> PyTree:
-    """The state of a step, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
-
-    ``put(array, like)`` places one array on its devices. Raises `ConfigError`, naming the first that does not match, if
-    arrays differ from ``like`` in name, shape or dtype, before any is allocated.
-    """
-    path = step.path / ARRAYS
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
-    found = []
-    with regular.opened(path)[0] as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
-        expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}
-        for name in [*expected, *stored]:
-            if expected.get(name) != stored.get(name):
-                raise ConfigError(
-                    f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
-                )
-        for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
-            array = np.empty(shape.shape, shape.dtype)
-            file.readinto(array.reshape(-1).view(np.uint8).data)
-            placed = put(array, leaf)
-            found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
-    return jax.tree.unflatten(structure, found)
+def read(step: Step, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.asarray) -> PyTree:
+    """The state of a step, in the structure of ``like``; `arrays.read` tells of the arguments and errors."""
+    return arrays.read(step.path / ARRAYS, like, put)
 
 
 def peek(directory: Path) -> dict[str, Any]:
@@ -198,7 +147,7 @@ def _card(path: Path) -> dict[str, Any]:
     """The card of a step whose contents are those that were written. Raises `Damaged`, or `ConfigError` for a step of
     another format."""
     if (path / "_CHECKPOINT_METADATA").exists():
-        raise ConfigError(f"{path}: format 1, expected {FORMAT}; purerl before 2026-11-22 wrote it and reads it")
+        raise ConfigError(f"{path}: format 1, expected {FORMAT}; an earlier version of purerl reads it")
     try:
         card = json_files.read_json(path / CARD)
     except ConfigError as error:
@@ -213,7 +162,7 @@ def _card(path: Path) -> dict[str, Any]:
                 digest.update(block)
     except (ConfigError, OSError) as error:
         raise Damaged(f"{path / ARRAYS}: cannot be read ({error})") from None
-    digest.update(_canonical(written))
+    digest.update(json_files.canonical(written))
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
     if card.get("format") != FORMAT:
@@ -223,65 +172,6 @@ def _card(path: Path) -> dict[str, Any]:
     if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
         raise Damaged(f"{path / CARD}: not the card of a checkpoint")
     return card
-
-
-def _named(tree: PyTree) -> dict[str, Any]:
-    """Leaves by name; typed keys as their uint32 words."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path): _plain(leaf) for path, leaf in leaves}
-
-
-def _is_key(leaf: Any) -> bool:
-    """Whether a leaf is an array of typed random keys."""
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _plain(leaf: Any) -> Any:
-    """A leaf; if it is a typed key, its uint32 words."""
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
-    """The shape of an array, or of its first ``rows``."""
-    return leaf.shape if rows is None else (min(rows, leaf.shape[0]), *leaf.shape[1:])
-
-
-def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
-    """The bytes of an array, or of its first ``rows``, in order, as vectors of uint8; without a copy where its memory
-    is the host's. It may be spread over devices along its leading axis."""
-    held = [(0, leaf)]
-    if isinstance(leaf, jax.Array):
-        shards = [shard for shard in leaf.addressable_shards if shard.replica_id == 0]
-        held = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
-        held = [(start, shards[i].data) for start, i in held]
-    for start, part in held:
-        array = np.asarray(part)
-        wanted = array if rows is None else array[: max(0, rows - start)]
-        yield np.ascontiguousarray(wanted).reshape(-1).view(np.uint8)
-
-
-def _blocks(leaves: dict[str, Any], rows: int | None) -> Iterator[Any]:
-    """A safetensors file, piece by piece."""
-    yield _header(leaves, rows)
-    for leaf in leaves.values():
-        yield from _pieces(leaf, rows)
-
-
-def _header(leaves: dict[str, Any], rows: int | None) -> bytes:
-    """The beginning of a safetensors file: its length, and what lies where."""
-    entries, end = {}, 0
-    for name, leaf in leaves.items():
-        shape, start = _shape(leaf, rows), end
-        end += int(np.prod(shape, dtype=object)) * leaf.dtype.itemsize
-        entries[name] = {"dtype": DTYPES[leaf.dtype.name], "shape": list(shape), "data_offsets": [start, end]}
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def _canonical(card: dict[str, Any]) -> bytes:
-    """A card as bytes that follow from its contents alone."""
-    return json.dumps(card, sort_keys=True).encode()
 
 
 def _through(file: Any) -> None:

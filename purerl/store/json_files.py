@@ -23,6 +23,11 @@ def write_json(path: Path, value: Any) -> None:
         temporary.write_text(text)
 
 
+def canonical(value: Any) -> bytes:
+    """JSON as bytes that follow from its contents alone, for digests."""
+    return json.dumps(value, sort_keys=True).encode()
+
+
 def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     """The contents of a JSON file, which is untrusted.
 

@@ -13,6 +13,7 @@ import safetensors.numpy
 from purerl import trees
 from purerl.errors import ConfigError
 from purerl.store import json_files, regular
+from purerl.store.arrays import DTYPES
 from purerl.store.atomic import atomic
 from purerl.types import PyTree
 
@@ -22,22 +23,6 @@ DESCRIPTION, ARRAYS = "policy.json", "policy.safetensors"
 MOST_HEADER_BYTES = 2**24
 """Size of the largest safetensors header that is read, in bytes."""
 MOST_AXES = 32
-DTYPES = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint64": "U64",
-    "uint32": "U32",
-    "uint16": "U16",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
-"""What a safetensors header calls each dtype."""
 
 
 class Place(NamedTuple):
@@ -154,7 +139,7 @@ def _are_sizes(value: Any) -> bool:
 
 def _digest(document: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     """SHA-256 over a JSON document and the name, dtype, shape and bytes of every array, as hexadecimal digits."""
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+    digest = hashlib.sha256(json_files.canonical(document))
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).tobytes())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl import trees
-from purerl.store import checkpoint
+from purerl.store import arrays, checkpoint
 from purerl.store.log import Log
 from purerl.types import PyTree
 
@@ -44,7 +44,7 @@ class Saver:
             return
         overlaps = trees.nbytes(state) <= OVERLAP_BYTES
         if overlaps:
-            state, rows = checkpoint.on_host(state, rows), None
+            state, rows = arrays.on_host(state, rows), None
 
         def write() -> None:
             for log in logs:

@@ -1,5 +1,6 @@
 """Runs that go on: in the same bits, with what may change, from a file, and from nothing that is damaged or hostile."""
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -75,6 +76,20 @@ def whole(tmp_path_factory):
     return directory
 
 
+@contextlib.contextmanager
+def no_network():
+    """Within it every connection is an error."""
+
+    def refuse(*args, **options):
+        raise AssertionError("a connection")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        yield
+
+
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
     """The same, whose disk was full in the middle."""
@@ -148,10 +163,11 @@ def test_a_damaged_checkpoint(file, whole, copy, capsys):
 
 
 def test_a_run_that_had_saved_nothing(whole, tmp_path):
-    """Begins again, and its log with it."""
-    break_down(*RUNS["ppo"], "--out", tmp_path / "run", after=0)
-    assert not checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")
-    run("resume", tmp_path / "run")
+    """Begins again, and its log with it; and no run asks anything of the network."""
+    with no_network():
+        break_down(*RUNS["ppo"], "--out", tmp_path / "run", after=0)
+        assert not checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")
+        run("resume", tmp_path / "run")
     assert outcome(tmp_path / "run") == outcome(whole)
 
 
@@ -401,17 +417,6 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
     logs = [(run_.directory / batches.METRICS).read_text() for run_ in (whole, other)]
     assert logs[0] == logs[1]
-
-
-def test_nothing_is_asked_of_the_network(whole, tmp_path, monkeypatch):
-    def refuse(*args, **options):
-        raise AssertionError("a connection")
-
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    run(*RUNS["ppo"], "--out", tmp_path / "run")
-    assert outcome(tmp_path / "run") == outcome(whole)
 
 
 def test_locks_and_digests_are_of_this_run(copy):

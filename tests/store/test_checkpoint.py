@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import checkpoint, log, saver
+from purerl.store import arrays, checkpoint, log, saver
 from purerl.store.lock import LOCK, lock
 
 ABOUT = {"frames": 10**11 + 7, "config": {"learning_rate": 2.5e-4, "sizes": [64, 64], "none": None}}
@@ -89,7 +89,7 @@ def test_rows_of_arrays_over_devices(rows, tmp_path):
     expected = jax.tree.map(lambda x: x[:rows], tree)
     checkpoint.save(tmp_path, 1, tree, {}, rows=rows)
     assert same(restore(tmp_path, expected)[1], expected)
-    checkpoint.save(tmp_path, 2, checkpoint.on_host(tree, rows), {})
+    checkpoint.save(tmp_path, 2, arrays.on_host(tree, rows), {})
     assert same(restore(tmp_path, expected)[1], expected)
     assert (tmp_path / "1" / checkpoint.ARRAYS).read_bytes() == (tmp_path / "2" / checkpoint.ARRAYS).read_bytes()
 

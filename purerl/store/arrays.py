@@ -1,0 +1,121 @@
+"""Trees of arrays as safetensors files, written piece by piece from where they lie, and read back onto devices."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.store import regular
+from purerl.types import PyTree
+
+DTYPES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "uint8": "U8",
+    "int16": "I16",
+    "uint16": "U16",
+    "int32": "I32",
+    "uint32": "U32",
+    "int64": "I64",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+}
+"""Names of dtypes in a safetensors file."""
+
+
+def blocks(tree: PyTree, rows: int | None = None) -> Iterator[Any]:
+    """The bytes of a file, piece by piece, without a copy of arrays that lie in the host's memory.
+
+    ``tree`` has arrays and typed keys, which become their uint32 words. With ``rows`` only so many rows of the leading
+    axis of every array are written.
+    """
+    leaves = {jax.tree_util.keystr(at): _plain(leaf) for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+    yield _header(leaves, rows)
+    for leaf in leaves.values():
+        yield from _pieces(leaf, rows)
+
+
+def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
+    """A copy of ``tree`` as numpy arrays, with typed keys as their words; `blocks` are those of ``tree``."""
+
+    def copy(leaf: Any) -> np.ndarray:
+        pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
+        return np.concatenate(pieces).reshape(_shape(leaf, rows))
+
+    return jax.tree.map(lambda leaf: copy(_plain(leaf)), tree)
+
+
+def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.asarray) -> PyTree:
+    """The arrays of a file of `blocks`, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
+
+    The file must have proved to be what was written. ``put(array)`` places one array on its devices. Raises
+    `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype, before
+    any is allocated.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
+    found = []
+    with regular.opened(path)[0] as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
+        expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}
+        for name in [*expected, *stored]:
+            if expected.get(name) != stored.get(name):
+                raise ConfigError(
+                    f"{path}: {name} is {stored.get(name, 'missing')}, expected {expected.get(name, 'nothing')}"
+                )
+        for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
+            array = np.empty(shape.shape, shape.dtype)
+            file.readinto(array.reshape(-1).view(np.uint8).data)
+            placed = put(array)
+            found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
+    return jax.tree.unflatten(structure, found)
+
+
+def _is_key(leaf: Any) -> bool:
+    """Whether a leaf is an array of typed random keys."""
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(leaf: Any) -> Any:
+    """A leaf; if it is a typed key, its uint32 words."""
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
+    """The shape of an array, or of its first ``rows``."""
+    return leaf.shape if rows is None else (min(rows, leaf.shape[0]), *leaf.shape[1:])
+
+
+def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
+    """The bytes of an array, or of its first ``rows``, in order, as vectors of uint8; without a copy where its memory
+    is the host's. It may be spread over devices along its leading axis."""
+    held = [(0, leaf)]
+    if isinstance(leaf, jax.Array):
+        shards = [shard for shard in leaf.addressable_shards if shard.replica_id == 0]
+        held = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
+        held = [(start, shards[i].data) for start, i in held]
+    for start, part in held:
+        array = np.asarray(part)
+        wanted = array if rows is None else array[: max(0, rows - start)]
+        yield np.ascontiguousarray(wanted).reshape(-1).view(np.uint8)
+
+
+def _header(leaves: dict[str, Any], rows: int | None) -> bytes:
+    """The beginning of a safetensors file: its length, and what lies where."""
+    entries, end = {}, 0
+    for name, leaf in leaves.items():
+        shape, start = _shape(leaf, rows), end
+        end += int(np.prod(shape, dtype=object)) * leaf.dtype.itemsize
+        entries[name] = {"dtype": DTYPES[leaf.dtype.name], "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
