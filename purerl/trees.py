@@ -1,5 +1,6 @@
 """Operations on pytrees of arrays, leaf by leaf: reshaping, indexing, naming leaves, counting bytes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
+from purerl import backend
 from purerl.types import Array, Metrics, PyTree
 
 
@@ -18,7 +20,8 @@ def like(constant, array):
 
 
 UNROLL = 2
-"""Updates per iteration of the compiled loop in `scan_means` (the ``unroll`` of `jax.lax.scan`)."""
+"""On CPU, updates per iteration of the compiled loop in `scan_means` (the ``unroll`` of `jax.lax.scan`). For a GPU XLA
+fuses biases and activations into matrix products only where a loop holds one update (jaxlib 0.10.2)."""
 
 
 def scan_means(
@@ -34,7 +37,8 @@ def scan_means(
         row, unpack = ravel_pytree(metrics)
         return state, (row, Partial(unpack))
 
-    state, (rows, unpack) = jax.lax.scan(packed, state, xs, unroll=UNROLL)
+    with jax.named_scope("updates"):
+        state, (rows, unpack) = jax.lax.scan(packed, state, xs, unroll=UNROLL if backend.is_cpu() else 1)
     return state, unpack(jnp.mean(rows, axis=0))
 
 
@@ -46,6 +50,51 @@ def strong(tree: PyTree) -> PyTree:
 def length(tree: PyTree) -> int:
     """The length of the leading axis, which must be the same for all leaves."""
     return jax.tree.leaves(tree)[0].shape[0]
+
+
+def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """The leaves of a tree, each ``[B, ...]``, side by side in as few arrays ``[B, K]`` as can be: one for all of 32
+    bits and for ``[B]`` bools, one for all other bools; others stay as they are.
+
+    Returns them and what makes the tree of them again, also where more axes lead. Nothing is rounded.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    kinds = [_kind(x) for x in leaves]
+    widths = [math.prod(x.shape[1:]) for x in leaves]
+    shapes = [(x.shape[1:], x.dtype) for x in leaves]
+    packed: dict[str, Any] = {"others": [x for x, kind in zip(leaves, kinds, strict=True) if kind is None]}
+    for kind in sorted({kind for kind in kinds if kind}):
+        parts = [x.reshape(x.shape[0], -1) for x, own in zip(leaves, kinds, strict=True) if own == kind]
+        packed[kind] = jnp.concatenate([x if kind == "bools" else _bits(x, jnp.int32) for x in parts], axis=-1)
+
+    def unpack(packed: PyTree) -> PyTree:
+        others, starts, found = iter(packed["others"]), dict.fromkeys(packed, 0), []
+        for kind, width, (shape, dtype) in zip(kinds, widths, shapes, strict=True):
+            if kind is None:
+                found.append(next(others))
+                continue
+            x = packed[kind][..., starts[kind] : starts[kind] + width]
+            starts[kind] += width
+            found.append(_bits(x, dtype).reshape(*x.shape[:-1], *shape))
+        return jax.tree.unflatten(structure, found)
+
+    return packed, unpack
+
+
+def _kind(x: Any) -> str | None:
+    """The array of `pack` that holds a leaf; None: its own."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return None
+    if x.dtype == bool:
+        return "bools" if x.ndim > 1 else "32 bits"
+    return "32 bits" if x.dtype.itemsize == 4 else None
+
+
+def _bits(x: Array, dtype: Any) -> Array:
+    """The same bits as another type; of bools, as numbers."""
+    if x.dtype == dtype:
+        return x
+    return x.astype(dtype) if bool in (x.dtype, dtype) else jax.lax.bitcast_convert_type(x, dtype)
 
 
 def merge(tree: PyTree, ndim: int) -> PyTree:

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import compiling
 
@@ -13,6 +14,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+if not Path("/dev/nvidia0").exists():  # where JAX's CUDA plugin is installed all the same, to compile with
+    jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 

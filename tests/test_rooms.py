@@ -8,7 +8,20 @@ import pytest
 import purerl
 
 PACKAGE = Path(purerl.__file__).parent
-GROUND = "errors", "version", "names", "types", "spaces", "trees", "draw", "counters", "config", "compat", "catalogue"
+GROUND = (
+    "errors",
+    "version",
+    "names",
+    "types",
+    "spaces",
+    "trees",
+    "draw",
+    "counters",
+    "config",
+    "compat",
+    "backend",
+    "catalogue",
+)
 ROOMS = [
     "formulas",
     "networks",
@@ -17,6 +30,7 @@ ROOMS = [
     "loops",
     "learners",
     "algos",
+    "targets",
     "population",
     "store",
     "display",

@@ -17,9 +17,10 @@ DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 @contextlib.contextmanager
-def prepared(options: "MachineOptions") -> Iterator[None]:
+def prepared(options: "MachineOptions", target: str = "") -> Iterator[None]:
     """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
+    With a ``target``, a GPU that is only compiled for, nothing is computed but on the CPU.
     Raises `ConfigError` if the machine has no device of the kind that was asked for.
     """
     import jax
@@ -30,7 +31,7 @@ def prepared(options: "MachineOptions") -> Iterator[None]:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # called from a program that has computed before
         use_cpu_cores()
-        if options.device == "cpu":
+        if options.device == "cpu" or target:
             jax.config.update("jax_platforms", "cpu")
     found = jax.devices()[0].platform
     if options.device not in ("any", found):

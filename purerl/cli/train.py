@@ -1,10 +1,12 @@
 """``purerl train``, ``sweep`` and ``plan``."""
 
+import contextlib
 import json
 from typing import Any
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.names import choose
 
 
 def train(args: list[str]) -> int:
@@ -44,14 +46,23 @@ def plan(args: list[str]) -> int:
     """``purerl plan ALGO``."""
     algo, args, file = parsing.algorithm("plan", args)
 
+    from purerl import backend
+    from purerl import config as cfg
     from purerl.population import planning
     from purerl.runs import measure
     from purerl.runs.description import describe, start
+    from purerl.runs.forecast import Forecast, in_words
     from purerl.runs.options import PlanOptions
+    from purerl.targets.gpus import GPUS
 
     begin = start(file) if file else None
     given = parsing.training("plan", algo, PlanOptions, args, begin)
-    with prepared(given.options):
+    target = given.options.target
+    problems = ["measure = True: nothing runs on a target"] if target and given.options.measure else []
+    cfg.check(given.options, *problems)
+    if target:
+        choose("target", target, GPUS)
+    with prepared(given.options, target), backend.tracing_for("gpu") if target else contextlib.nullcontext():
         params = parsing.env_params(given.options.env_params)
         more = (begin.swept, begin.learned) if begin else ()
         description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
@@ -59,7 +70,9 @@ def plan(args: list[str]) -> int:
     if given.options.json:
         print(json.dumps(cost._asdict() | (speed._asdict() if speed else {}), indent=2))
     else:
-        print(planning.in_words(cost), *([measure.in_words(speed)] if speed else []), sep="\n")
+        print(planning.in_words(cost))
+        if speed:
+            print(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))
     return 0
 
 

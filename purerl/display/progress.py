@@ -18,6 +18,12 @@ def frames_per_second(rate: float) -> str:
     return f"{rate:.3g} frames/s"
 
 
+def duration(seconds: float) -> str:
+    """A time as text, in hours, minutes or seconds: ``5400`` becomes ``1.5 h``."""
+    size, unit = next(scale for scale in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= scale[0] or scale[0] == 1)
+    return f"{seconds / size:.3g} {unit}"
+
+
 def mean_return(metrics: dict[str, np.ndarray]) -> float:
     """Mean return of all episodes that ended in metrics ``[iterations, S]``; nan if none did."""
     episodes = metrics["episodes"].astype(np.float64)

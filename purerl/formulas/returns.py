@@ -26,7 +26,8 @@ def _accumulate(increment: Array, weight: Array) -> Array:
         total = step[0] + step[1] * following
         return total, total
 
-    _, totals = jax.lax.scan(back, jnp.zeros_like(increment[0]), (increment, weight), reverse=True, unroll=8)
+    with jax.named_scope("returns"):
+        _, totals = jax.lax.scan(back, jnp.zeros_like(increment[0]), (increment, weight), reverse=True, unroll=8)
     return totals
 
 

@@ -246,12 +246,16 @@ def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
     network = mlp(3, hidden_sizes, 2)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
-        def change(direction: Array, mean: Array, params: Array | None = None) -> tuple[Array, Array]:
-            mean = 0.99 * mean + 0.01 * direction
+        def changed(direction: Array, mean: Array) -> Array:
             factor, shift = network.apply(meta_params, direction, mean, direction * mean)
-            return direction * jnp.exp(jnp.tanh(factor)) + jnp.tanh(shift), mean
+            return direction * jnp.exp(jnp.tanh(factor)) + jnp.tanh(shift)
 
-        return {"optimiser": make_optimiser(config, optax.GradientTransformation(jnp.zeros_like, change))}
+        def change(direction: PyTree, mean: PyTree, params: PyTree | None = None) -> tuple[PyTree, PyTree]:
+            mean = jax.tree.map(lambda old, new: 0.99 * old + 0.01 * new, mean, direction)
+            return jax.tree.map(changed, direction, mean), mean
+
+        zeros = lambda params: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
+        return {"optimiser": make_optimiser(config, optax.GradientTransformation(zeros, change))}
 
     baselines = (Baseline("Adam", as_it_is, "learning_rate"),)
     return Socket("optimiser", network.init, parts, option="optimiser", baselines=baselines)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import counters, draw
+from purerl import backend, counters, draw
 from purerl.counters import Count
 from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
@@ -44,15 +44,15 @@ def epochs(
     ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
     means over all updates of the metrics.
     """
-    flat, unravel = ravel_pytree(params)
+    joined, split = join(params)
 
     def step(state, index):
         minibatch = jax.tree.map(lambda x: x[index], batch)
-        state, metrics, more = _flat_step(loss, optimiser, unravel, state, minibatch)
+        state, metrics, more = _step(loss, optimiser, split, state, minibatch)
         return state, metrics | more
 
-    (flat, opt_state), metrics = scan_means(step, (flat, opt_state), indices)
-    return unravel(flat), opt_state, metrics
+    (joined, opt_state), metrics = scan_means(step, (joined, opt_state), indices)
+    return split(joined), opt_state, metrics
 
 
 def gradient_step(
@@ -65,40 +65,50 @@ def gradient_step(
 ) -> tuple[PyTree, PyTree, PyTree, Metrics]:
     """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
 
-    The optimiser sees parameters and gradients as one vector (``opt_state`` begins as ``init_optimiser``'s): a handful
-    of array operations instead of a handful a leaf. Returns the new parameters and state, ``aux``, and the metrics
-    ``loss`` and ``grad_norm``.
+    The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s).
+    Returns the new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
-    flat, unravel = ravel_pytree(params)
-    (flat, opt_state), aux, metrics = _flat_step(loss, optimiser, unravel, (flat, opt_state), batch, at)
-    return unravel(flat), opt_state, aux, metrics
+    joined, split = join(params)
+    (joined, opt_state), aux, metrics = _step(loss, optimiser, split, (joined, opt_state), batch, at)
+    return split(joined), opt_state, aux, metrics
 
 
-def _flat_step(loss, optimiser, unravel, state, batch, at=None):
-    """`gradient_step` on the parameters as one vector: ``state`` is ``(flat, opt_state)``."""
-    flat, opt_state = state
-    at = unravel(flat) if at is None else at
+def _step(loss, optimiser, split, state, batch, at=None):
+    """`gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
+    joined, opt_state = state
+    at = split(joined) if at is None else at
     (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
-    grads, _ = ravel_pytree(grads)
-    updates, opt_state = optimiser.update(grads, opt_state, flat)
-    return (flat + updates, opt_state), aux, {"loss": value, "grad_norm": norm(grads)}
+    grads, _ = join(grads)
+    updates, opt_state = optimiser.update(grads, opt_state, joined)
+    return (jax.tree.map(jnp.add, joined, updates), opt_state), aux, {"loss": value, "grad_norm": norm(grads)}
+
+
+def join(params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """A tree of parameters or gradients as an optimiser sees it, and what makes the tree of it again.
+
+    On CPU it is one vector: a handful of array operations instead of a handful a leaf. On other devices, where slices
+    of a vector are copied before they can enter a matrix product, it is the tree itself.
+    """
+    return ravel_pytree(params) if backend.is_cpu() else (params, lambda joined: joined)
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
-    """The state of an optimiser that `gradient_step` runs, on all parameters as one vector."""
-    return optimiser.init(ravel_pytree(params)[0])
+    """The state of an optimiser that `gradient_step` runs."""
+    return optimiser.init(join(params)[0])
 
 
-def norm(vector: Array) -> Array:
-    """Euclidean length. As a dot product it is many times faster on CPU than a sum of squares."""
-    return jnp.sqrt(jnp.vdot(vector, vector))
+def norm(tree: PyTree) -> Array:
+    """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares."""
+    vector, _ = ravel_pytree(tree)
+    return jnp.sqrt(jnp.vdot(vector, vector) if backend.is_cpu() else jnp.sum(jnp.square(vector)))
 
 
 def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
-    """Scales a gradient vector down to length ``max_norm`` if it is longer: `optax.clip_by_global_norm` of `norm`."""
+    """Scales gradients down to length ``max_norm`` if they are longer: `optax.clip_by_global_norm` of `norm`."""
 
     def clip(grads, state, params=None):
-        return grads * (max_norm / jnp.maximum(norm(grads), max_norm)), state
+        factor = max_norm / jnp.maximum(norm(grads), max_norm)
+        return jax.tree.map(lambda x: x * factor, grads), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
@@ -116,6 +126,7 @@ def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
 
     def update(direction, state, params=None):
         size = -1 * schedule(state.updates)
-        return size.astype(direction.dtype) * direction, Descent(counters.increment(state.updates))
+        moved = jax.tree.map(lambda x: size.astype(x.dtype) * x, direction)
+        return moved, Descent(counters.increment(state.updates))
 
     return optax.GradientTransformation(lambda params: Descent(counters.of()), update)

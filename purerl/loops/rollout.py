@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 
-from purerl import trees
+from purerl import backend, trees
 from purerl.envs.fleet import Fleet
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Transition
 
@@ -27,6 +28,26 @@ def restart(learner: Learner) -> Callable[[PyTree, Array], PyTree]:
     if learner.restart is not None:
         return learner.restart
     return lambda carry, last: trees.restart(carry, learner.init_carry(last.shape[0]), last)
+
+
+PACKED_UNROLL = 2
+"""Steps per iteration of the compiled loop of `packed_scan`: with one the state is copied at each step."""
+
+
+def packed_scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, xs: PyTree, length: int
+) -> tuple[PyTree, PyTree]:
+    """`jax.lax.scan` of a state and results whose leaves are ``[B, ...]``, packed (`trees.pack`) into as few arrays as
+    can be, because on a GPU each of them is a kernel a step."""
+    packed, unpack_state = trees.pack(state)
+
+    def packed_step(packed, x):
+        state, result = step(unpack_state(packed), x)
+        row, unpack = trees.pack(result)
+        return trees.pack(state)[0], (row, Partial(unpack))
+
+    packed, (rows, unpack) = jax.lax.scan(packed_step, packed, xs, length, unroll=PACKED_UNROLL)
+    return unpack_state(packed), unpack(rows)
 
 
 def rollout(
@@ -53,7 +74,10 @@ def rollout(
         return (env_state, step.obs, carry), transition
 
     start = actors.env_state, actors.obs, actors.carry
-    (env_state, obs, carry), trajectory = jax.lax.scan(act, start, noises, num_steps)
+    with jax.named_scope("rollout"):
+        (env_state, obs, carry), trajectory = (jax.lax.scan if backend.is_cpu() else packed_scan)(
+            act, start, noises, num_steps
+        )
     episode_return, episode_length, metrics = episode_metrics(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )

@@ -75,7 +75,8 @@ def off_policy(
             return (actors, replay.add(stored, trajectory)), None
 
         keys = jax.random.split(key_warmup, warmup // num_steps)
-        (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
+        with jax.named_scope("warm-up"):
+            (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
         return TrainState(learned, actors, stored, counters.of(), jnp.ones((), bool), key)
 
     def step(state: TrainState) -> tuple[TrainState, Metrics]:
@@ -114,7 +115,9 @@ def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
     """The whole training as one function ``train(key) -> Result(state, metrics [num_iterations])``, to jit and vmap."""
 
     def run(key: Key) -> Result:
-        state, metrics = jax.lax.scan(lambda s, _: trainer.step(s), trainer.init(key), None, num_iterations)
+        start = trainer.init(key)
+        with jax.named_scope("iterations"):
+            state, metrics = jax.lax.scan(lambda s, _: trainer.step(s), start, None, num_iterations)
         return Result(state, metrics)
 
     return run
@@ -144,6 +147,7 @@ def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTr
             state, metrics = step(state)
             return state, jax.tree.map(lambda r, m: r.at[i].set(m), rows, metrics)
 
-        return jax.lax.fori_loop(0, length, one, (state, rows))
+        with jax.named_scope("iterations"):
+            return jax.lax.fori_loop(0, length, one, (state, rows))
 
     return run

@@ -9,6 +9,7 @@ import jax
 import psutil
 
 from purerl import compat
+from purerl.targets import absent
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
@@ -42,9 +43,12 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     """Free memory of each of ``devices``, in bytes.
 
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
-    group (cgroup), equally.
+    group (cgroup), equally. A device that is only compiled for (`targets.absent`) has what JAX would have there.
     """
-    stats = [device.memory_stats() for device in devices]
+    try:
+        stats = [device.memory_stats() for device in devices]
+    except jax.errors.JaxRuntimeError:
+        return min(map(absent.memory_bytes, devices))
     if all(s and "bytes_limit" in s for s in stats):
         return min(s["bytes_limit"] - s["bytes_in_use"] for s in stats)
     free = psutil.virtual_memory().available

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from purerl.trees import fill, take
 from purerl.types import PyTree
@@ -32,9 +32,11 @@ class Layout(NamedTuple):
         return len(self.devices) * self.groups * self.lanes
 
     @property
-    def sharding(self) -> NamedSharding | None:
-        """The sharding of arrays with leading axis ``[P]``; None on a single device."""
-        return NamedSharding(self.mesh, PartitionSpec(AXIS)) if len(self.devices) > 1 else None
+    def sharding(self) -> Sharding:
+        """Where arrays with leading axis ``[P]`` lie: split over the devices, or on the only one."""
+        if len(self.devices) == 1:
+            return SingleDeviceSharding(self.devices[0])
+        return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
     @property
     def mesh(self) -> Mesh:
@@ -56,7 +58,7 @@ def layout(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | 
 
 def place(members: PyTree, layout: Layout) -> PyTree:
     """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices."""
-    return jax.device_put(fill(members, layout.size), layout.sharding or layout.devices[0])
+    return jax.device_put(fill(members, layout.size), layout.sharding)
 
 
 def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Callable[..., tuple[PyTree, PyTree]]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl.population import devices as machine
+from purerl.targets.census import Census, count
 from purerl.trees import nbytes
 from purerl.types import PyTree
 
@@ -44,7 +45,7 @@ class Plan(NamedTuple):
 
 def in_words(plan: Plan) -> str:
     """A plan as text, one line per quantity."""
-    lines = {
+    quantities = {
         "agents": f"{plan.members:,}",
         "devices": f"{plan.devices}",
         "agents at once": f"{plan.batch_size:,}",
@@ -56,7 +57,12 @@ def in_words(plan: Plan) -> str:
         "arithmetic a frame": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",
         "compile time": f"{plan.compile_seconds:.1f} s",
     }
-    return "\n".join(f"{name:<20}{value}" for name, value in lines.items())
+    return lines(quantities)
+
+
+def lines(quantities: dict[str, str]) -> str:
+    """Quantities by name as text, one per line."""
+    return "\n".join(f"{name:<20}{value}" for name, value in quantities.items())
 
 
 class Compiled(NamedTuple):
@@ -90,6 +96,22 @@ class Compiled(NamedTuple):
             flops_per_frame=flops_per_frame,
             compile_seconds=self.compile_seconds,
         )
+
+
+def census(program: jax.stages.Lowered | jax.stages.Compiled, unknown_trips: int = 1) -> Census:
+    """The kernels of a program for a GPU and the bytes that they move, by loop.
+
+    A program that is only lowered is compiled first. The GPU need not be here: a function is lowered for it with shapes
+    that lie on `targets.absent.device`. ``unknown_trips`` are iterations of a loop of which the compiler knows no
+    number. ::
+
+        place = jax.sharding.SingleDeviceSharding(absent.device("h200"))
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2048))
+        lowered = jax.jit(jax.vmap(train)).lower(trees.shapes(keys, place))
+        planning.census(lowered).traffic_bytes
+    """
+    compiled = program.compile() if isinstance(program, jax.stages.Lowered) else program
+    return count(compiled.as_text() or "", unknown_trips)
 
 
 def compile_to_fit(

@@ -11,7 +11,9 @@ from purerl import trees
 from purerl.display import progress
 from purerl.population import arithmetic, planning
 from purerl.runs.description import Description, Setup
+from purerl.runs.forecast import Forecast, forecast
 from purerl.runs.program import Program, begin, chunks, compile_program
+from purerl.targets import absent
 
 SECONDS = 3.0
 """How long chunks are timed, at least."""
@@ -29,18 +31,22 @@ class Speed(NamedTuple):
     wall_seconds: float
 
 
-def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed | None]:
-    """The cost of a run, from its compiled program; with ``options.measure`` also its speed, from a short training.
+def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed | Forecast | None]:
+    """The cost of a run, from its compiled program, here or on the GPU ``options.target``.
 
-    Writes nothing. Raises `ConfigError`, and `DoesNotFit` if the run does not fit into memory.
+    Beside it, with ``options.measure`` its speed, from a short training, and for a target a forecast of it. Writes
+    nothing. Raises `ConfigError`, and `DoesNotFit` if the run does not fit into memory.
     """
     setup = Setup.of(description)
-    batch_size = options.agents_at_once or "auto"
-    program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=options.lanes or None)
+    batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
+    devices = [absent.device(options.target)] if options.target else None
+    program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes)
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
     cost = cost._replace(replay_bytes=trees.nbytes(state.replay))
+    if options.target:
+        return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None
 
 
@@ -68,10 +74,9 @@ def speed(setup: Setup, program: Program) -> Speed:
 
 def in_words(measured: Speed) -> str:
     """A speed as text, in the columns of `planning.in_words`."""
-    seconds = measured.wall_seconds
-    size, unit = next(scale for scale in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= scale[0] or scale[0] == 1)
-    lines = {
-        "speed": progress.frames_per_second(measured.steps_per_second),
-        "whole training": f"{seconds / size:.3g} {unit}",
-    }
-    return "\n".join(f"{name:<20}{value}" for name, value in lines.items())
+    return planning.lines(
+        {
+            "speed": progress.frames_per_second(measured.steps_per_second),
+            "whole training": progress.duration(measured.wall_seconds),
+        }
+    )

@@ -66,6 +66,9 @@ class PlanOptions(TrainOptions):
 
     measure: bool = False
     """Also train for a few seconds, and estimate the speed and the time of the whole training from that."""
+    target: str = ""
+    """GPU to plan for, which this machine need not have: h200, h100, a100, a100-40gb, a40, l40s, l4, rtx4090 or t4.
+    Tells memory, kernels, traffic and a prediction of the speed. Needs pip install 'purerl[gpu-plan]'."""
     json: bool = False
     """Print JSON instead of a table."""
 

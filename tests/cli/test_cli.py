@@ -16,10 +16,12 @@ import pytest
 import safetensors.numpy
 
 import purerl
-from purerl import cli
+from purerl import a2c, cli
 from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
+from purerl.errors import ConfigError
 from purerl.store.lock import LOCK
+from purerl.targets import absent
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -169,6 +171,31 @@ def test_plan(capsys):
     assert 0.22e6 < found["flops_per_frame"] < 0.27e6
     run("plan", "ppo", *SHORT, "--num-seeds", "64")
     assert "agents that fit" in capsys.readouterr().out
+
+
+def test_plan_for_a_gpu_that_is_not_here(capsys):
+    args = ["plan", "a2c", "--env", "CartPole-v1", "--num-envs", "2", "--hidden-sizes", "8", "--target"]
+    run(*args, "h20", expect=2)
+    assert "target = 'h20': unknown; nearest: h200" in capsys.readouterr().err
+    run(*args, "h200", "--measure", expect=2)
+    assert "measure = True: nothing runs on a target" in capsys.readouterr().err
+    try:
+        absent.device("h200")
+    except ConfigError:
+        run(*args, "h200", expect=2)
+        assert "pip install 'purerl[gpu-plan]'" in capsys.readouterr().err
+        return
+    run(*args, "h200", "--num-seeds", "4", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["members"] == 4 and found["available_bytes"] == 0.75 * 141e9 and found["fits"] > 1000
+    assert found["kernels"] == sum(loop["runs"] * loop["kernels"] for loop in found["loops"])
+    assert found["traffic_bytes"] > found["peak_bytes"] > 0
+    assert 0 < found["frames_per_second"] < found["frames_per_second_at_most"]
+    iterations = a2c.Config(num_envs=2).num_iterations
+    assert [loop["runs"] for loop in found["loops"] if loop["label"] == "iterations"] == [iterations]
+    run(*args, "h200")
+    told = capsys.readouterr().out
+    assert "speed expected" in told and "rollout" in told and "NVIDIA H200" in told
 
 
 @pytest.mark.parametrize("command", ["plan", "train"])

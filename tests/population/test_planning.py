@@ -23,7 +23,7 @@ from purerl.runs import program
 from purerl.runs.options import TrainOptions
 from purerl.runs.description import Setup, describe
 options = TrainOptions(env="CartPole-v1", num_seeds={agents})
-description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}), {{}})
+description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1), {{}})
 setup = Setup.of(description)
 compiled = program.compile_program(setup.make_trainer, setup.members)
 state = program.begin(compiled, setup.members)

@@ -174,6 +174,7 @@ def test_groups_left_out_are_untouched():
     np.testing.assert_array_equal(out, [0, 1, 0, 0, 0, 0, 6, 7, 0, 0, 0, 0])
 
 
+@pytest.mark.parametrize("everyone", ["ppo"], indirect=True)
 def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     """With room for the program of 8 members but not of 13, two batches run; with room for none, it says so at once."""
     make_train, config, keys, env_params = everyone

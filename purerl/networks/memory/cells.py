@@ -46,7 +46,8 @@ def cell(kind: str, size: int) -> Memory:
             out, carry = step(params, x, carry)
             return restart(carry, start, ended), (out, carry)
 
-        carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
+        with jax.named_scope("memory"):
+            carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
         return out, carries, carry
 
     return Memory(init, init_carry, step, unroll)

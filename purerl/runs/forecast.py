@@ -1,0 +1,75 @@
+"""What a training would cost on a GPU that this machine need not have: its kernels, traffic and speed."""
+
+import math
+from typing import Any, NamedTuple
+
+from purerl.display import progress
+from purerl.population import planning
+from purerl.runs.description import Setup
+from purerl.runs.program import Program
+from purerl.targets import speed
+from purerl.targets.census import Census
+from purerl.targets.gpus import GPUS
+
+SHOWN = 0.01
+"""Loops that take less than this part of the time are left out of the text."""
+
+
+class Forecast(NamedTuple):
+    """A whole training of all agents on one GPU: ``kernels`` that run, ``traffic_bytes`` that they move, what it is
+    ``bound`` by (launches, memory or arithmetic), and frames a second of all agents together, at most and as expected.
+
+    ``loops`` are those of `Census` with those of `speed.Speed`; the evaluation at the end is not counted.
+    """
+
+    target: str
+    kernels: int
+    traffic_bytes: int
+    bound: str
+    wall_seconds: float
+    frames_per_second_at_most: float
+    frames_per_second: float
+    loops: list[dict[str, Any]]
+
+
+def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -> Forecast:
+    """Counts a program that was compiled for ``target``, one of `GPUS`, and predicts its speed."""
+    gpu, iterations = GPUS[target], setup.config.num_iterations
+    batches = math.ceil(cost.members / cost.batch_size)
+    parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
+    census = Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
+    frames = setup.trainer.frames(iterations) * cost.members
+    found = speed.of_program(census, cost.flops_per_frame * frames, gpu)
+    return Forecast(
+        target=target,
+        kernels=census.kernels,
+        traffic_bytes=census.traffic_bytes,
+        bound=found.bound,
+        wall_seconds=found.seconds,
+        frames_per_second_at_most=frames / found.least_seconds,
+        frames_per_second=frames / found.seconds,
+        loops=[{**loop._asdict(), **speed.of_loop(loop, gpu)._asdict()} for loop in census.loops],
+    )
+
+
+def in_words(found: Forecast) -> str:
+    """A forecast as text, in the columns of `planning.in_words`, and a table of its loops."""
+    quantities = {
+        "target": GPUS[found.target].name,
+        "kernels": f"{found.kernels:.3g}",
+        "traffic": planning.gigabytes(found.traffic_bytes),
+        "bound by": found.bound,
+        "speed at most": progress.frames_per_second(found.frames_per_second_at_most),
+        "speed expected": f"{progress.frames_per_second(found.frames_per_second)} (a prediction: nothing was run)",
+        "whole training": f"{progress.duration(found.wall_seconds)} (expected)",
+    }
+    rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
+    for loop in found.loops:
+        share = loop["seconds"] / found.wall_seconds
+        if share >= SHOWN or not loop["depth"]:
+            moved = planning.gigabytes(loop["traffic_bytes"])
+            name = "  " * loop["depth"] + loop["label"]
+            rows.append(
+                f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
+            )
+    return "\n".join([planning.lines(quantities), "", *rows, "(kernels and traffic: of one run of the loop)"])

@@ -1,0 +1,104 @@
+"""Reads the text of a compiled XLA program: computations, their instructions, and the bytes of shapes."""
+
+import math
+import re
+from typing import NamedTuple
+
+BITS = {"pred": 8, "bf16": 16, "token": 0, "opaque": 0}
+"""Bits of an element where the name of its type does not end in their number."""
+SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
+HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{")
+LINE = re.compile(r"^(ROOT )?%?([\w.\-]+) = (\(.*?\)(?= [\w\-]+\()|\S+) ([\w\-]+)\((.*)$")
+
+
+class Instruction(NamedTuple):
+    """One instruction: ``operands`` are names of instructions, ``text`` what follows its opening bracket."""
+
+    name: str
+    shape: str
+    op: str
+    operands: list[str]
+    text: str
+    root: bool
+
+    def named(self, attribute: str) -> str | None:
+        """The computation that an attribute names, such as ``body`` or ``calls``."""
+        found = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.text)
+        return found and found.group(1)
+
+    @property
+    def target(self) -> str:
+        """What a custom call calls."""
+        found = re.search(r'custom_call_target="([^"]*)"', self.text)
+        return found.group(1) if found else ""
+
+    @property
+    def trips(self) -> int | None:
+        """Iterations of a loop, where the compiler knows them."""
+        found = re.search(r'known_trip_count":\{"n":"(\d+)"', self.text)
+        return int(found.group(1)) if found else None
+
+    @property
+    def label(self) -> str:
+        """Where in the program it comes from: the names of scopes and functions around it."""
+        found = re.search(r'op_name="([^"]*)"', self.text)
+        return found.group(1) if found else ""
+
+
+Computation = dict[str, Instruction]
+"""The instructions of a computation by name, in order."""
+
+
+class Program(NamedTuple):
+    """The computations of a program by name, and the name of the one that runs first."""
+
+    computations: dict[str, Computation]
+    entry: str
+
+
+def parse(text: str) -> Program:
+    """Reads the text of an optimised HLO module. Raises `ValueError` if it has no entry."""
+    computations: dict[str, Computation] = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        if current is None:
+            if start := HEAD.match(line):
+                current = computations.setdefault(start.group(2), {})
+                entry = start.group(2) if start.group(1) else entry
+        elif line.startswith("}"):
+            current = None
+        elif found := LINE.match(line.strip()):
+            root, name, shape, op, rest = found.groups()
+            current[name] = Instruction(name, shape, op, operands(rest), rest, bool(root))
+    if not entry:
+        raise ValueError("no entry computation: not the text of a compiled program")
+    return Program(computations, entry)
+
+
+def operands(rest: str) -> list[str]:
+    """Names between an instruction's opening bracket and the one that closes it."""
+    depth = 1
+    for i, character in enumerate(rest):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return re.findall(r"%([\w.\-]+)", rest[:i])
+    return []
+
+
+def nbytes(shape: str) -> int:
+    """Bytes of an array, or of all arrays of a tuple."""
+    return sum(size * bits // 8 for size, bits in _arrays(shape))
+
+
+def elements(shape: str) -> int:
+    """Elements of an array, or of all arrays of a tuple."""
+    return sum(size for size, _ in _arrays(shape))
+
+
+def _arrays(shape: str) -> list[tuple[int, int]]:
+    found = []
+    for kind, sizes in SHAPE.findall(shape):
+        number = re.search(r"(\d+)", kind)
+        bits = BITS[kind] if kind in BITS else max(8, int(number.group(1))) if number else 32
+        found.append((math.prod(int(size) for size in sizes.split(",") if size), bits))
+    return found

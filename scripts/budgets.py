@@ -1,0 +1,58 @@
+"""Kernels and traffic of one iteration of every algorithm on a GPU that need not be here, held to a table.
+
+    python scripts/budgets.py [ALGO ...] [--write]
+
+Each algorithm is compiled for `TARGET` with its default settings on CartPole, `AGENTS` agents side by side. Prints what
+it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. Needs
+pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the same.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+TARGET, AGENTS = "h100", 64
+TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
+
+
+def found(algo: str) -> dict[str, float]:
+    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move."""
+    import jax
+
+    from purerl import backend, envs, trees
+    from purerl.algos import ALGORITHMS
+    from purerl.population import planning
+    from purerl.targets import absent
+
+    place = jax.sharding.SingleDeviceSharding(absent.device(TARGET))
+    algorithm = ALGORITHMS[algo]
+    with backend.tracing_for("gpu"):
+        trainer = algorithm.make_trainer(algorithm.Config(), envs.make("CartPole-v1"))
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
+        state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
+        census = planning.census(jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state))
+    frames = AGENTS * trainer.env_steps
+    return {"kernels": census.kernels, "bytes_per_frame": round(census.traffic_bytes / frames, 1)}
+
+
+def main() -> None:
+    """Prints the table, and writes it if asked."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    from purerl.algos import ALGORITHMS
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
+    parser.add_argument("--write", action="store_true", help="write the table")
+    given = parser.parse_args()
+    table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    for algo in given.algos or ALGORITHMS:
+        before, now = table.get(algo, {}), found(algo)
+        print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)
+        table[algo] = now
+        if given.write:
+            TABLE.write_text(json.dumps(table, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Programs as they are traced for a GPU compute what those for a CPU do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import for_bits
+
+from purerl import a2c, backend, dqn, envs, ppo, r2d2, trees
+from purerl.learned import sockets
+
+SMALL = {"num_envs": 4, "num_steps": 8, "hidden_sizes": (8,)}
+REPLAY = {**SMALL, "total_steps": 32 * 6, "capacity": 128, "warmup_steps": 64, "batch_size": 8, "num_updates": 2}
+TRAININGS = {
+    "ppo": (ppo, ppo.Config(**SMALL, total_steps=32 * 4, num_minibatches=2, num_epochs=2), {}),
+    "a2c": (a2c, a2c.Config(**SMALL, total_steps=32 * 4, memory="lstm", memory_size=8), {}),
+    "dqn": (dqn, dqn.Config(**REPLAY), {}),
+    "r2d2": (r2d2, r2d2.Config(**REPLAY, unroll=4, burn_in=2, period=2, memory_size=8), {}),
+    "optimiser": (a2c, a2c.Config(**SMALL, total_steps=32 * 4), sockets.optimiser()),
+}
+
+
+def trained(name, platform):
+    algo, config, socket = TRAININGS[name]
+    parts = socket.parts(socket.init(jax.random.key(1)), config) if socket else {}
+    with backend.tracing_for(platform):
+        train = jax.jit(algo.make_train(config, envs.make("CartPole-v1"), **parts), compiler_options=for_bits())
+        return train(jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainings_agree(name):
+    """What happens is the same, and parameters are, but for the order of sums."""
+    ours, theirs = trained(name, "cpu"), trained(name, "gpu")
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)  # noqa: E731
+    jax.tree.map(close, ours.state.learner.params, theirs.state.learner.params)
+    jax.tree.map(close, ours.metrics, theirs.metrics)
+    jax.tree.map(close, ours.state.actors, theirs.state.actors)
+    if name != "r2d2":  # whose optimiser's state is the only difference in structure
+        assert jax.tree.structure(ours.state.learner.opt_state) != jax.tree.structure(theirs.state.learner.opt_state)
+
+
+def test_packing_rounds_nothing():
+    """Odd bits come back, of every type, also with more axes in front."""
+    words = jnp.array([[0x7FC00001, 0xFFFFFFFF], [0x80000000, 1]], jnp.uint32)
+    tree = {
+        "floats": jax.lax.bitcast_convert_type(words, jnp.float32),
+        "words": words[:, :1],
+        "counts": jnp.array([-1, 2**31 - 1]),
+        "flags": jnp.array([True, False]),
+        "image": jnp.arange(2 * 3 * 3).reshape(2, 3, 3) % 2 == 0,
+        "bytes": jnp.arange(8, dtype=jnp.uint8).reshape(2, 4),
+        "key": jax.random.split(jax.random.key(0)),
+        "empty": jnp.zeros((2, 0)),
+    }
+    packed, unpack = trees.pack(tree)
+    assert len(jax.tree.leaves(packed)) == 4  # 32 bits, bools, bytes, keys
+    data = lambda x: np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x)  # noqa: E731
+
+    def same(a, b):
+        assert a.dtype == b.dtype and a.shape == b.shape and data(a).tobytes() == data(b).tobytes()
+
+    jax.tree.map(same, tree, unpack(packed))
+    again = jax.tree.map(lambda x: jnp.stack([x, x]), (tree, packed))
+    jax.tree.map(same, again[0], unpack(again[1]))
+
+
+def test_the_platform_is_that_of_the_default_device():
+    assert backend.is_cpu() == (jax.default_backend() == "cpu")
+    with backend.tracing_for("gpu"):
+        assert not backend.is_cpu()
+    assert backend.is_cpu() == (jax.default_backend() == "cpu")
