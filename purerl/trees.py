@@ -53,41 +53,47 @@ def length(tree: PyTree) -> int:
 
 
 def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
-    """The leaves of a tree, each ``[B, ...]``, side by side in as few arrays ``[B, K]`` as can be: one for all of 32
-    bits and for ``[B]`` bools, one for all other bools; others stay as they are.
+    """The leaves of a tree, each ``[B, ...]``, side by side in as few arrays ``[B, K]`` as can be: for each ``B`` one
+    for all of 32 bits and for ``[B]`` bools, and one for all other bools; leaves of other types stay as they are.
 
     Returns them and what makes the tree of them again, also where more axes lead. Nothing is rounded.
     """
     leaves, structure = jax.tree.flatten(tree)
-    kinds = [_kind(x) for x in leaves]
-    widths = [math.prod(x.shape[1:]) for x in leaves]
+    places = [_place(x) for x in leaves]
     shapes = [(x.shape[1:], x.dtype) for x in leaves]
-    packed: dict[str, Any] = {"others": [x for x, kind in zip(leaves, kinds, strict=True) if kind is None]}
-    for kind in sorted({kind for kind in kinds if kind}):
-        parts = [x.reshape(x.shape[0], -1) for x, own in zip(leaves, kinds, strict=True) if own == kind]
-        packed[kind] = jnp.concatenate([x if kind == "bools" else _bits(x, jnp.int32) for x in parts], axis=-1)
+    packed: dict[str, Any] = {"others": [x for x, place in zip(leaves, places, strict=True) if not place]}
+    for place in sorted({place for place in places if place}):
+        parts = [x.reshape(x.shape[0], -1) for x, own in zip(leaves, places, strict=True) if own == place]
+        packed[place] = jnp.concatenate([_bits(x, _held_as(place)) for x in parts], axis=-1)
 
     def unpack(packed: PyTree) -> PyTree:
         others, starts, found = iter(packed["others"]), dict.fromkeys(packed, 0), []
-        for kind, width, (shape, dtype) in zip(kinds, widths, shapes, strict=True):
-            if kind is None:
+        for place, (shape, dtype) in zip(places, shapes, strict=True):
+            if not place:
                 found.append(next(others))
                 continue
-            x = packed[kind][..., starts[kind] : starts[kind] + width]
-            starts[kind] += width
+            start, width = starts[place], math.prod(shape)
+            starts[place] += width
+            x = packed[place][..., start : start + width]
             found.append(_bits(x, dtype).reshape(*x.shape[:-1], *shape))
         return jax.tree.unflatten(structure, found)
 
     return packed, unpack
 
 
-def _kind(x: Any) -> str | None:
-    """The array of `pack` that holds a leaf; None: its own."""
-    if jnp.issubdtype(x.dtype, jax.dtypes.extended):
-        return None
-    if x.dtype == bool:
-        return "bools" if x.ndim > 1 else "32 bits"
-    return "32 bits" if x.dtype.itemsize == 4 else None
+BOOLS, WORDS = "bools", "words"
+
+
+def _place(x: Any) -> str:
+    """The name of the array of `pack` that holds a leaf; "": its own."""
+    if x.dtype == bool and x.ndim > 1:
+        return f"{x.shape[0]} {BOOLS}"
+    is_word = x.dtype == bool or (not jnp.issubdtype(x.dtype, jax.dtypes.extended) and x.dtype.itemsize == 4)
+    return f"{x.shape[0]} {WORDS}" if is_word else ""
+
+
+def _held_as(place: str) -> Any:
+    return bool if place.endswith(BOOLS) else jnp.int32
 
 
 def _bits(x: Array, dtype: Any) -> Array:

@@ -4,7 +4,7 @@
 
 Runs the search, reports it on held-out seeds, and fits a closed form. ``value-loss`` at full scale is the published
 one, of 100 billion frames; ``policy-drift`` has LPO's population and generations, on CartPole in place of brax. A
-search that was killed goes on with ``--resume``.
+search that was stopped goes on when the same command is given again.
 """
 
 import argparse
@@ -37,6 +37,8 @@ def main() -> None:
     given, more = parser.parse_known_args()
     out = given.out or Path(f"runs/{given.experiment}-{given.scale}")
     search = ["evolve", given.experiment, *EXPERIMENTS[given.experiment][given.scale], "--out", str(out), *more]
+    if (out / "config.json").exists():
+        search = ["resume", str(out)]
     report = ["evolve", "report", str(out), *SEEDS[given.scale]]
     for command in (search, report, ["evolve", "distill", str(out)]):
         print("purerl " + " ".join(command), flush=True)

@@ -74,6 +74,18 @@ def lifetime(
     return live
 
 
+LANES = 8
+"""Trainings that a CPU core computes at once. A search promises its own bits, not those of lone trainings, so that it
+can take the number that was fastest for small networks."""
+
+
+def placed(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> population.Layout:
+    """The layout of ``size`` trainings of a search on ``devices`` (default: all), each with ``lanes`` at once (default:
+    `LANES` on CPU, all elsewhere)."""
+    on_cpu = (devices or jax.devices())[0].platform == "cpu"
+    return population.layout(size, devices, lanes or (LANES if on_cpu else None))
+
+
 def lifetimes(
     make_trainer: Callable[..., Trainer],
     num_iterations: int,
@@ -95,11 +107,11 @@ def lifetimes(
     - ``num_tasks``: number of tasks.
     - ``num_seeds``: ``S``.
     - ``fitness``: of the metrics of a training.
-    - ``devices, lanes``: as for `population.layout`.
+    - ``devices, lanes``: as for `placed`.
     """
     live = lifetime(make_trainer, num_iterations, fitness)
     shape = num_candidates, num_tasks, num_seeds
-    layout = population.layout(num_candidates * num_tasks * num_seeds, devices, lanes)
+    layout = placed(num_candidates * num_tasks * num_seeds, devices, lanes)
     live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
     candidate, task, seed = (axis.reshape(-1) for axis in jnp.indices(shape, dtype=jnp.int32))
 
@@ -185,7 +197,7 @@ def of(
     - ``strategy``: the evolution strategy.
     - ``num_seeds``: trainings of a candidate in each environment.
     - ``fitness``: of the metrics of a training.
-    - ``devices, lanes``: as for `population.layout`.
+    - ``devices, lanes``: as for `placed`.
     """
     choose = union(envs) if len(envs) > 1 else lambda task: envs[0]
 
@@ -196,7 +208,7 @@ def of(
     live = lifetimes(make_trainer, *shape, fitness=fitness, devices=devices, lanes=lanes)
     trainer = algo.make_trainer(config, envs[0])
     frames = strategy.size * len(envs) * num_seeds * trainer.frames(config.num_iterations)
-    used = population.layout(strategy.size * len(envs) * num_seeds, devices, lanes).devices
+    used = placed(strategy.size * len(envs) * num_seeds, devices, lanes).devices
     return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames, devices=used)
 
 

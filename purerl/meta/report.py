@@ -51,7 +51,7 @@ def report(
     - ``seeds``: paired trainings in each environment.
     - ``tuning_seeds``: trainings for each value of a baseline's tuned field.
     - ``seed``: of the keys of all trainings.
-    - ``lanes``: as for `population.layout`.
+    - ``lanes``: as for `evolution.placed`.
     - ``trust``: whether the artefact's card may name modules of anybody's own to import.
 
     ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
@@ -120,7 +120,7 @@ def _lives(
     """The fitness ``[V, seeds]`` of trainings with a field set to each of ``V`` values; ``V`` is 1 without a field.
 
     - ``algo, config, env``: what is trained.
-    - ``lanes``: as for `population.layout`.
+    - ``lanes``: as for `evolution.placed`.
     - ``key``: of all trainings of the report; not consumed, but folded with ``salt``.
     - ``parts(config, value)``: keyword arguments of ``make_trainer``.
     - ``seeds``: number of keys.

@@ -106,7 +106,7 @@ class EvolveOptions(MachineOptions):
     seed: cfg.Seed = 0
     """Seed of the search."""
     lanes: cfg.NonNegativeCount = 0
-    """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
     config: str | None = None
     """JSON or YAML file to start from, such as the config.json of a search; options that are given change it."""
     out: str | None = None
@@ -138,7 +138,7 @@ class ReportOptions(MachineOptions):
     seed: cfg.Seed = 0
     """Seed of all these trainings; another one gives other held-out seeds."""
     lanes: cfg.NonNegativeCount = 0
-    """Number of trainings that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
     trust: bool = False
     """Import and run the modules of anybody's own that the artefact names. Without it such an artefact is refused."""
     json: bool = False

@@ -54,7 +54,7 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
     env, socket = envs.make("CartPole-v1"), sockets.value_loss()
     if side == "population":
         train = algo.make_train(config, env)
-        layout = population.layout(candidates, lanes=lanes or None)
+        layout = evolution.placed(candidates, lanes=lanes or None)
         train_all = population.spread(lambda key, _: ((), train(key).metrics), layout)
         return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
     strategy = strategies.make("Open_ES", candidates, zeros(jax.eval_shape(socket.init, jax.random.key(0))))

@@ -158,8 +158,9 @@ def test_memories_line_up(key, kind, length):
 
     @jit
     def run(key):
-        state, _ = trainer.step(trainer.init(key))  # so that carries are not zeros
-        _, trajectory, _ = rollout(key, fleet(ENV, 8), trainer.learner, state.learner, state.actors, config.num_steps)
+        state = trainer.init(key)
+        act = lambda actors: rollout(key, fleet(ENV, 8), trainer.learner, state.learner, actors, config.num_steps)  # noqa: E731
+        _, trajectory, _ = act(act(state.actors)[0])  # twice, so that carries are not zeros
         seen = policy_gradients.Experience(
             trajectory.obs,
             trajectory.action,
