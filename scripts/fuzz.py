@@ -23,7 +23,7 @@ from unittest import mock
 
 import jax
 import numpy as np
-from mutations import HOSTILE, Loader, fuzz
+from mutations import CANARY, HOSTILE, Loader, fuzz
 
 from purerl import cli
 from purerl.algos import ALGORITHMS
@@ -204,6 +204,7 @@ def load_commands(directory: Path) -> str:
                 cli.main(words)
             except SystemExit as stop:
                 code = max(code, int(stop.code or 0))
+    sys.modules.pop(CANARY, None)  # who names a module on the command line has it imported
     if code not in (0, 2) or "Traceback" in told.getvalue():
         raise RuntimeError(f"exit code {code}: {told.getvalue()}")
     if code:

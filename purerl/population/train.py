@@ -55,7 +55,9 @@ def train_population(
     results = []
     for start in range(0, everyone.size, size):
         batch = take(everyone, slice(start, start + size))
-        result = program(place(batch, deal))
+        # Wait for all devices: what is cut out of an array on several is gathered from them, and XLA on CPU aborts the
+        # process if one has to wait too long for the others (seen with jax 0.11.2).
+        result = jax.block_until_ready(program(place(batch, deal)))
         result = take(result, slice(0, batch.size)) if batch.size < deal.size else result
         results.append(jax.device_put(result, host) if size < everyone.size else result)
     return results[0] if len(results) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *results)
