@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from purerl import backend
 from purerl.trees import fill, take
 from purerl.types import PyTree
 
@@ -98,14 +99,14 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
 
 
 def _side_by_side(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`jax.vmap` over the first two arguments, except that a single member is computed without vmap.
+    """`jax.vmap` over the first two arguments, except that on CPU a single member is computed without vmap.
 
     XLA on CPU removes an axis of length 1 midway through its optimisations; the result then differs in rounding both
     from a run without vmap and from a lane of a larger vmap.
     """
 
     def call(given, state, *shared):
-        if jax.tree.leaves((given, state))[0].shape[0] == 1:
+        if backend.is_cpu() and jax.tree.leaves((given, state))[0].shape[0] == 1:
             one = function(take(given, 0), take(state, 0), *shared)
             return jax.tree.map(lambda x: x[None], one)
         return jax.vmap(lambda g, s: function(g, s, *shared))(given, state)
