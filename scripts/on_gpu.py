@@ -50,7 +50,7 @@ def stages(given: argparse.Namespace) -> list[Stage]:
         found.append(Stage(f"ppo-{agents}", [[*benchmark, "ppo-cartpole", *size, *rounds, *purejaxrl]]))
     size = ["--agents", "1", "--total-steps", "4096"] if tiny else ["--agents", "1", "64", "1024"]
     found.append(Stage("dqn", [[*benchmark, "dqn-cartpole", *size, *rounds, *beside("rejax", "rejax")]]))
-    size = ["--sizes", "1e3"] if tiny else ["--sizes", "1e5", "1e6"]
+    size = ["--sizes", "1600"] if tiny else ["--sizes", "1e5", "1e6"]
     found.append(Stage("replay", [[*benchmark, "replay", *size, *rounds, *beside("flashbax", "flashbax")]]))
     reacher = ["train", "ppo", "--env", "brax/spring/reacher", "--preset", "brax", "--total-steps", "20_000_000"]
     reacher = ["train", "ppo", "--env", "CartPole-v1", "--total-steps", "2048"] if tiny else reacher
