@@ -59,48 +59,43 @@ def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     Returns them and what makes the tree of them again, also where more axes lead. Nothing is rounded.
     """
     leaves, structure = jax.tree.flatten(tree)
-    places = [_place(x) for x in leaves]
-    shapes = [(x.shape[1:], x.dtype) for x in leaves]
-    packed: dict[str, Any] = {"others": [x for x, place in zip(leaves, places, strict=True) if not place]}
+    places, shapes = [_place(x) for x in leaves], [(x.shape[1:], x.dtype) for x in leaves]
+    together: dict[tuple[int, str], Array] = {}
     for place in sorted({place for place in places if place}):
-        parts = [x.reshape(x.shape[0], -1) for x, own in zip(leaves, places, strict=True) if own == place]
-        packed[place] = jnp.concatenate([_bits(x, _held_as(place)) for x in parts], axis=-1)
+        parts = [_bits(x, place[1]) for x, own in zip(leaves, places, strict=True) if own == place]
+        together[place] = jnp.concatenate([x.reshape(x.shape[0], -1) for x in parts], axis=-1)
+    alone = [x for x, place in zip(leaves, places, strict=True) if place is None]
 
     def unpack(packed: PyTree) -> PyTree:
-        others, starts, found = iter(packed["others"]), dict.fromkeys(packed, 0), []
+        together, alone = packed
+        others, starts, found = iter(alone), dict.fromkeys(together, 0), []
         for place, (shape, dtype) in zip(places, shapes, strict=True):
-            if not place:
+            if place is None:
                 found.append(next(others))
                 continue
             start, width = starts[place], math.prod(shape)
             starts[place] += width
-            x = packed[place][..., start : start + width]
+            x = together[place][..., start : start + width]
             found.append(_bits(x, dtype).reshape(*x.shape[:-1], *shape))
         return jax.tree.unflatten(structure, found)
 
-    return packed, unpack
+    return (together, alone), unpack
 
 
-BOOLS, WORDS = "bools", "words"
-
-
-def _place(x: Any) -> str:
-    """The name of the array of `pack` that holds a leaf; "": its own."""
-    if x.dtype == bool and x.ndim > 1:
-        return f"{x.shape[0]} {BOOLS}"
-    is_word = x.dtype == bool or (not jnp.issubdtype(x.dtype, jax.dtypes.extended) and x.dtype.itemsize == 4)
-    return f"{x.shape[0]} {WORDS}" if is_word else ""
-
-
-def _held_as(place: str) -> Any:
-    return bool if place.endswith(BOOLS) else jnp.int32
+def _place(x: Any) -> tuple[int, str] | None:
+    """Rows and type of the array of `pack` that holds a leaf; None: the leaf stays as it is."""
+    if x.dtype == bool:
+        return x.shape[0], "bool" if x.ndim > 1 else "int32"
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended) or x.dtype.itemsize != 4:
+        return None
+    return x.shape[0], "int32"
 
 
 def _bits(x: Array, dtype: Any) -> Array:
     """The same bits as another type; of bools, as numbers."""
     if x.dtype == dtype:
         return x
-    return x.astype(dtype) if bool in (x.dtype, dtype) else jax.lax.bitcast_convert_type(x, dtype)
+    return x.astype(dtype) if bool in (x.dtype, jnp.dtype(dtype)) else jax.lax.bitcast_convert_type(x, dtype)
 
 
 def merge(tree: PyTree, ndim: int) -> PyTree:

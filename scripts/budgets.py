@@ -1,10 +1,12 @@
 """Kernels and traffic of one iteration of every algorithm on a GPU that need not be here, held to a table.
 
     python scripts/budgets.py [ALGO ...] [--write]
+    python scripts/budgets.py ALGO ... --env ENV [--preset PRESET] [--traced-for cpu]
 
 Each algorithm is compiled for `TARGET` with its default settings on CartPole, `AGENTS` agents side by side. Prints what
-it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. Needs
-pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the same.
+it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. The second form only
+prints, for another environment, with a preset, or of a program that is traced as for a CPU. Needs
+pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the table.
 """
 
 import argparse
@@ -12,12 +14,12 @@ import json
 import os
 from pathlib import Path
 
-TARGET, AGENTS = "h100", 64
+TARGET, AGENTS, ENV = "h100", 64, "CartPole-v1"
 TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
 
 
-def found(algo: str) -> dict[str, float]:
-    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move."""
+def found(algo: str, env: str = ENV, preset: str = "", platform: str = "gpu") -> dict[str, float]:
+    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``."""
     import jax
 
     from purerl import backend, envs, trees
@@ -27,8 +29,9 @@ def found(algo: str) -> dict[str, float]:
 
     place = jax.sharding.SingleDeviceSharding(absent.device(TARGET))
     algorithm = ALGORITHMS[algo]
-    with backend.tracing_for("gpu"):
-        trainer = algorithm.make_trainer(algorithm.Config(), envs.make("CartPole-v1"))
+    config = algorithm.preset(preset) if preset else algorithm.Config()
+    with backend.tracing_for(platform):
+        trainer = algorithm.make_trainer(config, envs.make(env))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
         census = planning.census(jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state))
@@ -44,10 +47,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
     parser.add_argument("--write", action="store_true", help="write the table")
+    parser.add_argument("--env", default=ENV, help=f"environment (default: {ENV})")
+    parser.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
+    parser.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
     given = parser.parse_args()
-    table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    other = (given.env, given.preset, given.traced_for)
+    if given.write and other != (ENV, "", "gpu"):
+        parser.error("--write: the table is of the defaults alone")
+    table = json.loads(TABLE.read_text()) if TABLE.exists() and other == (ENV, "", "gpu") else {}
     for algo in given.algos or ALGORITHMS:
-        before, now = table.get(algo, {}), found(algo)
+        before, now = table.get(algo, {}), found(algo, *other)
         print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)
         table[algo] = now
         if given.write:

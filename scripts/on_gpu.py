@@ -1,13 +1,14 @@
 """Everything that a GPU is needed for, in stages of at most ten minutes that go on where the last one stopped.
 
-    python scripts/on_gpu.py --out DIR [--scale full|tiny] [--seconds 600] [--peer-python PYTHON --purejaxrl CHECKOUT]
+    python scripts/on_gpu.py --out DIR [--scale full|tiny] [--seconds 600] \\
+        [--peers purejaxrl rejax flashbax --peer-python PYTHON --purejaxrl CHECKOUT]
 
 Each call runs the stages that are not done yet, as far as ``--seconds`` allow, and leaves in DIR what each printed; the
 last one writes the GPU's section of docs/benchmarks.md (``--document`` names another file). Stages: the tests that
-matter on a GPU; PPO on CartPole with 1, 64, 2048 and 16384 agents beside PureJaxRL, what each was predicted to do, and
-DQN beside rejax; replay buffers beside flashbax; brax's reacher; and the published search for a value loss, 512
-candidates for 1024 generations, with its report and closed form. ``--scale tiny`` tries all of it on any machine. Peers
-take part where their interpreter is named. A stage that fails is told, and tried again by the next call.
+matter on a GPU; PPO on CartPole with 1, 64, 2048 and 16384 agents, beside PureJaxRL; DQN, beside rejax; replay buffers,
+beside flashbax; brax's reacher; and the published search for a value loss, 512 candidates for 1024 generations, with
+its report and closed form. Only the peers that ``--peers`` names take part. ``--scale tiny`` tries all of it on any
+machine, with CartPole for reacher. A stage that fails is told, and tried again by the next call.
 """
 
 import argparse
@@ -137,9 +138,9 @@ def main() -> int:
         left = min(deadline - time.monotonic(), STAGE_SECONDS)
         if not is_done(stage, given.out) and left >= min(LEAST_SECONDS, given.seconds):
             run(stage, given.out, left)
-    left = [stage.name for stage in found if not is_done(stage, given.out)]
-    if left:
-        print(f"left: {', '.join(left)}; call again")
+    undone = [stage.name for stage in found if not is_done(stage, given.out)]
+    if undone:
+        print(f"left: {', '.join(undone)}; call again")
         return 3
     write(section(found, given.out), given.document)
     return 0

@@ -38,7 +38,7 @@ def main() -> None:
     out = given.out or Path(f"runs/{given.experiment}-{given.scale}")
     search = ["evolve", given.experiment, *EXPERIMENTS[given.experiment][given.scale], "--out", str(out), *more]
     if (out / "config.json").exists():
-        search = ["resume", str(out)]
+        search = ["resume", str(out), *more]
     report = ["evolve", "report", str(out), *SEEDS[given.scale]]
     for command in (search, report, ["evolve", "distill", str(out)]):
         print("purerl " + " ".join(command), flush=True)

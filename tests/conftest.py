@@ -11,11 +11,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process
     os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
     os.environ["XLA_FLAGS"] = compiling.flags()
 
+if not Path("/dev/nvidia0").exists():  # where JAX's CUDA plugin may be installed all the same, to compile with
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
+
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-if not Path("/dev/nvidia0").exists():  # where JAX's CUDA plugin is installed all the same, to compile with
-    jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 

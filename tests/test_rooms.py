@@ -41,6 +41,7 @@ ROOMS = [
 ]
 """From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""
 FORBIDDEN = {
+    "targets": ROOMS[: ROOMS.index("targets")],
     "formulas": ("learners",),
     "loops": ("learners", "networks"),
     "networks": ("envs", "replay"),

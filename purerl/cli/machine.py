@@ -20,8 +20,8 @@ DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 def prepared(options: "MachineOptions", target: str = "") -> Iterator[None]:
     """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
-    With a ``target``, a GPU that is only compiled for, nothing is computed but on the CPU.
-    Raises `ConfigError` if the machine has no device of the kind that was asked for.
+    With a ``target``, a GPU that is only compiled for, JAX looks for no device but the CPU. Raises `ConfigError` if the
+    machine has no device of the kind that was asked for.
     """
     import jax
 

@@ -1,6 +1,5 @@
 """``purerl train``, ``sweep`` and ``plan``."""
 
-import contextlib
 import json
 from typing import Any
 
@@ -46,7 +45,6 @@ def plan(args: list[str]) -> int:
     """``purerl plan ALGO``."""
     algo, args, file = parsing.algorithm("plan", args)
 
-    from purerl import backend
     from purerl import config as cfg
     from purerl.population import planning
     from purerl.runs import measure
@@ -58,11 +56,13 @@ def plan(args: list[str]) -> int:
     begin = start(file) if file else None
     given = parsing.training("plan", algo, PlanOptions, args, begin)
     target = given.options.target
-    problems = ["measure = True: nothing runs on a target"] if target and given.options.measure else []
+    problems = (
+        ["measure = True: cannot be with a target, on which nothing is run"] if target and given.options.measure else []
+    )
     cfg.check(given.options, *problems)
     if target:
         choose("target", target, GPUS)
-    with prepared(given.options, target), backend.tracing_for("gpu") if target else contextlib.nullcontext():
+    with prepared(given.options, target):
         params = parsing.env_params(given.options.env_params)
         more = (begin.swept, begin.learned) if begin else ()
         description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))

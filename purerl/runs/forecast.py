@@ -16,10 +16,15 @@ SHOWN = 0.01
 
 
 class Forecast(NamedTuple):
-    """A whole training of all agents on one GPU: ``kernels`` that run, ``traffic_bytes`` that they move, what it is
-    ``bound`` by (launches, memory or arithmetic), and frames a second of all agents together, at most and as expected.
+    """A whole training of all agents on one GPU, without compiling and the evaluation at its end.
 
-    ``loops`` are those of `Census` with those of `speed.Speed`; the evaluation at the end is not counted.
+    - ``kernels``: kernels that run.
+    - ``traffic_bytes``: bytes that they move between the GPU's memory and its processors.
+    - ``bound``: what takes most of the time, "launches", "memory" or "arithmetic".
+    - ``wall_seconds``: expected seconds.
+    - ``frames_per_second_at_most``, ``frames_per_second``: environment steps a second of all agents together, if the
+      GPU reached its limits, and as expected.
+    - ``loops``: for each loop the fields of `census.Loop` and, for all its runs together, of `speed.Speed`.
     """
 
     target: str

@@ -1,5 +1,6 @@
 """What a training would cost: memory and arithmetic from its compiled program, time from a few chunks of it."""
 
+import contextlib
 import math
 import sys
 import time
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl import trees
+from purerl import backend, trees
 from purerl.display import progress
 from purerl.population import arithmetic, planning
 from purerl.runs.description import Description, Setup
@@ -40,7 +41,8 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
     devices = [absent.device(options.target)] if options.target else None
-    program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes)
+    with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
+        program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes)
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)

@@ -91,8 +91,8 @@ def _loops(program: Program, name: str, label: str, depth: int, runs: int, unkno
             inner += body
         elif each.op == "conditional":
             branches = [_loops(program, branch, scope(each), depth + 1, runs, 1) for branch in _branches(each)]
-            most = max(branches, key=_traffic)
-            inner += most
+            dearest = max(branches, key=_traffic)
+            inner += dearest
         elif each.op == "call":
             same, *further_in = _loops(program, _must(each, "to_apply"), label, depth, runs, unknown_trips)
             kernels, moved = kernels + same.kernels, moved + same.traffic_bytes
@@ -151,8 +151,9 @@ def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
         return 2 * hlo.nbytes(kernel.shape) + sum(map(hlo.nbytes, shapes[1:]))
     if kernel.op in UPDATES:
         return sum(map(hlo.nbytes, shapes[1:])) + hlo.nbytes(shapes[UPDATES[kernel.op]])
-    scratch = r",?\s*s8\[\d+\]" if "$" in kernel.target else "$^"  # of a library's product, beside its result
-    result = re.sub(scratch, "", kernel.shape)
+    result = kernel.shape
+    if "$" in kernel.target:  # a library's product, which names its scratch memory beside its result
+        result = re.sub(r",?\s*s8\[\d+\]", "", result)
     return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes))
 
 

@@ -24,14 +24,13 @@ class Capability(NamedTuple):
     block_shared_bytes: int
 
 
-CAPABILITIES = [
-    Capability(7, 5, 64, 1024, 64 * 1024, 64 * 1024),
-    Capability(8, 0, 64, 2048, 164 * 1024, 163 * 1024),
-    Capability(8, 6, 128, 1536, 100 * 1024, 99 * 1024),
-    Capability(8, 9, 128, 1536, 100 * 1024, 99 * 1024),
-    Capability(9, 0, 128, 2048, 228 * 1024, 227 * 1024),
-]
-BY_NUMBER = {(each.major, each.minor): each for each in CAPABILITIES}
+CAPABILITIES = {
+    (7, 5): Capability(7, 5, 64, 1024, 64 * 1024, 64 * 1024),
+    (8, 0): Capability(8, 0, 64, 2048, 164 * 1024, 163 * 1024),
+    (8, 6): Capability(8, 6, 128, 1536, 100 * 1024, 99 * 1024),
+    (8, 9): Capability(8, 9, 128, 1536, 100 * 1024, 99 * 1024),
+    (9, 0): Capability(9, 0, 128, 2048, 228 * 1024, 227 * 1024),
+}
 
 
 class Gpu(NamedTuple):
@@ -52,15 +51,15 @@ class Gpu(NamedTuple):
 
 
 GPUS = {
-    "h200": Gpu("NVIDIA H200", BY_NUMBER[9, 0], 132, 1.98, 141 * 10**9, 4.8e12, 50 * 2**20),
-    "h100": Gpu("NVIDIA H100 80GB HBM3", BY_NUMBER[9, 0], 132, 1.98, 80 * GIB, 3.35e12, 50 * 2**20),
-    "a100": Gpu("NVIDIA A100-SXM4-80GB", BY_NUMBER[8, 0], 108, 1.41, 80 * GIB, 2.039e12, 40 * 2**20),
-    "a100-40gb": Gpu("NVIDIA A100-SXM4-40GB", BY_NUMBER[8, 0], 108, 1.41, 40 * GIB, 1.555e12, 40 * 2**20),
-    "a40": Gpu("NVIDIA A40", BY_NUMBER[8, 6], 84, 1.74, 48 * GIB, 0.696e12, 6 * 2**20),
-    "l40s": Gpu("NVIDIA L40S", BY_NUMBER[8, 9], 142, 2.52, 48 * GIB, 0.864e12, 96 * 2**20),
-    "l4": Gpu("NVIDIA L4", BY_NUMBER[8, 9], 58, 2.04, 24 * GIB, 0.3e12, 48 * 2**20),
-    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", BY_NUMBER[8, 9], 128, 2.52, 24 * GIB, 1.008e12, 72 * 2**20),
-    "t4": Gpu("Tesla T4", BY_NUMBER[7, 5], 40, 1.59, 16 * GIB, 0.32e12, 4 * 2**20),
+    "h200": Gpu("NVIDIA H200", CAPABILITIES[9, 0], 132, 1.98, 141 * 10**9, 4.8e12, 50 * 2**20),
+    "h100": Gpu("NVIDIA H100 80GB HBM3", CAPABILITIES[9, 0], 132, 1.98, 80 * GIB, 3.35e12, 50 * 2**20),
+    "a100": Gpu("NVIDIA A100-SXM4-80GB", CAPABILITIES[8, 0], 108, 1.41, 80 * GIB, 2.039e12, 40 * 2**20),
+    "a100-40gb": Gpu("NVIDIA A100-SXM4-40GB", CAPABILITIES[8, 0], 108, 1.41, 40 * GIB, 1.555e12, 40 * 2**20),
+    "a40": Gpu("NVIDIA A40", CAPABILITIES[8, 6], 84, 1.74, 48 * GIB, 0.696e12, 6 * 2**20),
+    "l40s": Gpu("NVIDIA L40S", CAPABILITIES[8, 9], 142, 2.52, 48 * GIB, 0.864e12, 96 * 2**20),
+    "l4": Gpu("NVIDIA L4", CAPABILITIES[8, 9], 58, 2.04, 24 * GIB, 0.3e12, 48 * 2**20),
+    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", CAPABILITIES[8, 9], 128, 2.52, 24 * GIB, 1.008e12, 72 * 2**20),
+    "t4": Gpu("Tesla T4", CAPABILITIES[7, 5], 40, 1.59, 16 * GIB, 0.32e12, 4 * 2**20),
 }
 """GPUs by the name that a person gives."""
 

@@ -90,11 +90,6 @@ def nbytes(shape: str) -> int:
     return sum(size * bits // 8 for size, bits in _arrays(shape))
 
 
-def elements(shape: str) -> int:
-    """Elements of an array, or of all arrays of a tuple."""
-    return sum(size for size, _ in _arrays(shape))
-
-
 def _arrays(shape: str) -> list[tuple[int, int]]:
     found = []
     for kind, sizes in SHAPE.findall(shape):

@@ -1,5 +1,7 @@
 """Counting kernels and bytes, against programs counted by hand."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from purerl import trees
 from purerl.errors import ConfigError
 from purerl.population import planning
+from purerl.runs import options
 from purerl.targets import absent, census, gpus, hlo, speed
 
 TEXT = """HloModule by_hand, is_scheduled=true
@@ -115,6 +118,8 @@ def test_unknown_gpus():
     with pytest.raises(ConfigError, match="target = 'h20': unknown; nearest: h200"):
         absent.device("h20")
     assert 'device_description_str: "NVIDIA H200"' in gpus.description(gpus.GPUS["h200"])
+    help_text = Path(options.__file__).read_text()
+    assert all(name in help_text for name in gpus.GPUS)
 
 
 def test_a_real_program():

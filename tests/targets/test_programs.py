@@ -3,11 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from compiling import for_bits
 
 from purerl import a2c, backend, dqn, envs, ppo, r2d2, trees
+from purerl.errors import ConfigError
 from purerl.learned import sockets
+from purerl.learners import gradients
+from purerl.store import checkpoint
 
 SMALL = {"num_envs": 4, "num_steps": 8, "hidden_sizes": (8,)}
 REPLAY = {**SMALL, "total_steps": 32 * 6, "capacity": 128, "warmup_steps": 64, "batch_size": 8, "num_updates": 2}
@@ -36,8 +40,21 @@ def test_trainings_agree(name):
     jax.tree.map(close, ours.state.learner.params, theirs.state.learner.params)
     jax.tree.map(close, ours.metrics, theirs.metrics)
     jax.tree.map(close, ours.state.actors, theirs.state.actors)
-    if name != "r2d2":  # whose optimiser's state is the only difference in structure
-        assert jax.tree.structure(ours.state.learner.opt_state) != jax.tree.structure(theirs.state.learner.opt_state)
+    assert jax.tree.structure(ours.state.learner.opt_state) != jax.tree.structure(theirs.state.learner.opt_state)
+
+
+def test_checkpoints_of_the_other_kind_of_device_are_refused(tmp_path):
+    """Their optimisers have another state; none of it is read as something else."""
+    params = {"w": jnp.ones((1, 3)), "b": jnp.ones((1, 2))}
+
+    def state(platform):
+        with backend.tracing_for(platform):
+            return gradients.init_optimiser(optax.scale_by_adam(), params)
+
+    checkpoint.save(tmp_path, 1, jax.tree.map(lambda x: x.reshape(1, -1), state("gpu")), {})
+    step = checkpoint.newest(tmp_path)
+    with pytest.raises(ConfigError):
+        checkpoint.read(step, jax.tree.map(lambda x: x.reshape(1, -1), state("cpu")), np.asarray)
 
 
 def test_packing_rounds_nothing():
