@@ -76,6 +76,22 @@ def bounds(leaf: Any) -> tuple[Any, Any]:
     return 0, leaf.n - 1 if isinstance(leaf, Discrete) else np.array(leaf.sizes) - 1
 
 
+def is_bounded(box: Box) -> bool:
+    """Whether every dimension of ``box`` has finite bounds."""
+    return bool(np.all(np.isfinite(box.low)) and np.all(np.isfinite(box.high)))
+
+
+def unit(box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """``(centre, scale)`` such that ``centre + scale * x`` maps [-1, 1] onto ``box``; arrays of its shape, float32.
+
+    A dimension without finite bounds keeps its own units: centre 0, scale 1.
+    """
+    low, high = (np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
+    bounded = np.isfinite(low) & np.isfinite(high)
+    low, high = np.where(bounded, low, -1), np.where(bounded, high, 1)
+    return ((high + low) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+
+
 def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
     """``shape`` many random elements: uniform, or standard normal and clipped where a Box is unbounded. Consumes
     ``key``."""

@@ -8,7 +8,7 @@ from purerl.formulas import td_errors
 from purerl.learners import action_values
 from purerl.learners.joint_actions import joint_actions
 from purerl.networks import value_networks
-from purerl.types import Array, Env, Learner
+from purerl.types import Env, Learner
 
 TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchausen}
 
@@ -38,13 +38,8 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     return value_networks.q_network(**action_values.network_shape(config, env))
 
 
-def huber_loss(error: Array, config: Config) -> Array:
-    """What is minimised, elementwise: `losses.huber` beyond ``config.huber_delta``."""
-    return td_errors.huber(error, config.huber_delta)
-
-
 def make_learner(
-    config: Config, env: Env, *, network=None, td_error=None, td_loss=huber_loss, optimiser=None, **more: Any
+    config: Config, env: Env, *, network=None, td_error=None, td_loss=td_errors.huber_loss, optimiser=None, **more: Any
 ) -> Learner:
     """DQN as a `Learner`.
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import draw
+from purerl import draw, spaces
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.trees import like
 from purerl.types import Distribution
@@ -51,10 +51,7 @@ def gaussian(space: Box) -> Distribution:
     shape and the units of ``space``. They may lie outside the Box: environments clip them.
     """
     size = int(np.prod(space.shape))
-    low, high = (np.broadcast_to(np.asarray(b, np.float32), space.shape) for b in (space.low, space.high))
-    bounded = np.isfinite(low) & np.isfinite(high)
-    centre = np.where(bounded, (np.where(bounded, high, 0) + np.where(bounded, low, 0)) / 2, 0).astype(np.float32)
-    scale = np.where(bounded, (np.where(bounded, high, 0) - np.where(bounded, low, 0)) / 2, 1).astype(np.float32)
+    centre, scale = spaces.unit(space)
     log_scale = np.sum(np.log(scale))
 
     def to_action(unit):

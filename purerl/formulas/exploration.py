@@ -1,4 +1,4 @@
-"""Epsilon-greedy action selection, and Ape-X's schedule of one epsilon per environment."""
+"""Exploration: epsilon-greedy actions, Ape-X's epsilon for each environment, noise that remembers."""
 
 import jax.numpy as jnp
 
@@ -39,3 +39,12 @@ def epsilon_ladder(epsilon: Scalar, exponent: Scalar, num_envs: int) -> Array:
     ``epsilon`` lies in [0, 1]. A single environment gets ``epsilon``.
     """
     return epsilon ** (1 + exponent * jnp.arange(num_envs) / max(num_envs - 1, 1))
+
+
+def ornstein_uhlenbeck(state: Array, noise: Array, damping: Scalar, deviation: Scalar) -> Array:
+    """The next state of a process that drifts back to 0: ``(1 - damping) * state + deviation * noise``, elementwise.
+
+    Uhlenbeck & Ornstein 1930, in steps of one, as in Lillicrap et al. 2016 (arXiv 1509.02971, section 3). ``noise`` is
+    standard normal.
+    """
+    return (1 - damping) * state + deviation * noise

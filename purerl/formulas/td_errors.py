@@ -15,6 +15,8 @@ callers vmap them; `huber`, `rescale` and `unrescale` are elementwise. Shared ar
   observation.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -28,6 +30,22 @@ def huber(error: Array, delta: Scalar) -> Array:
     """
     bounded = jnp.clip(error, -delta, delta)
     return bounded * (error - 0.5 * bounded)
+
+
+def huber_loss(error: Array, config: Any) -> Array:
+    """`huber` of TD errors, elementwise, beyond ``config.huber_delta``."""
+    return huber(error, config.huber_delta)
+
+
+def least(q: Array) -> Array:
+    """The least of ``K`` critics' values ``[..., K]``, ``[...]``: clipped double Q-learning (Fujimoto et al. 2018,
+    arXiv 1802.09477, eq. 10).
+
+    The gradient goes to one of them. That of `jax.numpy.min` is divided by the number of values that equal the least,
+    which is 0 where a compiler computes the two of them in different ways.
+    """
+    chosen = jnp.argmin(jax.lax.stop_gradient(q), axis=-1)
+    return jnp.sum(q * jax.nn.one_hot(chosen, q.shape[-1]), axis=-1)
 
 
 def q_learning(

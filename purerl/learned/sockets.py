@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import optax
 
 from purerl.algos import ALGORITHMS
-from purerl.algos.dqn import huber_loss
 from purerl.errors import ConfigError
-from purerl.formulas import losses
+from purerl.formulas import losses, td_errors
 from purerl.learned import SOCKET_NAMES, rules
 from purerl.learned.networks import mlp
 from purerl.learners import estimates
@@ -172,8 +171,8 @@ def _dpo(scale: Any) -> dict[str, Any]:
     return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
 
 
-def td_loss(base: Callable = huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
-    """The loss that DQN and Ape-X minimise: ``base`` plus a network, both of the TD error, elementwise."""
+def td_loss(base: Callable = td_errors.huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
+    """The loss of action values that is minimised: ``base`` plus a network, both of the TD error, elementwise."""
     network = mlp(1, hidden_sizes, 1)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:

@@ -42,3 +42,9 @@ def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> t
     ``period`` updates."""
     age = (age + 1) % period
     return jax.tree.map(lambda new, old: jnp.where(age == 0, new, old), params, target_params), age
+
+
+def approach(params: PyTree, target_params: PyTree, rate: Scalar) -> PyTree:
+    """A target network that moves by ``rate`` of the way towards ``params`` (Lillicrap et al. 2016, arXiv 1509.02971,
+    Algorithm 1)."""
+    return jax.tree.map(lambda new, old: old + rate * (new - old), params, target_params)

@@ -11,10 +11,30 @@ from compiling import for_bits
 
 from purerl import config as cfg
 from purerl import envs, evaluate, loops
-from purerl.algos import a2c, apex, appo, c51, dpo, dqn, impala, iqn, ppo, pqn, qr_dqn, r2d2, rainbow, reinforce
+from purerl.algos import (
+    a2c,
+    apex,
+    appo,
+    c51,
+    ddpg,
+    dpo,
+    dqn,
+    impala,
+    iqn,
+    ppo,
+    pqn,
+    qr_dqn,
+    r2d2,
+    rainbow,
+    reinforce,
+    sac,
+    sac_discrete,
+    td3,
+)
 from purerl.envs.union import union
-from purerl.formulas import distributions, td_errors
+from purerl.formulas import distributions, soft, td_errors
 from purerl.learners import policy_gradients
+from purerl.spaces import Box
 from purerl.types import Env
 
 GAMMA = 0.9
@@ -66,6 +86,26 @@ def r2d2_value(config, env, state, obs):
     return td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon)
 
 
+def critics_at_mode(make_network, action):
+    """What the critics say on average of the action that the policy prefers."""
+
+    def value(config, env, state, obs):
+        network = make_network(config, env)
+        out = network.act(state.params["actor"], obs)
+        return jnp.mean(action(out, network, state.params["critic"], obs), axis=-1)
+
+    return value
+
+
+def of_box(mode):
+    return lambda out, network, critic, obs: network.judge(critic, obs, mode(out))
+
+
+def of_discrete(out, network, critic, obs):
+    q = network.judge(critic, obs)
+    return jnp.sum(q * jax.nn.one_hot(jnp.argmax(out, axis=-1), out.shape[-1])[:, None], axis=-1)
+
+
 ON_POLICY = {
     "total_steps": 8 * 16 * 60,
     "num_envs": 8,
@@ -94,6 +134,24 @@ REPLAY = {
     "hidden_sizes": (16,),
 }
 PRIORITIES = "priority_exponent", "importance_exponent", "importance_exponent_end"
+CONTINUOUS = {
+    "total_steps": 8 * 16 * 60,
+    "num_envs": 8,
+    "num_steps": 16,
+    "num_updates": 8,
+    "batch_size": 32,
+    "capacity": 8 * 16 * 20,
+    "warmup_steps": 8 * 16,
+    "tau": 0.1,
+    "learning_rate": 1e-2,
+    "actor_learning_rate": 3e-3,
+    "learning_rate_decay": 1.0,
+    "gamma": GAMMA,
+    "huber_delta": 1.0,
+    "max_grad_norm": 0.1,
+    "hidden_sizes": (16,),
+}
+FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {
     "ppo": Row(ppo.ppo, ppo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
     "ppo-gru": Row(
@@ -162,6 +220,33 @@ ROWS = {
         longer=5,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),
+    "ddpg": Row(
+        ddpg.ddpg,
+        ddpg.Config(**CONTINUOUS, noise="ornstein-uhlenbeck", prioritised=True),
+        critics_at_mode(ddpg.make_network, of_box(jnp.tanh)),
+        free=FREE,
+    ),
+    "td3": Row(
+        td3.td3,
+        td3.Config(**CONTINUOUS),
+        critics_at_mode(ddpg.make_network, of_box(jnp.tanh)),
+        free=FREE,
+        idle=("noise_damping", *PRIORITIES),
+    ),
+    "sac": Row(
+        sac.sac,
+        sac.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=-3.0),
+        critics_at_mode(sac.make_network, of_box(soft.squashed_mode)),
+        free=FREE,
+        idle=PRIORITIES,
+    ),
+    "sac-discrete": Row(
+        sac_discrete.sac_discrete,
+        sac_discrete.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
+        critics_at_mode(sac_discrete.make_network, of_discrete),
+        free=FREE,
+        idle=PRIORITIES,
+    ),
 }
 
 
@@ -178,9 +263,20 @@ def row(request):
     return ROWS[request.param]
 
 
+def suited(row, env: Env) -> Env:
+    """``env``, its two actions taken for the sign of a number for an algorithm that needs one."""
+    if not row.algo.problems(row.config, env):
+        return env
+
+    def step(noise, state, action):
+        return env.step(noise, state, (action[0] > 0).astype(jnp.int32))
+
+    return env._replace(step=step, action_space=Box(-1.0, 1.0, (1,), jnp.float32))
+
+
 @pytest.fixture(scope="module")
-def env():
-    return envs.make("CartPole-v1", max_steps=20)
+def env(row):
+    return suited(row, envs.make("CartPole-v1", max_steps=20))
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +434,7 @@ def probed(row):
     choose = union(list(PROBES.values()))
 
     def train(task, config):
-        env = choose(task)
+        env = suited(row, choose(task))
         learner = row.algo.make_learner(config, env)
         state = row.algo.make_train(config, env)(KEYS[0]).state.learner
         found = evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32, max_steps=5)
@@ -377,9 +473,11 @@ def test_policy_of_continuous_actions(row):
     if row.algo.problems(row.config, env):
         pytest.skip("does not act in this space")
 
+    config = dataclasses.replace(row.config, **row.free)
+
     @jit
     def run():
-        state = row.algo.make_train(row.config, env)(KEYS[0]).state.learner
+        state = row.algo.make_train(config, env)(KEYS[0]).state.learner
         learner = row.algo.make_learner(row.config, env)
         return evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32).episode_return
 

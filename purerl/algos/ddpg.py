@@ -1,0 +1,103 @@
+"""Deep deterministic policy gradients (Lillicrap et al. 2016, arXiv 1509.02971)."""
+
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import counters, draw
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import exploration, td_errors
+from purerl.learners import off_policy_gradients
+from purerl.learners.off_policy_gradients import Method, State, problems
+from purerl.networks.critics import ActorAndCritics
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
+
+WITH_MEMORY = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
+
+
+@cfg.config
+class Config(off_policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_critics: cfg.Count = 1
+    """Critics, the least of whose values counts in targets; 1 tends to overestimate."""
+    actor_learning_rate: cfg.Positive = 1e-4
+    """Adam's step size of the actor at the start."""
+    learning_rate: cfg.Positive = 1e-3
+    """Adam's step size of the critics at the start."""
+    noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
+    """Noise added to actions while acting: independent at each step, or drifting back to 0."""
+    noise_deviation: cfg.NonNegative = 0.2
+    """Standard deviation of the noise of each step, in units in which actions lie in [-1, 1]."""
+    noise_damping: Annotated[cfg.Fraction, WITH_MEMORY] = 0.15
+    """Fraction of the noise that is forgotten at each step."""
+
+
+def make_network(config: Config, env: Env) -> ActorAndCritics:
+    """An actor of actions before their tanh, and critics."""
+    return off_policy_gradients.networks_for_box(config, env, 1)
+
+
+def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambda action, noise: action) -> Method:
+    """A deterministic policy, which acts at random until the first update.
+
+    ``smooth(action, noise)`` changes the actions ``[N, D]``, in [-1, 1], by which next states are judged; ``noise`` is
+    standard normal.
+    """
+    to_box, to_unit = off_policy_gradients.units(env.action_space)
+
+    def act(params: PyTree, obs: PyTree) -> Array:
+        return jnp.tanh(network.act(params, obs))
+
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        key_normal, key_uniform = jax.random.split(key)
+        shape = *shape, network.size
+        return draw.normal(key_normal, shape), draw.uniform(key_uniform, shape, -1.0, 1.0)
+
+    def explore(state: State, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]) -> tuple[Array, PyTree]:
+        normal, random = noise
+        if config.noise == "gaussian":
+            disturbance = config.noise_deviation * normal
+        else:
+            carry = exploration.ornstein_uhlenbeck(carry, normal, config.noise_damping, config.noise_deviation)
+            disturbance = carry
+        action = jnp.clip(act(state.params["actor"], obs) + disturbance, -1.0, 1.0)
+        return to_box(jnp.where(counters.reached(state.updates, 1), action, random)), carry
+
+    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: tuple[Array, Array]) -> Array:
+        action = smooth(act(target_params["actor"], next_obs), noise[0])
+        return td_errors.least(network.judge(target_params["critic"], next_obs, action))
+
+    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: PyTree) -> tuple[Array, Metrics]:
+        return -network.judge(critic, obs, act(moving["actor"], obs))[..., 0], {}
+
+    return Method(
+        init=network.init,
+        noise=noise,
+        explore=explore,
+        exploit=lambda params, obs: to_box(act(params, obs)),
+        value=lambda params, obs, action: network.judge(params, obs, to_unit(action)),
+        next_value=next_value,
+        actor_loss=actor_loss,
+        targets=("actor", "critic"),
+        init_carry=lambda num_envs: () if config.noise == "gaussian" else jnp.zeros((num_envs, network.size)),
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """DDPG as a `Learner`. ``network`` is a `critics.ActorAndCritics` for a box; the other parts are those of
+    `off_policy_gradients.make_learner`."""
+    method = make_method(config, env, network or make_network(config, env))
+    return off_policy_gradients.make_learner(config, env, method, **parts)
+
+
+ddpg = Algorithm(
+    "ddpg",
+    Config,
+    problems,
+    make_learner,
+    off_policy_gradients.make_trainer,
+    sockets=("td-loss", "optimiser"),
+)

@@ -1,0 +1,101 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1801.01290), with a learned temperature (arXiv 1812.05905)."""
+
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import draw
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import soft
+from purerl.learners import off_policy_gradients
+from purerl.learners.off_policy_gradients import Method, problems
+from purerl.networks.critics import ActorAndCritics
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
+
+WHILE_LEARNED = cfg.Needs("learn_temperature", lambda config: config.learn_temperature)
+
+
+@cfg.config
+class Config(off_policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    learn_temperature: bool = True
+    """Adjust the temperature so that the policy's entropy approaches its target."""
+    initial_temperature: cfg.Positive = 1.0
+    """Reward that a nat of the policy's entropy is worth, at the start."""
+    target_entropy: Annotated[float, cfg.Range(), WHILE_LEARNED] = -1.0
+    """Entropy that the temperature aims at, in nats for each dimension of an action in [-1, 1], where uniform actions
+    have 0.69."""
+
+
+def make_network(config: Config, env: Env) -> ActorAndCritics:
+    """An actor of means and logarithms of standard deviations, before their tanh, and critics."""
+    return off_policy_gradients.networks_for_box(config, env, 2)
+
+
+def init_params(config: Config, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
+    """Parameters of the networks, and the logarithm of the temperature."""
+    return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
+
+
+def temperature(moving: dict) -> Array:
+    """The temperature, through which no gradient flows."""
+    return jax.lax.stop_gradient(jnp.exp(moving["log_temperature"]))
+
+
+def with_temperature(
+    config: Config, moving: dict, loss: Array, entropy: Array, target_entropy: Array | float
+) -> tuple[Array, Metrics]:
+    """The actor's loss and that of the temperature, if it is learned, ``[N]``; and the metrics of both."""
+    if config.learn_temperature:
+        loss += soft.temperature_loss(moving["log_temperature"], entropy, target_entropy)
+    return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(moving)}
+
+
+def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+    """A squashed Gaussian policy, whose temperature is learned along with it."""
+    to_box, to_unit = off_policy_gradients.units(env.action_space)
+
+    def sample(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
+        """Actions ``[..., D]`` in [-1, 1] and their log-densities ``[...]``."""
+        return soft.squashed_sample(network.act(actor, obs), noise)
+
+    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
+        action, log_prob = sample(params["actor"], next_obs, noise)
+        q = network.judge(target_params["critic"], next_obs, action)
+        return soft.soft_value(q, log_prob, jnp.exp(params["log_temperature"]))
+
+    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
+        action, log_prob = sample(moving["actor"], obs, noise)
+        value = soft.soft_value(network.judge(critic, obs, action), log_prob, temperature(moving))
+        return with_temperature(config, moving, -value, -log_prob, config.target_entropy * network.size)
+
+    return Method(
+        init=lambda key, obs: init_params(config, network, key, obs),
+        noise=lambda key, shape: draw.normal(key, (*shape, network.size)),
+        explore=lambda state, obs, carry, noise: (to_box(sample(state.params["actor"], obs, noise)[0]), carry),
+        exploit=lambda actor, obs: to_box(soft.squashed_mode(network.act(actor, obs))),
+        value=lambda critic, obs, action: network.judge(critic, obs, to_unit(action)),
+        next_value=next_value,
+        actor_loss=actor_loss,
+        targets=("critic",),
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """SAC as a `Learner`. ``network`` is a `critics.ActorAndCritics` for a box, with two outputs a dimension; the other
+    parts are those of `off_policy_gradients.make_learner`."""
+    method = make_method(config, env, network or make_network(config, env))
+    return off_policy_gradients.make_learner(config, env, method, **parts)
+
+
+sac = Algorithm(
+    "sac",
+    Config,
+    problems,
+    make_learner,
+    off_policy_gradients.make_trainer,
+    sockets=("td-loss", "optimiser"),
+)

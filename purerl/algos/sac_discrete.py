@@ -1,0 +1,104 @@
+"""Soft actor-critic with discrete actions (Christodoulou 2019, arXiv 1910.07207).
+
+Expectations over actions are sums, so nothing is sampled while learning.
+"""
+
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.algos import sac
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import distributions, exploration, soft, td_errors
+from purerl.learners import joint_actions, off_policy_gradients, settings
+from purerl.learners.off_policy_gradients import Method
+from purerl.networks import critics
+from purerl.networks.critics import ActorAndCritics
+from purerl.spaces import Discrete, MultiDiscrete
+from purerl.types import Array, Env, Learner, Metrics, PyTree
+
+
+@cfg.config
+class Config(sac.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    target_entropy: Annotated[cfg.Fraction, sac.WHILE_LEARNED] = 0.5
+    """Entropy that the temperature aims at, as a fraction of that of uniform actions."""
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    return off_policy_gradients.problems(config, env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
+
+
+def make_network(config: Config, env: Env) -> ActorAndCritics:
+    """An actor of logits, and critics of all actions."""
+    torso = settings.make_torso(config, env)
+    return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
+
+
+def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+    """A categorical policy over the legal ones of ``A`` joint actions."""
+    actions = joint_actions.joint_actions(env)
+    categorical = distributions.categorical(actions.num)
+
+    def logits(actor: PyTree, obs: PyTree) -> Array:
+        return exploration.masked(network.act(actor, obs), actions.legal(obs))
+
+    def value(critic: PyTree, obs: PyTree, action: Array) -> Array:
+        chosen = jax.nn.one_hot(actions.number(action), actions.num)
+        return jnp.sum(network.judge(critic, obs) * chosen[:, None], axis=-1)
+
+    def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
+        """Soft values of the policy, by the least that any critic says, and its entropies, both ``[N]``."""
+        log_probs = jax.nn.log_softmax(logits(actor, obs))
+        q = td_errors.least(jnp.moveaxis(network.judge(critic, obs), -2, -1))
+        entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
+        return soft.expected_soft_value(q, log_probs, temperature), entropy
+
+    def target_entropy(obs: PyTree) -> Array:
+        legal = actions.legal(obs)
+        count = actions.num if legal is None else jnp.sum(legal, axis=-1)
+        return config.target_entropy * jnp.log(jnp.float32(count))
+
+    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
+        temperature = jnp.exp(params["log_temperature"])
+        return soft_values(params["actor"], target_params["critic"], next_obs, temperature)[0]
+
+    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
+        temperature = sac.temperature(moving)
+        value, entropy = soft_values(moving["actor"], critic, obs, temperature)
+        return sac.with_temperature(config, moving, -value, entropy, target_entropy(obs))
+
+    return Method(
+        init=lambda key, obs: sac.init_params(config, network, key, obs),
+        noise=categorical.noise,
+        explore=lambda state, obs, carry, noise: (
+            actions.action(categorical.sample(logits(state.params["actor"], obs), noise)),
+            carry,
+        ),
+        exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),
+        value=value,
+        next_value=next_value,
+        actor_loss=actor_loss,
+        targets=("critic",),
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """Discrete SAC as a `Learner`. ``network`` is a `critics.ActorAndCritics` for discrete actions; the other parts are
+    those of `off_policy_gradients.make_learner`."""
+    method = make_method(config, env, network or make_network(config, env))
+    return off_policy_gradients.make_learner(config, env, method, **parts)
+
+
+sac_discrete = Algorithm(
+    "sac-discrete",
+    Config,
+    problems,
+    make_learner,
+    off_policy_gradients.make_trainer,
+    sockets=("td-loss", "optimiser"),
+)

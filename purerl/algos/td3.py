@@ -1,0 +1,56 @@
+"""Twin delayed deep deterministic policy gradients (Fujimoto et al. 2018, arXiv 1802.09477).
+
+DDPG with three changes: the smaller of two critics in the target, the actor updated less often, and targets at actions
+that are slightly disturbed.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.algos import ddpg
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import off_policy_gradients
+from purerl.learners.off_policy_gradients import problems
+from purerl.types import Array, Env, Learner
+
+
+@cfg.config
+class Config(ddpg.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_critics: cfg.Count = 2
+    """Critics, the least of whose values counts in targets; 1 tends to overestimate."""
+    policy_delay: cfg.Count = 2
+    """Updates of the critics for each update of the actor and of the target networks."""
+    actor_learning_rate: cfg.Positive = 1e-3
+    """Adam's step size of the actor at the start."""
+    noise_deviation: cfg.NonNegative = 0.1
+    """Standard deviation of the noise of each step, in units in which actions lie in [-1, 1]."""
+    target_noise: cfg.NonNegative = 0.2
+    """Standard deviation of the noise on the actions of targets, in units in which actions lie in [-1, 1]."""
+    target_noise_clip: cfg.NonNegative = 0.5
+    """Largest size of the noise on the actions of targets."""
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """TD3 as a `Learner`; the parts are those of `ddpg.make_learner`."""
+
+    def smooth(action: Array, noise: Array) -> Array:
+        """Section 5.3, eq. 14."""
+        noise = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
+        return jnp.clip(action + noise, -1.0, 1.0)
+
+    method = ddpg.make_method(config, env, network or ddpg.make_network(config, env), smooth)
+    return off_policy_gradients.make_learner(config, env, method, **parts)
+
+
+td3 = Algorithm(
+    "td3",
+    Config,
+    problems,
+    make_learner,
+    off_policy_gradients.make_trainer,
+    sockets=("td-loss", "optimiser"),
+)
