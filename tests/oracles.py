@@ -29,13 +29,14 @@ def n_step(reward, next_value, discount, last, n):
     return np.array(totals)
 
 
-def stored_n_step(reward, value, discount, truncated, n):
-    """At most ``n`` rewards, of steps before the next truncated one and before the last, and the value after them."""
+def stored_n_step(reward, value, discount, stop, stopped, n):
+    """At most ``n`` rewards, of steps before the next that stops and before the last, and then either the value or, if
+    it is within ``n - 1`` steps, what that one returns."""
     totals = []
     for t in range(len(reward)):
-        end = min(t + n, _end(truncated, t))
+        end = min(t + n, _end(stop, t))
         rewards = sum(np.prod(discount[t:k]) * reward[k] for k in range(t, end))
-        totals.append(rewards + np.prod(discount[t:end]) * value[end])
+        totals.append(rewards + np.prod(discount[t:end]) * (value if end == t + n else stopped)[end])
     return np.array(totals)
 
 

@@ -4,7 +4,6 @@ reinforcement learning", ICLR), with its many actors in one program.
 Sequences are replayed with the carry that the network had at their first step; the first steps only warm the carry up.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 import jax
@@ -36,7 +35,7 @@ class Config(settings.Recall, action_values.Config):
     burn_in: cfg.NonNegativeCount = 8
     """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
     unroll: cfg.Count = 16
-    """Steps of a sequence after the burn-in; without store_next_obs the last one only bootstraps."""
+    """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
     period: cfg.Count = 8
     """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
     stored_carry: bool = True
@@ -129,8 +128,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
     def unroll(params: PyTree, items: Transition) -> tuple[Array, Array]:
-        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows; and of what
-        followed each or, of a replay without next observations, the same again."""
+        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows, and ``[N, A]``
+        of what followed the sequences' cut."""
         carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
         steps = items.obs, items.terminated | items.truncated
         obs, last = jax.tree.map(early, steps)
@@ -138,42 +137,47 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[2])
         obs, last = jax.tree.map(late, steps)
         q, carries, _ = network.unroll(params, obs, carry, last)
-        return q, network.step(params, late(items.next_obs), carries)[0] if config.store_next_obs else q
+        index = jnp.maximum(items.next_obs.step - config.burn_in, 0)
+        carry = jax.tree.map(lambda x: x[index, jnp.arange(len(index))], carries)
+        return q, network.step(params, items.next_obs.obs, carry)[0]
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
-        q, next_q = unroll(params, items)
+        q = unroll(params, items)
         action, reward, terminated, truncated = map(
             late, (items.action, items.reward, items.terminated, items.truncated)
         )
-        estimate: Callable[..., Array]
-        if config.store_next_obs:
-            estimate, stop, learned = returns.n_step, terminated | truncated, jnp.ones_like(truncated)
-        else:
-            estimate, stop, learned = returns.stored_n_step, truncated, ~truncated.at[-1].set(True)  # [L, N]
-        chooser = jax.lax.stop_gradient(next_q) if config.double else target_q
-        best = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
+        cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None] - config.burn_in
+        learned = ~truncated.at[-1].set(True) | cut  # [L, N]
+        chooser = jax.lax.stop_gradient(q) if config.double else target_q
+        value, after_cut = jax.tree.map(best, chooser, target_q)
         target = td_errors.rescale(
-            jax.vmap(estimate, in_axes=(1, 1, 1, 1, None), out_axes=1)(
+            jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
                 reward,
-                td_errors.unrescale(best, config.rescale_epsilon),
+                value,
                 config.gamma * (1 - terminated),
-                stop,
+                truncated,
+                jnp.where(cut, reward + config.gamma * after_cut[None], value),
                 config.n_step,
             ),
             config.rescale_epsilon,
         )
-        taken = jnp.take_along_axis(q, actions.number(action)[..., None], axis=-1)[..., 0]
+        taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
         error = jnp.where(learned, target - taken, 0.0)
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
         mean = jnp.sum(size, axis=0) / steps
         priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
-        value = td_errors.unrescale(jnp.max(q, axis=-1), config.rescale_epsilon)
+        value = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
         metrics = {"value": jnp.mean(value), "td_error": jnp.mean(weight * mean)}
         return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
 
+    def best(chooser: Array, target_q: Array) -> Array:
+        """What the target network says of the action that ``chooser`` values most, both ``[..., A]``, not rescaled."""
+        q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
+        return td_errors.unrescale(q, config.rescale_epsilon)
+
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
-        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)[1]
+        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)
         return action_values.descend(config, env, optimiser, loss, state, batch)
 
     return Learner(

@@ -81,25 +81,26 @@ def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: in
     return total
 
 
-def stored_n_step(reward: Array, value: Array, discount: Array, truncated: Array, n: int) -> Array:
-    """Bootstrapped n-step returns ``[T]`` of a sequence from a replay buffer without true next observations.
+def stored_n_step(reward: Array, value: Array, discount: Array, stop: Array, stopped: Array, n: int) -> Array:
+    """Bootstrapped n-step returns ``[T]`` of a sequence from a replay buffer, of which the next row is the next step.
 
-    Such a buffer has no V(next_obs[t]) of a truncated step, so a return stops before a truncated step and at the end of
-    the sequence, and bootstraps from ``value`` there. At a truncated step and in the last row the result is ``value``
-    itself.
+    The next row is not what followed where an episode was truncated, and there is none after the last row. Such steps
+    are ``stop``, and ``stopped`` is what they return. A return bootstraps from ``value`` where its ``n`` steps end.
 
-    The result is ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = value[t]`` where ``truncated[t]`` or
-    ``t = T - 1``, else ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits).
+    The result is ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = stopped[t]`` where ``stop[t]``, else
+    ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits). With ``stopped`` the
+    value itself a return stops before such a step; with ``reward + discount * V(next_obs)`` after it.
 
     - ``reward, value, discount``: ``[T]``, see the module docstring.
-    - ``truncated``: ``[T]`` bool, whether the episode was truncated at this step.
+    - ``stop``: ``[T]`` bool; the last row stops in any case.
+    - ``stopped``: ``[T]``.
     - ``n``: number of steps, at least 1.
     """
-    chex.assert_rank([reward, value, discount, truncated], 1)
-    stop = truncated.at[-1].set(True)
+    chex.assert_rank([reward, value, discount, stop, stopped], 1)
+    stop = stop.at[-1].set(True)
     total = value
     for _ in range(n):
-        total = jnp.where(stop, value, reward + discount * _next(total))
+        total = jnp.where(stop, stopped, reward + discount * _next(total))
     return total
 
 

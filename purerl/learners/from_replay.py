@@ -29,8 +29,8 @@ class Config(settings.Loop):
     """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
     least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
     store_next_obs: bool = False
-    """Store each next observation as well, for twice the memory. Without it, steps that a time limit truncates are not
-    learned from."""
+    """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32.
+    Needed only where time limits cut episodes off sooner than that."""
     warmup_steps: cfg.Count = 5_000
     """Environment steps before the first gradient step, rounded up to whole iterations."""
     prioritised: bool = False
@@ -105,7 +105,7 @@ def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyT
         "batch_size": config.batch_size,
         "view": view,
         "num_frames": spaces.frames(env.observation_space),
-        "next_obs": config.store_next_obs,
+        "next_obs": 1 if config.store_next_obs else replay.CUT_ROWS,
     }
     if not config.prioritised:
         return replay.uniform(**shape)

@@ -2,10 +2,12 @@
 
 from purerl.replay.fifo import queue
 from purerl.replay.host import on_host
-from purerl.replay.ring import least_rows, most_frames, prioritised, uniform
-from purerl.replay.views import View, sequences, transitions
+from purerl.replay.ring import CUT_ROWS, least_rows, most_frames, prioritised, uniform
+from purerl.replay.views import Cut, View, sequences, transitions
 
 __all__ = [
+    "CUT_ROWS",
+    "Cut",
     "View",
     "least_rows",
     "most_frames",

@@ -20,6 +20,10 @@ MIN_PRIORITY = 1e-6
 """Added to every priority, so that every usable sample can be drawn (Schaul et al. 2016, section 3.3)."""
 
 
+CUT_ROWS = 32
+"""By default the next observation of one truncated step in so many rows is stored."""
+
+
 class RingState(NamedTuple):
     """``items`` ``[rows, B]``; ``position``, the row that is written next; ``filled``, the number of rows that hold
     data, at most ``rows`` (both int32)."""
@@ -71,7 +75,7 @@ def most_frames(frames: PyTree) -> int:
     return max(jax.tree.leaves(frames), default=1)
 
 
-def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyTree, next_obs: bool) -> Ring:
+def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyTree, next_obs: int) -> Ring:
     """The `Ring` of `uniform` and `prioritised`, with their arguments. Raises `ValueError` for sizes that misfit."""
     length, stride, num_frames = view.length, view.stride, most_frames(frames)
     counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
@@ -97,11 +101,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
                 f"a trajectory of {num_steps} steps: must divide num_rows = {num_rows} and be a multiple of {stride}"
             )
 
-        def write(rows: Array, new: Array) -> Array:
-            start = state.position // (num_rows // rows.shape[0])
-            return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
-
-        items = jax.tree.map(write, state.items, storage.kept(trajectory, frames, stride, next_obs))
+        items = storage.write(state.items, state.position, storage.kept(trajectory, frames, stride))
         position = (state.position + num_steps) % num_rows
         return RingState(items, position, jnp.minimum(state.filled, num_rows - num_steps) + num_steps)
 
@@ -118,7 +118,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
 
 
 def uniform(
-    *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: PyTree = 1, next_obs: bool = False
+    *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: PyTree = 1, next_obs: int = CUT_ROWS
 ) -> Replay:
     """A ring buffer of the last ``num_rows`` steps of each environment, sampled uniformly.
 
@@ -128,7 +128,8 @@ def uniform(
     - ``view``: what a sample is (`transitions`, `sequences`).
     - ``num_frames``: frames stacked along the last axis of an observation, the newest last; only the newest is stored.
       A number, or a tree of them, one for each leaf of an observation.
-    - ``next_obs``: whether to store next observations too, so that a view can bootstrap from those of truncated steps.
+    - ``next_obs``: which next observations to store, so that a view can bootstrap from those of truncated steps: 0
+      none, 1 all, otherwise that of one truncated step in so many rows.
 
     ``add`` overwrites the oldest ``T`` rows with a trajectory ``[T, B]``, as one slice; ``T`` must divide ``num_rows``
     and be a multiple of the view's stride. Observations are stored once, in their own dtype, booleans bit-packed.
@@ -168,7 +169,7 @@ def prioritised(
     beta_end: Scalar = 1.0,
     num_updates: int = 1,
     num_frames: PyTree = 1,
-    next_obs: bool = False,
+    next_obs: int = CUT_ROWS,
     initial: Callable[[PyTree], Array] | None = None,
 ) -> Replay:
     """As `uniform`, but a sample with priority ``p`` is drawn with probability ``P = p^alpha / sum p^alpha``.
@@ -227,12 +228,12 @@ def prioritised(
         place = sums.find(state.sums, fraction)
         env = place % num_envs
         row = (place // num_envs - reach) % ring.num_blocks * view.stride
-        items, _ = ring.read(state.ring, row, env)
+        items, usable = ring.read(state.ring, row, env)
         total = sums.total(state.sums)
         chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
         exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
         weight = (jnp.maximum(chance, 1e-30) * (ring.starts(state.ring) * num_envs)) ** -exponent
-        return Sample(items, row, env, jnp.where(total > 0, weight / jnp.max(weight), 0.0))
+        return Sample(items, row, env, jnp.where(usable & (total > 0), weight / jnp.max(weight), 0.0))
 
     def update(state: PrioritisedState, sample: Sample, priority: Array) -> PrioritisedState:
         chance = jnp.where(sample.weight > 0, powered(priority), 0.0)

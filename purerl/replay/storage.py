@@ -1,4 +1,4 @@
-"""The memory layout of stored rows: booleans bit-packed, frame stacks as single frames."""
+"""The memory layout of stored rows: booleans bit-packed, stacks as single frames, next observations where needed."""
 
 import dataclasses
 import functools
@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.replay import cuts
+from purerl.replay.cuts import Cuts
 from purerl.types import Array, PyTree, Transition
 
 
@@ -36,40 +38,69 @@ def unpack(x: Array | Packed) -> Array:
     return flat.reshape(*x.bits.shape[:-1], *x.shape).astype(bool)
 
 
-def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: bool) -> Transition:
+def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: int) -> Transition:
     """Zeros for ``num_rows`` rows ``[rows, B]`` of transitions like ``item``.
 
     - ``item``: one step of one environment, as arrays or `jax.ShapeDtypeStruct`.
     - ``num_rows, num_envs``: rows and environments ``B``.
     - ``frames``: frames stacked in each leaf of an observation; a number, or a tree of them.
     - ``stride``: extras are stored for every ``stride``-th row.
-    - ``next_obs``: whether next observations are stored.
+    - ``next_obs``: which next observations are stored: 0 none, 1 all, otherwise that of one truncated step in so many
+      rows (`Cuts`).
     """
 
     def blank() -> Transition:
         block = jax.tree.map(lambda x: jnp.zeros((stride, num_envs, *x.shape), x.dtype), item)
-        return kept(block, frames, stride, next_obs)
+        return kept(block, frames, stride)
 
-    rows = lambda x: jnp.zeros((x.shape[0] * (num_rows // stride), *x.shape[1:]), x.dtype)  # noqa: E731
-    return jax.tree.map(rows, jax.eval_shape(blank))
+    def rows(x: jax.ShapeDtypeStruct) -> Array:
+        return jnp.zeros((x.shape[0] * (num_rows // stride), *x.shape[1:]), x.dtype)
+
+    shapes = jax.eval_shape(blank)
+    items = jax.tree.map(rows, shapes)
+    if next_obs == 1:
+        return items
+    one_row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes.next_obs)
+    return items._replace(next_obs=cuts.empty(one_row, num_rows, next_obs) if next_obs else ())
 
 
-def kept(trajectory: Transition, frames: PyTree, stride: int, next_obs: bool) -> Transition:
-    """What is stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest frame,
-    bit-packed; next observations only if ``next_obs``; and the extras of every ``stride``-th step."""
+def kept(trajectory: Transition, frames: PyTree, stride: int) -> Transition:
+    """What may be stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest
+    frame, bit-packed; and the extras of every ``stride``-th step."""
 
     def newest(obs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, n: pack(x[..., -1] if n > 1 else x, 2), obs, each(frames, obs))
 
-    return Transition(
+    return trajectory._replace(
         obs=newest(trajectory.obs),
-        action=trajectory.action,
-        reward=trajectory.reward,
-        terminated=trajectory.terminated,
-        truncated=trajectory.truncated,
-        next_obs=newest(trajectory.next_obs) if next_obs else (),
+        next_obs=newest(trajectory.next_obs),
         extras=jax.tree.map(lambda x: x[::stride], trajectory.extras),
     )
+
+
+def write(items: Transition, position: Array, rows: Transition) -> Transition:
+    """``items`` with ``rows`` ``[T, B]``, as `kept` gives them, from row ``position`` on."""
+    num_rows = items.reward.shape[0]
+
+    def put(held: Array, new: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(held, new, position // (num_rows // held.shape[0]), axis=0)
+
+    written = jax.tree.map(put, items._replace(next_obs=()), rows._replace(next_obs=()))
+    if isinstance(items.next_obs, Cuts):
+        return written._replace(next_obs=cuts.add(items.next_obs, position, rows.truncated, rows.next_obs))
+    return written._replace(next_obs=jax.tree.map(put, items.next_obs, rows.next_obs) if stores_next(items) else ())
+
+
+def stores_next(items: Transition) -> bool:
+    """Whether any next observations are stored."""
+    return bool(jax.tree.leaves(items.next_obs))
+
+
+def holds_next(items: Transition, row: Array, env: Array) -> Array:
+    """Whether the next observation of the truncated step in ``row`` of ``env`` is stored, bool. Indices ``[...]``."""
+    if isinstance(items.next_obs, Cuts):
+        return cuts.holds(items.next_obs, row, env)
+    return jnp.full(row.shape, stores_next(items))
 
 
 def each(frames: PyTree, obs: PyTree) -> PyTree:
@@ -93,14 +124,16 @@ def observe(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree
 
 
 def observe_next(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree:
-    """As `observe`, but the next observations of the steps in ``row``, from a ring that stores them."""
-    stacks = observe(items, row, env, frames)
+    """As `observe`, but the next observations of the steps in ``row``, if they are stored (`holds_next`)."""
+    stacks, stored_next, place = observe(items, row, env, frames), items.next_obs, row
+    if isinstance(stored_next, Cuts):
+        stored_next, place = stored_next.obs, row // stored_next.every
 
     def leaf(n: int, stored: Array | Packed, stack: Array) -> Array:
-        newest = read(stored, row, env)
+        newest = read(stored, place, env)
         return newest if n == 1 else jnp.concatenate([stack[..., 1:], newest[..., None]], axis=-1)
 
-    return _with_frames(leaf, frames, items.next_obs, stacks)
+    return _with_frames(leaf, frames, stored_next, stacks)
 
 
 def _with_frames(leaf: Callable[..., Array], frames: PyTree, stored: PyTree, *more: PyTree) -> PyTree:

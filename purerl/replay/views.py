@@ -1,6 +1,5 @@
 """Views: what a sample from a ring buffer is, n-step transitions or sequences."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,10 +33,9 @@ def transitions(n: int, gamma: Scalar) -> View:
     ``next_extras`` are then those of a later episode, and a ``discount`` of 0 says not to look at them. At a truncated
     step it depends on the ring:
 
-    - One without next observations lacks that of the truncated step, so a transition ends before that step, and a
-      transition that begins with it is not usable.
-    - One with next observations lets a transition end after the truncated step. There are no extras of its next
+    - If the ring holds that step's next observation, a transition ends after the step. There are no extras of its next
       observation, so ``next_extras`` are those of the truncated step itself.
+    - Otherwise a transition ends before that step, and a transition that begins with it is not usable.
 
     ``gamma`` is a scalar and may be traced. Raises `ValueError` for ``n`` below 1.
     """
@@ -45,26 +43,25 @@ def transitions(n: int, gamma: Scalar) -> View:
         raise ValueError(f"n = {n}: must be at least 1")
 
     def read(items: Transition, row: Array, env: Array, frames: PyTree) -> tuple[Outcome, Array]:
-        stored = bool(jax.tree.leaves(items.next_obs))
         rows = (row[None] + jnp.arange(n)[:, None]) % items.reward.shape[0]  # [n, N]
         envs = jnp.broadcast_to(env, rows.shape)
         reward, truncated = items.reward[rows, envs], items.truncated[rows, envs]
+        held = storage.holds_next(items, rows, envs)
         step_discount = gamma * (1 - items.terminated[rows, envs])
         nothing = jnp.zeros_like(reward[0]), jnp.ones_like(reward[0]), jnp.zeros_like(row)
         window = nothing
         for k in reversed(range(n)):
-            cut = functools.partial(jax.tree.map, functools.partial(jnp.where, truncated[k]), nothing)
-            total, discount, horizon = cut(window) if stored else window
+            total, discount, horizon = _where(truncated[k] & held[k], nothing, window)
             window = reward[k] + step_discount[k] * total, step_discount[k] * discount, horizon + 1
-            window = window if stored else cut(window)
+            window = _where(truncated[k] & ~held[k], nothing, window)
         total, discount, horizon = window
         after = (row + horizon) % items.reward.shape[0]
         final = (after - 1) % items.reward.shape[0]
-        if stored:
-            next_obs = storage.observe_next(items, final, env, frames)
-            after = jnp.where(items.truncated[final, env], final, after)
-        else:
-            next_obs = storage.observe(items, after, env, frames)
+        next_obs = storage.observe(items, after, env, frames)
+        if storage.stores_next(items):
+            cut = items.truncated[final, env]
+            next_obs = _where(cut, storage.observe_next(items, final, env, frames), next_obs)
+            after = jnp.where(cut, final, after)
         outcome = Outcome(
             obs=storage.observe(items, row, env, frames),
             action=items.action[row, env],
@@ -74,17 +71,38 @@ def transitions(n: int, gamma: Scalar) -> View:
             extras=storage.read(items.extras, row, env),
             next_extras=storage.read(items.extras, after, env),
         )
-        return outcome, jnp.ones_like(truncated[0]) if stored else ~truncated[0]
+        return outcome, held[0] | ~truncated[0]
 
     return View(n + 1, 1, read)
+
+
+class Cut(NamedTuple):
+    """The last ``step`` ``[N]`` (int32) of a sequence that was truncated and whose next observation ``obs``
+    ``[N, ...]`` is stored; -1 if there is none."""
+
+    step: Array
+    obs: PyTree
+
+
+def _cut(items: Transition, rows: Array, envs: Array, frames: PyTree) -> Cut:
+    """Of the sequences in ``rows`` of ``envs``, both ``[L, N]``."""
+    known = items.truncated[rows, envs] & storage.holds_next(items, rows, envs)
+    step = jnp.max(jnp.where(known, jnp.arange(rows.shape[0])[:, None], -1), axis=0)
+    row = jnp.take_along_axis(rows, jnp.maximum(step, 0)[None], axis=0)[0]
+    return Cut(step, storage.observe_next(items, row, envs[0], frames))
+
+
+def _where(chosen: Array, yes: PyTree, no: PyTree) -> PyTree:
+    """``yes`` where ``chosen`` ``[N]``, otherwise ``no``; leaves ``[N, ...]``."""
+    return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no)
 
 
 def sequences(length: int, stride: int = 1) -> View:
     """Sequences of ``L = length`` consecutive steps, as `Transition` ``[L, N]``, beginning at every ``stride``-th row.
 
     ``obs[i + 1]`` is the next observation of step ``i``, unless the episode ended there: then it is the first of
-    another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` are the true next observations if
-    the ring stores them, otherwise ``()``. ``extras`` ``[N]`` are those of the first step. Raises `ValueError` for
+    another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` is the `Cut` of each sequence, or
+    ``()`` of a ring without next observations. ``extras`` ``[N]`` are those of the first step. Raises `ValueError` for
     numbers below 1.
     """
     if min(length, stride) < 1:
@@ -93,11 +111,10 @@ def sequences(length: int, stride: int = 1) -> View:
     def read(items: Transition, row: Array, env: Array, frames: PyTree) -> tuple[Transition, Array]:
         rows = (row[None] + jnp.arange(length)[:, None]) % items.reward.shape[0]  # [L, N]
         envs = jnp.broadcast_to(env, rows.shape)
-        stored = bool(jax.tree.leaves(items.next_obs))
         sequence = Transition(
             obs=storage.observe(items, rows, envs, frames),
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
-            next_obs=storage.observe_next(items, rows, envs, frames) if stored else (),
+            next_obs=_cut(items, rows, envs, frames) if storage.stores_next(items) else (),
             extras=storage.read(items.extras, row // stride, env),
         )
         return sequence, jnp.ones(row.shape, bool)

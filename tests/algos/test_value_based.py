@@ -150,7 +150,8 @@ def test_no_gradient_flows_through_the_burn_in(acted, key):
     early, late = (jax.tree.map(lambda x, part=part: x[part], items) for part in (slice(cut), slice(cut, None)))
     _, _, carry = network.unroll(state.params, early.obs, items.extras, ends(early))
     alone = r2d2.make_learner(dataclasses.replace(R2D2, burn_in=0), CARTPOLE, network=network, optimiser=optax.sgd(1.0))
-    by_carry = sample._replace(items=late._replace(extras=carry))
+    later_cut = items.next_obs._replace(step=items.next_obs.step - cut)
+    by_carry = sample._replace(items=late._replace(extras=carry, next_obs=later_cut))
     other = sample._replace(items=items._replace(obs=items.obs.at[:cut].add(1.0)))
     results = [
         jax.jit(which.update)(state, given, key)
@@ -175,18 +176,19 @@ def unrescaled(y):
     return low
 
 
-@pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("double", [True, False])
-def test_sequences_by_hand(acted, key, double, stored):
+def test_sequences_by_hand(acted, key, double):
     """Loss and priorities from both networks' values: rescaled targets over three steps, a termination and a truncation
-    among the learned steps, and both in the burn-in. If next observations are stored, no step is left out."""
+    among the learned steps, and both in the burn-in. What followed the last truncated step is known, or nothing is."""
     network, _, state, _, sample = acted
-    config = dataclasses.replace(R2D2, double=double, store_next_obs=stored)
+    config = dataclasses.replace(R2D2, double=double)
     learner = r2d2.make_learner(config, CARTPOLE, network=network, optimiser=optax.sgd(1.0))
     length, cut, size = R2D2.sample_rows, R2D2.burn_in, 4
     rng = np.random.default_rng(1)
     terminated, truncated = np.zeros((2, length, size), bool)
     terminated[5, 0] = truncated[5, 1] = terminated[1, 2] = truncated[2, 3] = terminated[6, 3] = truncated[-1, 0] = True
+    truncated[6, 2] = True  # not known
+    known = np.array([length - 1, 5, -1, 2])
     obs, carry = rng.normal(size=(length, size, 4)), rng.normal(size=(size, R2D2.memory_size))
     action, reward = rng.integers(0, 2, size=(length, size)), 3 * rng.normal(size=(length, size))
     weight = np.array([1.0, 0.5, 0.25, 0.0])
@@ -197,7 +199,7 @@ def test_sequences_by_hand(acted, key, double, stored):
         floats(reward),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
-        floats(rng.normal(size=obs.shape)) if stored else (),
+        replay.Cut(jnp.asarray(known), floats(rng.normal(size=(size, 4)))),
         floats(carry),
     )
     state = state._replace(target_params=disturbed(state.params, -2.0))
@@ -207,20 +209,24 @@ def test_sequences_by_hand(acted, key, double, stored):
     q, next_q = {}, {}
     for name, params in (("online", state.params), ("target", state.target_params)):
         q[name], carries, _ = network.unroll(params, items.obs, items.extras, ends(items))
-        next_q[name] = network.step(params, items.next_obs, carries)[0] if stored else q[name]
-    q, next_q, next_target_q = (np.float64(x)[cut:] for x in (q["online"], next_q["online"], next_q["target"]))
-    chosen = np.argmax(next_q if double else next_target_q, axis=-1)
-    assert np.any(np.argmax(next_q, axis=-1) != np.argmax(next_target_q, axis=-1))
-    best = unrescaled(np.take_along_axis(next_target_q, chosen[..., None], axis=-1)[..., 0])
+        carry = jax.tree.map(lambda x: x[known, np.arange(size)], carries)
+        next_q[name] = network.step(params, items.next_obs.obs, carry)[0]
+
+    def best(values):
+        chosen = np.argmax(values["online" if double else "target"], axis=-1)
+        return unrescaled(np.take_along_axis(np.float64(values["target"]), chosen[..., None], axis=-1)[..., 0])
+
+    assert np.any(np.argmax(q["online"], axis=-1) != np.argmax(q["target"], axis=-1))
+    value, after_cut, q = best(q)[cut:], best(next_q), np.float64(q["online"])[cut:]
     each = []
     for n in range(size):
-        cuts, discount = truncated[cut:, n], R2D2.gamma * ~terminated[cut:, n]
-        if stored:
-            target = oracles.n_step(reward[cut:, n], best[:, n], discount, cuts | terminated[cut:, n], 3)
-        else:
-            target = oracles.stored_n_step(reward[cut:, n], best[:, n], discount, cuts, 3)
+        stop, discount, stopped = truncated[cut:, n], R2D2.gamma * ~terminated[cut:, n], value[:, n].copy()
+        learned = [t for t in range(length - cut) if not stop[t] and t < length - cut - 1]
+        if known[n] >= cut:
+            stopped[known[n] - cut] = reward[known[n], n] + R2D2.gamma * after_cut[n]
+            learned.append(known[n] - cut)
+        target = oracles.stored_n_step(reward[cut:, n], value[:, n], discount, stop, stopped, 3)
         taken = q[np.arange(length - cut), n, action[cut:, n]]
-        learned = [t for t in range(length - cut) if stored or not cuts[t] and t < length - cut - 1]
         error = np.array([rescaled(target[t]) - taken[t] for t in learned])
         expected = 0.9 * np.max(np.abs(error)) + 0.1 * np.mean(np.abs(error))
         np.testing.assert_allclose(priority[n], expected, rtol=1e-4)

@@ -47,7 +47,7 @@ CASES = {
     "stored_n_step": (
         returns.stored_n_step,
         oracles.stored_n_step,
-        ("reward", "value", "discount", "truncated"),
+        ("reward", "value", "discount", "truncated", "next_value"),
         (5,),
     ),
     "vtrace": (
@@ -93,15 +93,17 @@ def test_n_step_longer_than_trajectory_is_lambda_one():
 
 
 def test_stored_n_step_by_hand():
-    """Rewards 1, 2, 4, .. and values 100, 200, ..: step 1 terminates, step 4 is truncated; gamma is a half."""
-    names = ("reward", "value", "discount", "truncated")
+    """Rewards 1, 2, 4, .. and values 100, 200, ..: step 1 terminates, step 4 is truncated; gamma is a half. What stops
+    is worth 10 a step."""
+    names = ("reward", "value", "discount", "truncated", "stopped")
     data = {
         "reward": 2.0 ** np.arange(7),
         "value": 100.0 * np.arange(1, 8),
         "discount": [0.5, 0, 0.5, 0.5, 0.5, 0.5, 0.5],
         "truncated": np.arange(7) == 4,
+        "stopped": 10.0 * np.arange(1, 8),
     }
-    expected = [1 + 0.5 * 2, 2, 4 + 0.5 * 8 + 0.25 * 500, 8 + 0.5 * 500, 500, 32 + 0.5 * 700, 700]
+    expected = [1 + 0.5 * 2, 2, 4 + 0.5 * 8 + 0.25 * 500, 8 + 0.5 * 50, 50, 32 + 0.5 * 70, 70]
     np.testing.assert_allclose(call(returns.stored_n_step, data, names, 2), expected)
     np.testing.assert_array_equal(call(returns.stored_n_step, data, names, 0), data["value"])
 
@@ -110,7 +112,7 @@ def test_stored_n_step_is_n_step_where_nothing_is_missing():
     """Terminations only: all but the last row are those of a trajectory that ends one row earlier."""
     data = trajectory(5, terminated=(3, 10))
     data["next_value"][:-1] = data["value"][1:]
-    stored = call(returns.stored_n_step, data, ("reward", "value", "discount", "truncated"), 4)
+    stored = call(returns.stored_n_step, data, ("reward", "value", "discount", "truncated", "value"), 4)
     shorter = {name: x[:-1] for name, x in data.items()}
     whole = call(returns.n_step, shorter, ("reward", "next_value", "discount", "last"), 4)
     np.testing.assert_allclose(stored[:-1], whole, atol=1e-5)

@@ -36,14 +36,19 @@ class Ring(NamedTuple):
     view: str = "one step"
     num_frames: int = 1
     num_steps: int = 4
-    next_obs: bool = False
+    next_obs: int = 0
 
 
 RINGS = [Ring(kind, view, frames) for kind in ("uniform", "prioritised") for view in VIEWS for frames in (1, 3)]
 RINGS += [Ring("prioritised", "three steps", 3, num_steps) for num_steps in (2, 12)]
 STORING = [
-    Ring("prioritised", view, frames, next_obs=True) for view in ("three steps", "overlapping") for frames in (1, 3)
+    Ring("prioritised", view, frames, next_obs=every)
+    for view in ("three steps", "overlapping")
+    for frames in (1, 3)
+    for every in (1, 4)
 ]
+STORING += [Ring("uniform", "three steps", 3, num_steps, next_obs=4) for num_steps in (2, 12)]
+STORING += [Ring("uniform", "sequences", num_steps=2, next_obs=3)]
 
 
 def make(ring: Ring, **changes) -> Replay:
@@ -134,20 +139,30 @@ def starts(ring: Ring, newest: int) -> list[int]:
     ]
 
 
-def outcome(rows: Transition, row: int, env: int, n: int, next_obs: bool) -> tuple[float, float, int | None]:
-    """Reward, discount and the row of the next observation (None: no matter), walking forward; if rings store next
-    observations, the row of the last step."""
+def holds(ring: Ring, rows: Transition, newest: int, t: int, env: int) -> bool:
+    """Whether a ring of ``newest`` rows has the next observation of the truncated step ``t``: all are kept, or the last
+    of its block of rows, until the first of them is written over."""
+    if ring.next_obs <= 1:
+        return bool(ring.next_obs)
+    start = t - t % ROWS % ring.next_obs
+    block = range(start, min(start + ring.next_obs, newest, t - t % ROWS + ROWS))
+    return newest <= start + ROWS and t == max(s for s in block if rows.truncated[s, env])
+
+
+def outcome(rows: Transition, row: int, env: int, n: int, held) -> tuple[float, float, int | None, bool]:
+    """Reward, discount, the row of the next observation (None: no matter), walking forward; and whether it is that of
+    the truncated step in this row, which the ring has if ``held(t, env)``."""
     total, discount = 0.0, 1.0
     for t in range(row, row + n):
-        if rows.truncated[t, env] and next_obs:
-            return total + discount * float(rows.reward[t, env]), discount * GAMMA, t
+        if rows.truncated[t, env] and held(t, env):
+            return total + discount * float(rows.reward[t, env]), discount * GAMMA, t, True
         if rows.truncated[t, env]:
-            return total, discount, t
+            return total, discount, t, False
         total += discount * float(rows.reward[t, env])
         if rows.terminated[t, env]:
-            return total, 0.0, None
+            return total, 0.0, None, False
         discount *= GAMMA
-    return total, discount, row + n - next_obs
+    return total, discount, row + n, False
 
 
 def same(found, expected):
@@ -170,30 +185,41 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
     assert set(row) <= set(starts(ring, newest))
     np.testing.assert_array_equal(sample.env, env)
     np.testing.assert_array_equal(sample.slot, row % ROWS)
-    items = sample.items
+    items, held = sample.items, functools.partial(holds, ring, rows, newest)
     if ring.view not in HORIZON:
         t = row + np.arange(VIEWS[ring.view].length)[:, None]
-        for name in ("obs", "action", "reward", "terminated", "truncated") + ("next_obs",) * ring.next_obs:
+        for name in ("obs", "action", "reward", "terminated", "truncated"):
             same(getattr(items, name), at(getattr(rows, name), t, env))
-        assert ring.next_obs or items.next_obs == ()
+        if ring.next_obs:
+            check_cuts(items.next_obs, rows, t, env, held)
+        else:
+            assert items.next_obs == ()
         same(items.extras, at(rows.extras, row, env))
         return
     same((items.obs, items.action, items.extras), at((rows.obs, rows.action, rows.extras), row, env))
-    found = [outcome(rows, *start, HORIZON[ring.view], ring.next_obs) for start in zip(row, env, strict=True)]
-    usable = always_usable(ring) | ~rows.truncated[row, env]
-    reward, discount = np.array([x[:2] for x in found]).T
+    found = [outcome(rows, *start, HORIZON[ring.view], held) for start in zip(row, env, strict=True)]
+    usable = np.array([is_usable(ring, rows, newest, *start) for start in zip(row, env, strict=True)])
+    reward, discount, after, cut = (np.array(x) for x in zip(*found, strict=True))
     np.testing.assert_allclose(items.reward[usable], reward[usable], rtol=1e-6, atol=1e-4)
     np.testing.assert_allclose(items.discount[usable], discount[usable], rtol=1e-6)
-    open_ended = usable & (discount > 0)
-    after = np.array([x[2] for x, goes_on in zip(found, open_ended, strict=True) if goes_on], int)
-    env = env[open_ended]
-    same(at(items.next_obs, open_ended), at(rows.next_obs if ring.next_obs else rows.obs, after, env))
-    after += ring.next_obs & ~rows.truncated[after, env]
-    same(at(items.next_extras, open_ended), at(rows.extras, after, env))
+    for some, shown in ((~cut, rows.obs), (cut, rows.next_obs)):
+        some = usable & (discount > 0) & some
+        place = after[some].astype(int), env[some]
+        same(at(items.next_obs, some), at(shown, *place))
+        same(at(items.next_extras, some), at(rows.extras, *place))
 
 
-def always_usable(ring: Ring) -> bool:
-    return ring.view not in HORIZON or ring.next_obs
+def check_cuts(found, rows: Transition, t: np.ndarray, env: np.ndarray, held):
+    """The last truncated step of each sequence in rows ``t`` ``[L, N]`` whose next observation is there."""
+    there = np.array([[rows.truncated[s, e] and held(s, e) for s, e in zip(row, env, strict=True)] for row in t])
+    step = np.where(there.any(axis=0), len(t) - 1 - np.argmax(there[::-1], axis=0), -1)
+    np.testing.assert_array_equal(found.step, step)
+    some = step >= 0
+    same(at(found.obs, some), at(rows.next_obs, t[step, np.arange(len(env))][some], env[some]))
+
+
+def is_usable(ring: Ring, rows: Transition, newest: int, row: int, env: int) -> bool:
+    return ring.view not in HORIZON or not rows.truncated[row, env] or holds(ring, rows, newest, row, env)
 
 
 class Priorities:
@@ -203,8 +229,8 @@ class Priorities:
         self.ring, self.rows, self.powered, self.largest, self.updates = ring, rows, {}, 1.0, 0
 
     def add(self, newest: int):
-        usable = lambda row, env: always_usable(self.ring) or not self.rows.truncated[row, env]  # noqa: E731
-        there = {(row, env) for row in starts(self.ring, newest) for env in range(ENVS) if usable(row, env)}
+        every = [(row, env) for row in starts(self.ring, newest) for env in range(ENVS)]
+        there = {start for start in every if is_usable(self.ring, self.rows, newest, *start)}
         new = (self.largest + MIN_PRIORITY) ** ALPHA
         self.powered = {start: self.powered.get(start, new) for start in there}
 
@@ -255,7 +281,7 @@ def test_against_a_history(ring):
     @given(worlds(ring.num_steps))
     def check(world):
         ends, reward, priority, seed = world
-        rows = history(ring.num_frames, ends, reward, seed, ring.next_obs)
+        rows = history(ring.num_frames, ends, reward, seed, bool(ring.next_obs))
         state, known = empty, Priorities(ring, rows)
         for i, key in enumerate(jax.random.split(jax.random.key(seed), len(priority))):
             newest = (i + 1) * ring.num_steps
@@ -267,7 +293,7 @@ def test_against_a_history(ring):
                 np.testing.assert_array_equal(sample.weight, 0.0)
             elif ring.kind == "uniform":
                 check_items(ring, rows, newest, sample)
-                usable = always_usable(ring) | ~rows.truncated[drawn(ring, sample)]
+                usable = [is_usable(ring, rows, newest, *start) for start in zip(*drawn(ring, sample), strict=True)]
                 np.testing.assert_array_equal(sample.weight, np.where(usable, 1.0, 0.0))
             if ring.kind == "prioritised":
                 known.add(newest)

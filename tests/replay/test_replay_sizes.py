@@ -16,9 +16,10 @@ def test_printed_sizes_follow_from_shapes(system):
 
 
 def test_bytes_of_a_ring_by_hand():
-    """One grey frame, action, reward and two flags a step; 8 priorities cost 9 numbers, one sum among them."""
+    """One grey frame, action, reward and two flags a step, and a frame and its row for a cut in 32 steps; 8 priorities
+    cost 9 numbers, one sum among them."""
     steps, frame = 400_000, 84 * 84
-    by_hand = steps * (frame + 4 + 4 + 1 + 1)
+    by_hand = steps * (frame + 4 + 4 + 1 + 1) + steps // 32 * (frame + 1)
     tree = 4 * (400_000 + 50_000 + 6_256 + 784 + 104 + 16 + 8)  # levels of 8, each padded to a multiple
     assert sizes.ROWS[0].ours() == pytest.approx(by_hand + tree, abs=64)
 

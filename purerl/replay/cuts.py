@@ -1,0 +1,77 @@
+"""The true next observations of truncated steps, which no row of a ring holds: one for each block of rows.
+
+Rows of a ring form blocks of ``every`` rows. For each block of each environment there is room for one such observation,
+that of the last truncated step in it. So a ring needs one next observation in ``every`` rows, and has those of all
+truncated steps if no two of them are closer than that.
+"""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+from purerl import trees
+from purerl.types import Array, PyTree
+
+NONE = 255
+"""In place of a row: the block holds no next observation."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["obs", "row"], meta_fields=["every"])
+@dataclasses.dataclass(frozen=True)
+class Cuts:
+    """For each block of ``every`` rows and each environment: ``row`` ``[blocks, B]`` (uint8), the row within the block
+    whose next observation is ``obs`` ``[blocks, B, ...]``, or `NONE`."""
+
+    obs: PyTree
+    row: Array
+    every: int
+
+
+def empty(obs: PyTree, num_rows: int, every: int) -> Cuts:
+    """No next observations; ``obs`` is one row of them ``[B, ...]``, or its shapes. Raises `ValueError` unless
+    ``every`` is at least 1 and at most 255."""
+    if not 1 <= every <= NONE:
+        raise ValueError(f"every = {every}: must lie in [1, {NONE}]")
+    blocks = -(-num_rows // every)
+    held = jax.tree.map(lambda x: jnp.zeros((blocks, *x.shape), x.dtype), obs)
+    num_envs = jax.tree.leaves(obs)[0].shape[0]
+    return Cuts(held, jnp.full((blocks, num_envs), NONE, jnp.uint8), every)
+
+
+def add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts:
+    """The truncated steps among the rows ``[T, B]`` that are written from row ``position`` on, a multiple of ``T``."""
+    size = math.gcd(truncated.shape[0], cuts.every)  # so many rows never span two blocks
+    for first in range(0, truncated.shape[0], size):
+        rows = trees.take((truncated, next_obs), slice(first, first + size))
+        cuts = _add(cuts, position + first, *rows)
+    return cuts
+
+
+def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts:
+    """`add` of rows within one block."""
+    block, offset = position // cuts.every, position % cuts.every
+    size, num_envs = truncated.shape
+    index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # the last, or -1
+    held = jax.lax.dynamic_index_in_dim(cuts.row, block, 0, keepdims=False)
+    held = jnp.where(offset == 0, NONE, held)
+    row = jnp.where(index < 0, held, (offset + index).astype(jnp.uint8))
+
+    def write(all_held: Array, new: Array) -> Array:
+        old = jax.lax.dynamic_index_in_dim(all_held, block, 0, keepdims=False)
+        last = new[jnp.maximum(index, 0), jnp.arange(num_envs)]
+        kept = jnp.where((index < 0).reshape(-1, *[1] * (old.ndim - 1)), old, last)
+        return jax.lax.dynamic_update_index_in_dim(all_held, kept, block, 0)
+
+    return Cuts(
+        jax.tree.map(write, cuts.obs, next_obs),
+        jax.lax.dynamic_update_index_in_dim(cuts.row, row, block, 0),
+        cuts.every,
+    )
+
+
+def holds(cuts: Cuts, row: Array, env: Array) -> Array:
+    """Whether the next observation of the truncated step in ``row`` of ``env`` is there, bool. Indices ``[...]``."""
+    return cuts.row[row // cuts.every, env] == (row % cuts.every).astype(jnp.uint8)
