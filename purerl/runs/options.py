@@ -25,7 +25,7 @@ class TrainOptions(MachineOptions):
     env: str
     """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
     env_params: tuple[str, ...] = ()
-    """Parameters of the environment, each as NAME=NUMBER."""
+    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     num_seeds: cfg.Members = 1
@@ -82,7 +82,7 @@ class EvolveOptions(MachineOptions):
     env: tuple[str, ...] = ()
     """Environment to train in, or several; a candidate's score is then its mean rank in them."""
     env_params: tuple[str, ...] = ()
-    """Parameters of all the environments, each as NAME=NUMBER."""
+    """Parameters of all the environments and transforms such as frame_stack=4, each as NAME=VALUE."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     population: cfg.Members = 64
