@@ -10,7 +10,7 @@ from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_val
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
-from purerl.envs.check_env import check_env
+from purerl.envs.check_env import Examined, check_env, examine
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.union import union
@@ -20,10 +20,12 @@ from purerl.types import Env
 
 __all__ = [
     "EpisodeState",
+    "Examined",
     "Fleet",
     "box",
     "check_env",
     "episodic",
+    "examine",
     "fleet",
     "from_brax",
     "from_gymnax",

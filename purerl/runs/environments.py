@@ -8,7 +8,7 @@ import jax
 
 from purerl import envs
 from purerl.catalogue import check_values
-from purerl.envs.check_env import type_problems
+from purerl.envs.check_types import type_problems
 from purerl.errors import ConfigError
 from purerl.types import Env
 

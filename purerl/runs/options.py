@@ -176,6 +176,24 @@ class EvalOptions(MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckOptions(MachineOptions):
+    """What to check, and how long to play it at random."""
+
+    env: str
+    """Environment: MODULE:FUNCTION of your own, or a name that `purerl list envs` prints."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
+    steps: cfg.Count = 1000
+    """Number of steps that each copy is played. What they do not meet, such as an end, is not looked at."""
+    envs: cfg.Count = 16
+    """Number of copies that are played at once."""
+    seed: cfg.Seed = 0
+    """Seed of the play."""
+    json: bool = False
+    """Print JSON instead of lines."""
+
+
+@dataclasses.dataclass(frozen=True)
 class CompareOptions:
     """What to compare."""
 

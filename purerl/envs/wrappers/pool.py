@@ -16,9 +16,9 @@ def reset_pool(env: Env, size: int) -> Env:
     """Every episode begins in a random one of ``size`` states, which are drawn once, from the seed `POOL_SEED`.
 
     They are the same in all runs and for all agents, and drawn when the environment is made; if a parameter of it is
-    traced, where it is made. The noise gains an index into the pool a step. What the environment computes for resets
-    of its own is still computed, unless XLA finds that nothing reads it; what other wrappers compute to begin anew is
-    then a look into the pool. Raises `ConfigError` for what is no whole number >= 1, and for several agents.
+    traced, where it is made. The noise gains an index into the pool a step. The step of the environment within goes on
+    computing a reset of its own, which nothing reads; what other wrappers compute to begin anew becomes a look into the
+    pool. Raises `ConfigError` for what is no whole number >= 1, and for several agents.
     """
     needs_one_agent(env, "reset_pool")
     with jax.ensure_compile_time_eval():
