@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 
 from purerl.envs import check_play
-from purerl.envs.check_types import type_problems
+from purerl.envs.check_types import trace_problems, type_problems
 from purerl.errors import ConfigError
 from purerl.types import Env, Key
 
@@ -52,4 +52,4 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
         notes.append("every step ended an episode: nothing in the middle of one was looked at")
     elif not terminated or not truncated:
         notes.append(f"no episode was {'truncated' if terminated else 'terminated'}")
-    return Examined(check_play.lines(played), notes, terminated, truncated)
+    return Examined(check_play.lines(played) + trace_problems(env, key), notes, terminated, truncated)

@@ -1,11 +1,13 @@
-"""What `check_env` says of shapes, dtypes, weak types and tree structures. Nothing is computed for it."""
+"""What `check_env` says of shapes, dtypes, weak types and traces. Nothing is computed for it."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl import spaces
 from purerl.types import Env, Key, PyTree, Step
@@ -71,6 +73,24 @@ def type_problems(env: Env, key: Key) -> list[str]:
     except Exception as error:
         problems.append(f"reset or step: cannot be vmapped: {_told(error)}")
     return problems
+
+
+def trace_problems(env: Env, key: Key) -> list[str]:
+    """A line if `step` is another program when it is traced again. It must be free of `type_problems`."""
+    env_state, _ = jax.eval_shape(env.reset, key)
+    noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
+    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key), key)
+    one, other = (jax.make_jaxpr(lambda *args: env.step(*args))(noise, env_state, action) for _ in range(2))
+    if _written(one) == _written(other):
+        return []
+    return ["step: is another program each time it is traced; it must depend on its arguments alone"]
+
+
+def _written(program: Any) -> tuple[str, list[bytes]]:
+    """A traced program as text, without the addresses of functions, and its constants."""
+    keys = lambda x: hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    numbers = [np.asarray(jax.random.key_data(x) if keys(x) else x) for x in program.consts]
+    return re.sub("0x[0-9a-f]+", "", str(program)), [x.tobytes() for x in numbers]
 
 
 def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space) -> list[str]:

@@ -129,7 +129,7 @@ BAD = {
     "shifted": "step's obs: differs from next_obs in the middle of an episode",
     "untraceable": "step: cannot be traced by jit: TracerBoolConversionError",
     "impure_reset": "reset: gives two results for one key",
-    "impure_step": "step: gives two results for the same arguments",
+    "impure_step": "step: is another program each time it is traced",
 }
 NOTED = {
     "never_ending": "no episode ended: what happens at an end was not looked at; give more steps",

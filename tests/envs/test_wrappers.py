@@ -297,6 +297,8 @@ def test_parameters_of_the_same_name_are_the_environments_own(monkeypatch):
     monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(mine=mine))
     envs.make("wrapped_own:mine", action_repeat=5, reward_scale=2)
     assert seen == [(5, {})]
+    assert {"action_repeat", "reset_pool"} < set(envs._declared("brax/spring/ant"))
+    assert not {"action_repeat", "reset_pool"} & set(envs._declared("CartPole-v1"))
 
 
 # A walk to the right, which is simple enough to be simulated by hand.
