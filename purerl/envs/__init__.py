@@ -75,7 +75,7 @@ def make(name: str, **params: Any) -> Env:
     plain = {each: value for each, value in params.items() if each not in reserved}
     ranges = given.pop("randomise", None)
     make_plain = functools.partial(_plain_with, name, plain)
-    env = make_plain() if ranges is None else wrappers.randomise(make_plain, ranges)
+    env = make_plain() if ranges is None else wrappers.randomise(name, make_plain, ranges)
     for transform, value in given.items():
         env = wrappers.TRANSFORMS[transform](env, value)
     return env

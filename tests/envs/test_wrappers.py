@@ -261,7 +261,7 @@ def test_make_explains_itself(name, params, line):
         lambda env: sticky_actions(env, 0.5),
         lambda env: action_repeat(env, 2),
         lambda env: max_episode_steps(env, 2),
-        lambda env: randomise(lambda **_: env, {"x": (0, 1)}),
+        lambda env: randomise("walk", lambda **_: env, {"x": (0, 1)}),
     ],
 )
 def test_several_agents_are_refused(wrapper):
@@ -437,7 +437,7 @@ def test_flatten():
 
 def test_randomise():
     """Every step has the stride that its episode's first noise says, and an episode begins by its own parameters."""
-    make = lambda: randomise(walk, "stride:0.5:2,begin:-1:1")  # noqa: E731
+    make = lambda: randomise("walk", walk, "stride:0.5:2,begin:-1:1")  # noqa: E731
     space = make().observation_space
     np.testing.assert_array_equal([space.low, space.high], [[-1], [29]])
     _, (_, (uniform, keys)), actions, step = jax.jit(lambda: recorded(make(), 200))()
@@ -457,18 +457,18 @@ def test_randomise():
 
 
 def test_randomised_parameters_are_uniform():
-    env = randomise(walk, {"stride": (0.5, 2.0)})
+    env = randomise("walk", walk, {"stride": (0.5, 2.0)})
     drawn = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 4000))[0].parameters["stride"]
     share = np.histogram(drawn, bins=5, range=(0.5, 2.0))[0] / 4000
     np.testing.assert_allclose(share, 0.2, atol=0.03)
 
 
 def test_noise_may_not_depend_on_what_is_randomised():
-    def make(*, spread=1.0):
+    def make(*, spread):
         return walk()._replace(noise=lambda key, shape: jax.random.uniform(key, (*shape, 1), maxval=spread))
 
     with pytest.raises(ConfigError, match="^env = 'walk': randomise: spread: the noise depends on it, which is drawn"):
-        randomise(make, "spread:1:2")
+        randomise("walk", make, "spread:1:2")
 
 
 def test_randomised_environments_of_ones_own_are_swept(monkeypatch):

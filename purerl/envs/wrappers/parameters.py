@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from purerl import draw, spaces
 from purerl.envs.wrappers.bounds import numbers
@@ -24,28 +24,30 @@ class Randomised(NamedTuple):
     parameters: dict[str, Array]
 
 
-def randomise(make: Callable[..., Env], ranges: Any) -> Env:
-    """``make(**parameters)`` with parameters that each episode draws anew, uniformly and independently.
+def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
+    """The environment ``name``, which is ``make(**parameters)``, with parameters that each episode draws anew.
 
-    Tobin et al. 2017 (arXiv 1703.06907), domain randomisation; of physical parameters, Peng et al. 2018 (arXiv
-    1710.06537). ``ranges`` are text, ``"length:0.4:0.6,mass:0.8:1.2"``, or a mapping of names to pairs. ``make`` is
-    called with traced float32 parameters inside the step. Spaces hold those of every corner of the ranges. The noise of
-    a step gains what the next episode begins with: a uniform number for each parameter, and a key.
+    They are drawn uniformly and independently of each other. Tobin et al. 2017 (arXiv 1703.06907), domain
+    randomisation; of physical parameters, Peng et al. 2018 (arXiv 1710.06537). ``ranges`` are text,
+    ``"length:0.4:0.6,mass:0.8:1.2"``, or a mapping of names to pairs. ``make`` is called with traced float32 parameters
+    inside the step. Spaces hold those of every corner of the ranges. The noise of a step gains what the next episode
+    begins with: a uniform number for each parameter, and a key.
 
     Raises `ConfigError` for what ``make`` refuses, for a parameter that cannot be traced or on which the noise depends,
     which is drawn before the parameters are, and for several agents.
     """
-    plain = make()
-    needs_one_agent(plain, "randomise")
-    ends = RANGES.of(plain.name, "randomise", ranges)
+    ends = RANGES.of(name, "randomise", ranges)
     corners = [make(**dict(zip(ends, corner, strict=True))) for corner in itertools.product(*ends.values())]
-    for name, pair in ends.items():
-        _check_traced(plain, make, name, pair)
-    low, high = (jnp.array(end, jnp.float32) for end in zip(*ends.values(), strict=True))
+    plain = corners[0]
+    needs_one_agent(plain, "randomise")
+    low, high = (np.array(end, np.float32) for end in zip(*ends.values(), strict=True))
+    for i, parameter in enumerate(ends):
+        others = {other: pair[0] for other, pair in ends.items() if other != parameter}
+        _check_traced(f"env = {name!r}: randomise: {parameter}", make, parameter, others, np.array([low[i], high[i]]))
 
     def parameters(uniform: Array) -> dict[str, Array]:
         drawn = low + uniform * (high - low)
-        return {name: drawn[i] for i, name in enumerate(ends)}
+        return {parameter: drawn[i] for i, parameter in enumerate(ends)}
 
     def uniform(key: Key, shape: tuple[int, ...]) -> Array:
         return draw.uniform(key, (*shape, len(ends)))
@@ -76,17 +78,17 @@ def randomise(make: Callable[..., Env], ranges: Any) -> Env:
     )
 
 
-def _check_traced(env: Env, make: Callable[..., Env], name: str, pair: tuple[float, float]) -> None:
-    """Raises `ConfigError` if the environment cannot be made with a traced parameter, or draws noise that depends on
-    it."""
-    key, both = jax.random.key(0), jnp.array(pair, jnp.float32)
-    told = f"env = {env.name!r}: randomise: {name}"
+def _check_traced(told: str, make: Callable[..., Env], parameter: str, others: dict[str, float], pair: Any) -> None:
+    """Raises `ConfigError`, which begins with ``told``, if the environment cannot be made with a traced ``parameter``,
+    or draws noise that depends on it: of the ``pair`` of its values, mapped, the noise must not be mapped."""
+    key = jax.random.key(0)
+    made = lambda x: make(**{parameter: x}, **others)
     try:
-        jax.eval_shape(lambda x: make(**{name: x}).reset(key), both[0])
+        jax.eval_shape(lambda x: made(x).reset(key), pair[0])
     except Exception as error:
         raise ConfigError(f"{told}: cannot be drawn ({type(error).__name__} when it is traced)") from None
     try:
-        jax.eval_shape(jax.vmap(lambda x: make(**{name: x}).noise(key, ()), out_axes=None), both)
+        jax.eval_shape(jax.vmap(lambda x: made(x).noise(key, ()), out_axes=None), pair)
     except ValueError:
         raise ConfigError(f"{told}: the noise depends on it, which is drawn before the parameters are") from None
 
