@@ -26,7 +26,8 @@ def sticky_actions(env: Env, probability: Any) -> Env:
 
     Machado et al. 2018 (arXiv 1709.06009), "Sticky actions": ``A_t = a_t`` with probability ``1 - p``, else
     ``A_{t-1}``. The first action of an episode is always executed: the emulator of the paper begins with its no-op,
-    which an environment in general does not have. The noise gains a uniform number a step. Raises `ConfigError` for
+    which an environment in general does not have. Within `action_repeat` each execution draws anew, as in the paper,
+    until the action given is the one executed last. The noise gains a uniform number a step. Raises `ConfigError` for
     what is no number in [0, 1], for illegal actions, which might be repeated, and for several agents.
     """
     needs_all_legal(env, "sticky_actions", "repeat")
