@@ -77,6 +77,8 @@ EXTRAS = {"brax": "brax"}
 
 STEPS = "max_steps", "max_steps_in_episode"
 """Parameters of environments that are numbers of steps."""
+TEXTS = "observation_mask", "randomise"
+"""Parameters, of every environment, that are text."""
 LARGEST = math.ldexp(2 - 2**-23, 127)
 """The largest float32."""
 

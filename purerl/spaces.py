@@ -147,6 +147,8 @@ def _problem(leaf: Any) -> str | None:
         )
     if 0 in leaf.shape:
         return f"shape {leaf.shape}: has no elements"
+    if jax.dtypes.canonicalize_dtype(leaf.dtype) != jnp.dtype(leaf.dtype):
+        return f"dtype {jnp.dtype(leaf.dtype)}: JAX has {jax.dtypes.canonicalize_dtype(leaf.dtype)} in its place"
     if any(isinstance(bound, jax.core.Tracer) for bound in (leaf.low, leaf.high)):
         return None
     try:

@@ -32,6 +32,7 @@ commands:
   resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
   eval RUN               evaluate the policies of a run directory
   compare RUN RUN ...    runs side by side, with intervals
+  check-env ENV          tell whether an environment of your own keeps the contract
   list algos|envs        name what there is
 
 purerl COMMAND --help tells more. purerl --version prints the version."""
@@ -44,6 +45,7 @@ COMMANDS = {
     "resume": ("resume", "resume"),
     "eval": ("read", "evaluate"),
     "compare": ("read", "compare"),
+    "check-env": ("check", "check_env"),
     "list": ("read", "list_names"),
 }
 """The module of this package and the function in it that runs each command: ``function(args) -> exit code``."""

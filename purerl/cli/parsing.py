@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from purerl.algos import ALGORITHMS
+from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.names import choose, nearest
 
@@ -230,17 +231,26 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
     )
 
 
-def env_params(pairs: Sequence[str]) -> dict[str, float]:
-    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints. Raises `ConfigError`, also for a name twice."""
-    params: dict[str, float] = {}
+def env_params(pairs: Sequence[str]) -> dict[str, float | str]:
+    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints, and values of `TEXTS` text.
+
+    Raises `ConfigError`, also for a name that is given twice.
+    """
+    params: dict[str, float | str] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        try:
-            number = float(text)
-        except ValueError:
-            raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
+        value = text if name in TEXTS else _number(pair, text)
         if name in params:
             raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
-        whole = number.is_integer() and abs(number) < 2**31 and "." not in text
-        params[name] = int(number) if whole else number
+        params[name] = value
     return params
+
+
+def _number(pair: str, text: str) -> float:
+    """The number in a ``NAME=NUMBER``."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ConfigError(f"env_params = {pair!r}: must be NAME=NUMBER") from None
+    whole = number.is_integer() and abs(number) < 2**31 and "." not in text
+    return int(number) if whole else number

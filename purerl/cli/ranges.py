@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from purerl.catalogue import TEXTS
 from purerl.config import CONFIGURATIONS
 from purerl.errors import ConfigError
 
@@ -18,7 +19,8 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
     """Takes the ranges out of command-line arguments: ``(the other arguments, ranges by name)``.
 
     A range is the value of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a NAME=RANGE, whose name then
-    gains ``prefix``; it has a colon or a comma. Of a field that is given twice the last value counts, as of any flag.
+    gains ``prefix``; it has a colon or a comma. Values of `TEXTS` are none. Of a field that is given twice the last
+    value counts, as of any flag.
     Raises `ConfigError` for a NAME that is given two ranges.
     """
     rest: list[str] = []
@@ -38,7 +40,7 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
                 found[waiting] = value
             else:
                 rest.append(arg)
-        elif equals and re.fullmatch("[a-zA-Z_]+", option) and re.search("[:,]", value):
+        elif equals and re.fullmatch("[a-zA-Z_]+", option) and option not in TEXTS and re.search("[:,]", value):
             if prefix + option in found:
                 raise ConfigError(f"env_params = {arg!r}: {option} is given twice")
             found[prefix + option] = value

@@ -1,15 +1,16 @@
 """Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``."""
 
+import functools
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_values, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
-from purerl.envs.check_env import check_env
+from purerl.envs.check_env import Examined, check_env, examine
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.union import union
@@ -19,10 +20,12 @@ from purerl.types import Env
 
 __all__ = [
     "EpisodeState",
+    "Examined",
     "Fleet",
     "box",
     "check_env",
     "episodic",
+    "examine",
     "fleet",
     "from_brax",
     "from_gymnax",
@@ -33,33 +36,68 @@ __all__ = [
 ]
 
 
-def make(
-    name: str,
-    *,
-    mask_nonfinite: int | None = None,
-    show_last: int | None = None,
-    frame_stack: int | None = None,
-    **params: Any,
-) -> Env:
-    """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
+LIBRARIES = {"brax/": from_brax}
+"""What adapts the environments of a library that have parameters with the names of transforms: those are theirs."""
 
-    ``mask_nonfinite=1`` wraps it in `wrappers.mask_nonfinite`, ``show_last=1`` then in `wrappers.show_last`, and
-    ``frame_stack=4`` then in `wrappers.frame_stack` with so many frames; no environment has parameters of these names.
+
+def make(name: str, **params: Any) -> Env:
+    """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
     probe. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
-    arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
-    numbers that `check_values` refuses, for a function that does not return an `Env`, and for wrappers that cannot be.
+    arguments.
+
+    Every environment also has the transforms of `purerl.envs.wrappers` as parameters. They are put around it in this
+    order, whatever the order of ``params``, the first one innermost; None leaves one out:
+
+    - ``randomise="length:0.4:0.6,mass:0.8:1.2"``: each episode draws these parameters of the environment anew.
+    - ``reset_pool=256``: episodes begin in one of so many states, drawn once.
+    - ``mask_nonfinite=1``: begins anew where something is not finite.
+    - ``sticky_actions=0.25``: the last action is repeated with this probability; may be traced.
+    - ``action_repeat=4``: an action is executed so often, and its rewards are summed. A repetition may stick.
+    - ``max_episode_steps=100``: truncates after so many steps, each of which is ``action_repeat`` executions.
+    - ``reward_scale=0.1``, then ``reward_clip=1``: may be traced.
+    - ``flatten=1``: observations become one float32 vector.
+    - ``observation_mask="1,3"``: these elements of the vector are hidden.
+    - ``show_last=1``: the last action and reward are observed.
+    - ``frame_stack=4``: so many observations are stacked.
+
+    Where an environment has a parameter of such a name itself, as tasks of brax have ``action_repeat`` and
+    ``reset_pool``, the parameter is its own. Raises `ConfigError` for a name or parameter that does not exist, with the
+    nearest ones that do, for numbers that `check_values` refuses, for a function that does not return an `Env`, and for
+    transforms that cannot be.
     """
     check_values(name, params)
-    env = _plain(name, params)
-    for wrapper, given in ((wrappers.mask_nonfinite, mask_nonfinite), (wrappers.show_last, show_last)):
-        if given is not None:
-            if type(given) is not int or given != 1:
-                raise ConfigError(f"env = {name!r}: {wrapper.__name__} = {given!r}: must be the whole number 1")
-            env = wrapper(env)
-    return env if frame_stack is None else wrappers.frame_stack(env, frame_stack)
+    declared = _declared(name)
+    reserved = [each for each in ("randomise", *wrappers.TRANSFORMS) if each not in declared]
+    given = {each: params[each] for each in reserved if params.get(each) is not None}
+    plain = {each: value for each, value in params.items() if each not in reserved}
+    ranges = given.pop("randomise", None)
+    make_plain = functools.partial(_plain_with, name, plain)
+    env = make_plain() if ranges is None else wrappers.randomise(name, make_plain, ranges)
+    for transform, value in given.items():
+        env = wrappers.TRANSFORMS[transform](env, value)
+    return env
+
+
+def _declared(name: str) -> Collection[str]:
+    """The parameters of somebody's own function, and of an environment among `LIBRARIES`."""
+    found = [adapter for prefix, adapter in LIBRARIES.items() if name.startswith(prefix)]
+    found += [imported("env", name)] if ":" in name else []
+    try:
+        return [parameter for function in found for parameter in inspect.signature(function).parameters]
+    except (TypeError, ValueError):  # `_own` tells
+        return ()
+
+
+def _plain_with(name: str, params: dict[str, Any], /, **drawn: Any) -> Env:
+    """The plain environment with ``params`` and drawn ones. Raises `ConfigError` for a parameter that is both."""
+    both = [f"env = {name!r}: {each} is given as a number and drawn by randomise" for each in drawn if each in params]
+    if both:
+        raise ConfigError("\n".join(both))
+    check_values(name, drawn)
+    return _plain(name, params | drawn)
 
 
 def _native(name: str) -> Callable[..., Env]:
@@ -69,7 +107,7 @@ def _native(name: str) -> Callable[..., Env]:
 
 
 def _plain(name: str, params: dict[str, Any]) -> Env:
-    """The environment without the wrappers that every environment can have."""
+    """The environment without the transforms that every environment can have."""
     if ":" in name:
         return _own(name, params)
     if name in NATIVE or name in PROBES:

@@ -78,7 +78,7 @@ def start(file: ConfigFile) -> Start:
     options |= {name: file.fields[name] for name in shared if name in file.fields}
     options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
     options["env"] = file.take("envs", list, [])
-    options["env_params"] = [f"{name}={value!r}" for name, value in params.items()]
+    options["env_params"] = [f"{name}={value}" for name, value in params.items()]
     return Start(file, options, file.take("config", dict, {}), {}, {})
 
 

@@ -65,7 +65,7 @@ def start(file: ConfigFile) -> Start:
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")
     params = file.take("env_params", dict, {})
-    options["env_params"] = [f"{name}={value!r}" for name, value in params.items()]
+    options["env_params"] = [f"{name}={value}" for name, value in params.items()]
     columns = list(swept.values())
     numbers = all(isinstance(column, list) and all(type(x) in (int, float) for x in column) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:

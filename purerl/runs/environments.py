@@ -8,7 +8,7 @@ import jax
 
 from purerl import envs
 from purerl.catalogue import check_values
-from purerl.envs.check_env import type_problems
+from purerl.envs.check_types import type_problems
 from purerl.errors import ConfigError
 from purerl.types import Env
 
@@ -27,10 +27,12 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
         for value in dict.fromkeys(values):
             try:
                 check_values(name, {given: value})
+                if given in envs.wrappers.TRANSFORMS:
+                    envs.make(name, **params, **{given: value})
             except ConfigError as error:
                 problems.append(str(error))
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
     first: dict[str, Any] = {given: values[0] for given, values in swept.items()}
     env = envs.make(name, **params, **first)
     key = jax.random.key(0)

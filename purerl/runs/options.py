@@ -25,7 +25,7 @@ class TrainOptions(MachineOptions):
     env: str
     """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
     env_params: tuple[str, ...] = ()
-    """Parameters of the environment, each as NAME=NUMBER."""
+    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     num_seeds: cfg.Members = 1
@@ -82,7 +82,7 @@ class EvolveOptions(MachineOptions):
     env: tuple[str, ...] = ()
     """Environment to train in, or several; a candidate's score is then its mean rank in them."""
     env_params: tuple[str, ...] = ()
-    """Parameters of all the environments, each as NAME=NUMBER."""
+    """Parameters of all the environments and transforms such as frame_stack=4, each as NAME=VALUE."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     population: cfg.Members = 64
@@ -173,6 +173,24 @@ class EvalOptions(MachineOptions):
     """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
     json: bool = False
     """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckOptions(MachineOptions):
+    """What to check, and how long to play it at random."""
+
+    env: str
+    """Environment: MODULE:FUNCTION of your own, or a name that `purerl list envs` prints."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
+    steps: cfg.Count = 1000
+    """Number of steps that each copy is played. What they do not meet, such as an end, is not looked at."""
+    envs: cfg.Count = 16
+    """Number of copies that are played at once."""
+    seed: cfg.Seed = 0
+    """Seed of the play."""
+    json: bool = False
+    """Print JSON instead of lines."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 from purerl import config as cfg
 from purerl import envs
 from purerl.algos import ALGORITHMS, read_config
+from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.names import check_trusted, choose
@@ -62,11 +63,13 @@ def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[st
 
 
 def parameter_problems(params: dict[str, Any]) -> list[str]:
-    """A line for each parameter of an environment, from a file, that has no name or no finite number, or is a size that
-    would fill the memory."""
+    """A line for each parameter of an environment, from a file, that has no name or no finite number (of `TEXTS`: no
+    short text), or is a size that would fill the memory."""
     problems = []
     for name, value in params.items():
         told = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
+        if name in TEXTS and isinstance(value, str) and len(value) <= MOST_CHARACTERS:
+            continue
         if not name.isidentifier() or name == "name" or not _is_number(value):
             problems.append(f"{told}: must be the name of a parameter and a finite number")
         elif type(value) is int and abs(value) > MOST_OF_A_SIZE and "steps" not in name:

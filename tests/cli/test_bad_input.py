@@ -61,6 +61,27 @@ def half_observations():
         ([*TRAIN, "--env-params", "hide_velocity=3"], ["env = 'CartPole-v1': hide_velocity = 3: must be 0 or 1"]),
         ([*TRAIN, "--env-params", "frame_stack=0"], ["env = 'CartPole-v1': frame_stack = 0: must be a whole number"]),
         (
+            [*TRAIN, "--env-params", "sticky_actions=2"],
+            ["env = 'CartPole-v1': sticky_actions = 2: must be a number in"],
+        ),
+        (
+            [*TRAIN, "--env-params", "randomise=tau"],
+            ["env = 'CartPole-v1': randomise = 'tau': must be 1 to 8 different"],
+        ),
+        ([*TRAIN, "--env-params", "tau=1:2"], ["env_params = 'tau=1:2': must be NAME=NUMBER"]),
+        (
+            [*SWEEP, "--env-params", "sticky_actions=0.5,1.5,2.5", "reward_scale=1,2"],
+            ["env = 'CartPole-v1': sticky_actions = 1.5: must", "env = 'CartPole-v1': sticky_actions = 2.5: must be a"],
+        ),
+        (
+            [*SWEEP, "--env-params", "action_repeat=2,4"],
+            [f"env = 'CartPole-v1': action_repeat = {n}.0: must be a whole number >= 1" for n in (2, 4)],
+        ),
+        (
+            [*SWEEP, "--env-params", "randomise=tau:1:2", "tau=1,2"],
+            ["env = 'CartPole-v1': tau is given as a number and drawn by randomise"],
+        ),
+        (
             ["train", "ppo", "--env", "Breakout-MinAtar", "--env-params", "max_steps_in_episode=0"],
             ["env = 'Breakout-MinAtar': max_steps_in_episode = 0: must be a whole number >= 1"],
         ),

@@ -150,6 +150,16 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}
 
 
+def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
+    seen = []
+    monkeypatch.setattr("purerl.runs.train.train", lambda description, *_: seen.append(description) or 0)
+    params = ["sticky_actions=0,0.5", "randomise=length:0.4:0.6,tau:0.01:0.03", "observation_mask=1,3", "frame_stack=2"]
+    run("sweep", "ppo", "--env", "CartPole-v1", "--env-params", *params)
+    assert seen[0].swept == {"env.sticky_actions": [0.0, 0.5]}
+    text = {"randomise": "length:0.4:0.6,tau:0.01:0.03", "observation_mask": "1,3"}
+    assert seen[0].env_params == {**text, "frame_stack": 2}
+
+
 def test_own_parts_are_swept_and_evolved(own, monkeypatch):
     seen = []
     monkeypatch.setattr("purerl.runs.train.train", lambda description, *_: seen.append(description) or 0)

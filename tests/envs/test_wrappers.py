@@ -1,8 +1,10 @@
-"""Wrappers against a plain Python simulation of what they wrap; the reserved parameters of `make`."""
+"""Transforms against a plain Python simulation of what they wrap; the reserved parameters of `make`."""
 
 import dataclasses
 import inspect
+import sys
 from collections import deque
+from types import SimpleNamespace
 
 import gymnax
 import jax
@@ -11,12 +13,29 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.catalogue import NATIVE, PROBES
+from purerl.catalogue import NATIVE, PROBES, TEXTS
 from purerl.cli import parsing
-from purerl.envs.wrappers import frame_stack, show_last
+from purerl.envs.episodic import box, episodic
+from purerl.envs.wrappers import (
+    TRANSFORMS,
+    action_repeat,
+    flatten,
+    frame_stack,
+    max_episode_steps,
+    observation_mask,
+    randomise,
+    reset_pool,
+    reward_clip,
+    reward_scale,
+    show_last,
+    sticky_actions,
+)
 from purerl.errors import ConfigError
-from purerl.spaces import Box, Discrete, sample
+from purerl.spaces import Box, Discrete, MultiDiscrete, sample
+from purerl.types import Env
 
+POLE, ILLEGAL = "env = 'CartPole-v1':", "env = 'probe/illegal-actions': has illegal actions, which"
+INDICES = "must be different whole numbers >= 0, separated by commas"
 SHORT = [
     ("CartPole-v1", {"max_steps": 13}),
     ("probe/constant-reward", {"reward": 2.5, "max_steps": 3}),
@@ -124,6 +143,12 @@ def test_num_frames_is_that_of_the_last_axis():
         ("Pendulum-v1", {"frame_stack": 2}),
         ("Catch-bsuite", {"frame_stack": 3}),
         ("Catch-bsuite", {"show_last": 1}),
+        ("CartPole-v1", {"randomise": "length:0.4:0.6,gravity:8:12", "max_episode_steps": 9, "flatten": 1}),
+        ("CartPole-v1", {"sticky_actions": 0.25, "action_repeat": 3, "reset_pool": 4, "mask_nonfinite": 1}),
+        ("Pendulum-v1", {"max_episode_steps": 5, "reset_pool": 4, "reward_scale": 0.1, "observation_mask": 2}),
+        ("Pendulum-v1", {"randomise": "max_torque:1:3,max_speed:5:9", "action_repeat": 2, "reward_clip": 1}),
+        ("probe/dict-obs", {"flatten": 1, "sticky_actions": 0.5, "frame_stack": 2}),
+        ("gymnax/CartPole-v1", {"randomise": "gravity:8:12", "reset_pool": 4}),
     ],
 )
 def test_contract(name, params):
@@ -145,8 +170,17 @@ def test_parameters_can_be_vmapped():
 
 
 def test_make_wraps_in_order():
+    assert list(TRANSFORMS)[:5] == [
+        "reset_pool",
+        "mask_nonfinite",
+        "sticky_actions",
+        "action_repeat",
+        "max_episode_steps",
+    ]
     env = envs.make("CartPole-v1", frame_stack=3, show_last=1, gravity=9.0)
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((7, 3), 3)
+    env = envs.make("CartPole-v1", observation_mask="0,1", flatten=1, frame_stack=None)
+    np.testing.assert_allclose(env.observation_space.high[0], 2 * np.radians(12), rtol=1e-6)
     env = envs.make("Catch-bsuite", **parsing.env_params(["frame_stack=4", "rows=6"]))
     assert (env.observation_space.shape, env.observation_space.num_frames) == ((6, 5, 4), 4)
 
@@ -160,12 +194,79 @@ def test_make_wraps_in_order():
         ("CartPole-v1", {"show_last": 0}, "env = 'CartPole-v1': show_last = 0: must be the whole number 1"),
         ("CartPole-v1", {"show_last": 1.0}, "env = 'CartPole-v1': show_last = 1.0: must be the whole number 1"),
         ("Pendulum-v1", {"show_last": 1}, "env = 'Pendulum-v1': has Box actions; show_last needs Discrete actions"),
+        ("CartPole-v1", {"reset_pool": 0}, f"{POLE} reset_pool = 0: must be a whole number >= 1"),
+        (
+            "CartPole-v1",
+            {"reset_pool": 2**31},
+            f"{POLE} reset_pool = 2147483648: must lie in [",
+        ),
+        ("CartPole-v1", {"action_repeat": 2.0}, f"{POLE} action_repeat = 2.0: must be a whole number >= 1"),
+        ("CartPole-v1", {"max_episode_steps": 0}, f"{POLE} max_episode_steps = 0: must be a whole number >= 1"),
+        ("CartPole-v1", {"sticky_actions": 1.5}, f"{POLE} sticky_actions = 1.5: must be a number in [0, 1]"),
+        ("CartPole-v1", {"sticky_actions": True}, f"{POLE} sticky_actions = True: must be a number in [0, 1]"),
+        ("CartPole-v1", {"sticky_actions": np.nan}, f"{POLE} sticky_actions = nan: must be finite in float32"),
+        ("CartPole-v1", {"reward_scale": 0}, f"{POLE} reward_scale = 0: must be a number in (0, inf)"),
+        ("CartPole-v1", {"reward_clip": -1.0}, f"{POLE} reward_clip = -1.0: must be a number in (0, inf)"),
+        ("CartPole-v1", {"flatten": 2}, f"{POLE} flatten = 2: must be the whole number 1"),
+        ("CartPole-v1", {"observation_mask": "1,x"}, f"{POLE} observation_mask = '1,x': {INDICES}"),
+        ("CartPole-v1", {"observation_mask": "1,1"}, f"{POLE} observation_mask = '1,1': {INDICES}"),
+        ("CartPole-v1", {"observation_mask": (-1,)}, f"{POLE} observation_mask = (-1,): {INDICES}"),
+        ("CartPole-v1", {"observation_mask": 4}, f"{POLE} observation_mask = '4': must be some of 0 to 3"),
+        (
+            "CartPole-v1",
+            {"observation_mask": "0,1,2,3"},
+            f"{POLE} observation_mask = '0,1,2,3': must be some of",
+        ),
+        (
+            "Catch-bsuite",
+            {"observation_mask": 0},
+            "env = 'Catch-bsuite': observation_mask = '0': observations [10,",
+        ),
+        (
+            "CartPole-v1",
+            {"randomise": "length"},
+            f"{POLE} randomise = 'length': must be 1 to 8 different NAME:LOW",
+        ),
+        ("CartPole-v1", {"randomise": "length:2:1"}, f"{POLE} randomise = 'length:2:1': must be 1 to 8"),
+        ("CartPole-v1", {"randomise": "tau:1:2,tau:1:3"}, f"{POLE} randomise = 'tau:1:2,tau:1:3': must be 1 to 8"),
+        ("CartPole-v1", {"randomise": 3}, f"{POLE} randomise = 3: must be 1 to 8"),
+        ("CartPole-v1", {"randomise": "lenth:1:2"}, f"{POLE} unknown parameter lenth; nearest: length"),
+        ("CartPole-v1", {"randomise": "tau:0:inf"}, f"{POLE} tau = inf: must be finite in float32"),
+        (
+            "CartPole-v1",
+            {"randomise": "hide_velocity:0:1"},
+            f"{POLE} randomise: hide_velocity: cannot be drawn (",
+        ),
+        (
+            "CartPole-v1",
+            {"randomise": "tau:1:2", "tau": 1.0},
+            f"{POLE} tau is given as a number and drawn",
+        ),
+        ("probe/illegal-actions", {"sticky_actions": 0.1}, f"{ILLEGAL} sticky_actions would repeat"),
+        ("probe/illegal-actions", {"action_repeat": 2}, f"{ILLEGAL} action_repeat would repeat"),
+        ("probe/illegal-actions", {"flatten": 1}, f"{ILLEGAL} flatten would hide"),
+        ("probe/illegal-actions", {"observation_mask": 1}, f"{ILLEGAL} observation_mask would hide"),
     ],
 )
 def test_make_explains_itself(name, params, line):
     with pytest.raises(ConfigError) as error:
         envs.make(name, **params)
-    assert str(error.value) == line
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda env: reset_pool(env, 2),
+        lambda env: sticky_actions(env, 0.5),
+        lambda env: action_repeat(env, 2),
+        lambda env: max_episode_steps(env, 2),
+        lambda env: randomise("walk", lambda **_: env, {"x": (0, 1)}),
+    ],
+)
+def test_several_agents_are_refused(wrapper):
+    with pytest.raises(ConfigError, match="^env = 'walk': has 3 agents; [a-z_]* needs one$"):
+        wrapper(walk()._replace(num_agents=3))
 
 
 @pytest.mark.parametrize("wrapper", [show_last, lambda env: frame_stack(env, 2)])
@@ -178,8 +279,8 @@ def test_discrete_observations_are_refused(wrapper):
 
 
 def test_reserved_parameters_belong_to_no_environment():
-    reserved = {name for name, p in inspect.signature(envs.make).parameters.items() if p.kind is p.KEYWORD_ONLY}
-    assert reserved == {"mask_nonfinite", "show_last", "frame_stack"}
+    reserved = {"randomise", *TRANSFORMS}
+    assert set(TEXTS) < reserved
     for name in (name for name in envs.names() if not name.startswith("brax/")):
         if name in {**NATIVE, **PROBES}:
             own = set(inspect.signature(envs._native(name)).parameters)
@@ -188,3 +289,210 @@ def test_reserved_parameters_belong_to_no_environment():
             own = set(inspect.signature(type(environment).__init__).parameters)
             own |= {field.name for field in dataclasses.fields(params)}
         assert not own & reserved
+
+
+def test_parameters_of_the_same_name_are_the_environments_own(monkeypatch):
+    seen = []
+    mine = lambda *, action_repeat=1, **more: seen.append((action_repeat, more)) or walk()  # noqa: E731
+    monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(mine=mine))
+    envs.make("wrapped_own:mine", action_repeat=5, reward_scale=2)
+    assert seen == [(5, {})]
+    assert {"action_repeat", "reset_pool"} < set(envs._declared("brax/spring/ant"))
+    assert not {"action_repeat", "reset_pool"} & set(envs._declared("CartPole-v1"))
+
+
+# A walk to the right, which is simple enough to be simulated by hand.
+
+
+def walk(*, stride: float = 1.0, begin: float = 0.0) -> Env:
+    """From 0, 1 or 2 strides beyond ``begin`` on; action ``a`` goes ``a`` strides, pays ``10 a`` plus the old position,
+    and ends beyond 5; after 7 steps it is cut off."""
+    return episodic(
+        "walk",
+        noise=lambda key, shape: jax.random.randint(key, (*shape, 1), 0, 3),
+        initial=lambda noise: begin + noise * stride,
+        dynamics=lambda x, action: (x + action * stride, 10.0 * action + x[0], x[0] + action * stride > 5),
+        observe=lambda x: x,
+        time_limit=7,
+        observation_space=box((begin,), (begin + 14 * stride,)),
+        action_space=Discrete(3),
+    )
+
+
+class Walk:
+    """The same in Python: ``step`` gives the true next position, the reward and both flags, and begins anew."""
+
+    def __init__(self, x):
+        self.x, self.t = float(x), 0
+
+    def step(self, noise, action):
+        reward, x, self.t = 10.0 * action + self.x, self.x + action, self.t + 1
+        terminated, truncated = x > 5, self.t >= 7 and x <= 5
+        self.x, self.t = (float(noise[0]), 0) if terminated or truncated else (x, self.t)
+        return x, reward, terminated, truncated
+
+
+def recorded(env, num_steps=80, seed=0):
+    """One environment's random play: the first observation, then noise, actions and Steps ``[T, ...]``."""
+    key_reset, key_noise, key_action = jax.random.split(jax.random.key(seed), 3)
+    env_state, obs = env.reset(key_reset)
+    noise, actions = env.noise(key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
+    _, step = jax.lax.scan(lambda s, inputs: env.step(inputs[0], s, inputs[1]), env_state, (noise, actions))
+    return obs, noise, actions, step
+
+
+def same_step(step, t, next_obs, reward, terminated, truncated, obs):
+    told = step.next_obs[t, 0], step.reward[t], step.terminated[t], step.truncated[t], step.obs[t, 0]
+    assert told == (next_obs, reward, terminated, truncated, obs), f"step {t}"
+
+
+def test_sticky_actions():
+    """With probability 0, 0.5 and 1, in one program, since it may be traced."""
+    many = jax.jit(jax.vmap(lambda p: recorded(sticky_actions(walk(), p))))(jnp.array([0.0, 0.5, 1.0]))
+    firsts, noises, actions, steps = jax.device_get(many)
+    for lane, probability in enumerate((0.0, 0.5, 1.0)):
+        (noise, uniform), step = jax.tree.map(lambda x, lane=lane: x[lane], (noises, steps))
+        plain, last_action, repeated = Walk(firsts[lane, 0]), None, 0
+        for t, action in enumerate(actions[lane]):
+            if last_action is not None and uniform[t] < probability:
+                repeated += action != last_action
+                action = last_action
+            after = plain.step(noise[t], action)
+            last_action = None if after[2] or after[3] else action
+            same_step(step, t, *after, plain.x)
+        assert (repeated > 5) == (probability > 0)
+        assert step.terminated.any()
+
+
+def test_action_repeat():
+    assert action_repeat(env := walk(), 1) is env
+    first, noise, actions, step = jax.device_get(jax.jit(lambda: recorded(action_repeat(walk(), 3)))())
+    plain, cut = Walk(first[0]), 0
+    for t, action in enumerate(actions):
+        total = 0.0
+        for i in range(3):
+            next_obs, reward, terminated, truncated = plain.step(noise[t, i], action)
+            total += reward
+            if terminated or truncated:
+                cut += i < 2
+                break
+        same_step(step, t, next_obs, total, terminated, truncated, plain.x)
+    assert cut > 3 and step.truncated.any() and step.terminated.any()
+
+
+def test_max_episode_steps():
+    """The limit of the walk itself, 7, cannot be met; a new beginning is what the environment gives for the key."""
+    first, (noise, keys), actions, step = jax.jit(lambda: recorded(max_episode_steps(walk(), 5)))()
+    fresh = jax.device_get(jax.vmap(walk().reset)(keys)[1])
+    noise, actions, step = jax.device_get((noise, actions, step))
+    plain, time, both = Walk(first[0]), 0, 0
+    for t, action in enumerate(actions):
+        next_obs, reward, terminated, truncated = plain.step(noise[t], action)
+        time += 1
+        cut = time == 5 and not terminated
+        both += time == 5 and terminated
+        if cut:
+            plain = Walk(fresh[t, 0])
+        time = 0 if cut or terminated else time
+        same_step(step, t, next_obs, reward, terminated, cut, plain.x)
+        assert not truncated
+    assert step.truncated.sum() > 5 and step.terminated.sum() > 2 and both
+
+
+def test_rewards():
+    def play_scaled(scale, limit):
+        return recorded(reward_clip(reward_scale(walk(), scale), limit))[3].reward
+
+    plain = recorded(walk())[3].reward
+    scaled = jax.jit(jax.vmap(play_scaled))(jnp.array([0.5, 2.0]), jnp.array([100.0, 15.0]))
+    np.testing.assert_array_equal(scaled, [0.5 * plain, np.minimum(2.0 * plain, 15)])
+    clipped = recorded(reward_clip(envs.make("Pendulum-v1"), 1e-6), 3)[3].reward
+    np.testing.assert_array_equal(clipped, np.full(3, -1e-6, np.float32))
+
+
+def test_observation_mask():
+    """Velocities hidden by indices are those that CartPole hides itself."""
+    hidden = envs.make("CartPole-v1", hide_velocity=1, max_steps=13)
+    masked = envs.make("CartPole-v1", observation_mask="1,3", max_steps=13)
+    assert masked.observation_space.shape == hidden.observation_space.shape == (2,)
+    np.testing.assert_array_equal(masked.observation_space.high, hidden.observation_space.high)
+    first, first_masked, _, step, step_masked, _ = same_play(hidden, masked)
+    np.testing.assert_array_equal(first_masked, first)
+    np.testing.assert_array_equal(step_masked.obs, step.obs)
+    np.testing.assert_array_equal(step_masked.next_obs, step.next_obs)
+    assert observation_mask(walk()._replace(observation_space=box((0, 0), (1, 1))), [0]).observation_space.shape == (1,)
+
+
+def test_flatten():
+    """Leaves in the order of their names; integers one-hot."""
+    space = {"n": Discrete(3), "image": Box(0, 255, (2, 2), jnp.uint8), "moves": MultiDiscrete((2, 3))}
+    obs = {"n": jnp.int32(2), "image": jnp.array([[1, 2], [3, 255]], jnp.uint8), "moves": jnp.array([1, 0])}
+    env = flatten(walk()._replace(observation_space=space, reset=lambda key: ((), obs)))
+    flat = env.reset(jax.random.key(0))[1]
+    np.testing.assert_array_equal(flat, [1, 2, 3, 255, 0, 1, 1, 0, 0, 0, 0, 1])
+    assert flat.dtype == jnp.float32 and env.observation_space.shape == (12,)
+    np.testing.assert_array_equal(env.observation_space.low, np.zeros(12))
+    np.testing.assert_array_equal(env.observation_space.high, [255] * 4 + [1] * 8)
+
+
+def test_randomise():
+    """Every step has the stride that its episode's first noise says, and an episode begins by its own parameters."""
+    make = lambda: randomise("walk", walk, "stride:0.5:2,begin:-1:1")  # noqa: E731
+    space = make().observation_space
+    np.testing.assert_array_equal([space.low, space.high], [[-1], [29]])
+    _, (_, (uniform, keys)), actions, step = jax.jit(lambda: recorded(make(), 200))()
+    own = jax.vmap(lambda key, stride, begin: walk(stride=stride, begin=begin).reset(key)[1])
+    drawn = [0.5, -1.0] + np.asarray(uniform) * [1.5, 2.0]
+    fresh, actions, step = jax.device_get((own(keys, *drawn.T), actions, step))
+    stride, x, strides = None, None, []
+    for t, action in enumerate(actions):
+        if stride is not None:
+            np.testing.assert_allclose(step.next_obs[t, 0], x + stride * action, rtol=1e-5, atol=1e-5)
+        x = step.obs[t, 0]
+        if step.terminated[t] or step.truncated[t]:
+            np.testing.assert_allclose(x, fresh[t, 0], rtol=1e-5, atol=1e-6)
+            stride = drawn[t, 0]
+            strides.append(stride)
+    assert len(strides) > 15 and min(strides) < 0.8 and max(strides) > 1.7
+
+
+def test_randomised_parameters_are_uniform():
+    env = randomise("walk", walk, {"stride": (0.5, 2.0)})
+    drawn = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 4000))[0].parameters["stride"]
+    share = np.histogram(drawn, bins=5, range=(0.5, 2.0))[0] / 4000
+    np.testing.assert_allclose(share, 0.2, atol=0.03)
+
+
+def test_noise_may_not_depend_on_what_is_randomised():
+    def make(*, spread):
+        return walk()._replace(noise=lambda key, shape: jax.random.uniform(key, (*shape, 1), maxval=spread))
+
+    with pytest.raises(ConfigError, match="^env = 'walk': randomise: spread: the noise depends on it, which is drawn"):
+        randomise("walk", make, "spread:1:2")
+
+
+def test_randomised_environments_of_ones_own_are_swept(monkeypatch):
+    """Another parameter is traced, and a whole one given."""
+    monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(walk=walk))
+
+    def first(begin):
+        env = envs.make("wrapped_own:walk", randomise="stride:0.5:2", begin=begin, reset_pool=5)
+        return env.observation_space.low, jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 16))[1]
+
+    low, obs = jax.jit(jax.vmap(first))(jnp.array([0.0, 100.0]))
+    np.testing.assert_array_equal(low, [[0], [100]])
+    np.testing.assert_allclose(obs[1], obs[0] + 100, atol=1e-4)
+
+
+def test_reset_pool():
+    """Episodes begin in all states of the pool and in no other, the first ones too; two pools are the same."""
+    make = lambda: reset_pool(envs.make("CartPole-v1", max_steps=5), 3)  # noqa: E731
+    step = play(make(), 100)[2]
+    last = step.terminated | step.truncated
+    begun = np.unique(step.obs[last], axis=0)
+    resets = jax.vmap(make().reset)(jax.random.split(jax.random.key(7), 50))
+    assert len(begun) == 3 and last.sum() == 20
+    np.testing.assert_array_equal(np.unique(resets[1], axis=0), begun)
+    np.testing.assert_array_equal(resets[0].physical, resets[1])
+    np.testing.assert_array_equal(step.obs[~last], step.next_obs[~last])
+    assert (np.abs(step.next_obs[last]) != np.abs(step.obs[last])).all()

@@ -1,0 +1,67 @@
+"""``purerl check-env``, which writes nothing."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+from purerl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from purerl.envs import Examined
+    from purerl.runs.options import CheckOptions
+    from purerl.types import Env
+
+
+def check_env(args: list[str]) -> int:
+    """``purerl check-env ENV``: 0 if the environment keeps the contract, 2 with a line for each broken promise."""
+    from purerl import config as cfg
+    from purerl.runs.options import CheckOptions
+
+    options = parsing.parse(CheckOptions, "purerl check-env", args, positional=True)
+    cfg.check(options)
+
+    import jax
+
+    from purerl import envs
+
+    with prepared(options):
+        env = envs.make(options.env, **parsing.env_params(options.env_params))
+        found = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
+    if options.json:
+        told = {"env": options.env, "steps": options.steps, "envs": options.envs, **found._asdict()}
+        print(json.dumps(told, indent=2))
+        return 2 if found.problems else 0
+    if found.problems:
+        raise ConfigError("\n".join(f"env = {options.env!r}: {problem}" for problem in found.problems))
+    print("\n".join(_summary(env, found, options)))
+    return 0
+
+
+def _summary(env: "Env", found: "Examined", options: "CheckOptions") -> list[str]:
+    """What was checked, and what was not met."""
+    rows = [
+        ("observations", _space(env.observation_space)),
+        ("actions", _space(env.action_space)),
+        ("play", f"{options.envs} copies, {options.steps} steps each, at random"),
+        ("episodes", f"{found.terminated} terminated, {found.truncated} truncated"),
+        *(("note", note) for note in found.notes),
+    ]
+    return [f"{options.env} keeps the contract in spaces, types and all values that this play met:"] + [
+        f"  {name:<14}{text}" for name, text in rows
+    ]
+
+
+def _space(space: Any) -> str:
+    """A space in a few words: the kind of every leaf, with its path in a tree."""
+    import jax
+
+    from purerl import spaces
+
+    def words(leaf: Any) -> str:
+        if not isinstance(leaf, spaces.Box):
+            return repr(leaf)
+        return f"Box {jax.numpy.dtype(leaf.dtype)}{list(leaf.shape)}"
+
+    flat = jax.tree_util.tree_flatten_with_path(space, is_leaf=spaces.is_leaf)[0]
+    return ", ".join(f"{jax.tree_util.keystr(path)} {words(leaf)}".strip() for path, leaf in flat)

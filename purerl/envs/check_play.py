@@ -1,0 +1,171 @@
+"""What `check_env` says of values: a run of random play, in which every promise is looked at in every step."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.types import Array, Env, Key, PyTree, Step
+
+_NUM_RESETS = 512
+_ROUNDING = 1e-6
+"""How far a float32 observation may lie outside of its space, in units of one plus the bound."""
+
+
+class Outside(NamedTuple):
+    """Whether a leaf of an observation lies outside of its space, and if so the index of the element that does so most,
+    its value and the bound that it breaks. With a leading axis of steps."""
+
+    broken: Array
+    element: Array  # [ndim]
+    value: Array
+    bound: Array
+
+
+class Played(NamedTuple):
+    """What a run of random play met: for each promise whether it was broken, bool or `Outside`, and counts of episodes.
+
+    ``resets`` are ``[1, ...]``, ``steps`` ``[num_steps, ...]``. ``varied`` tells whether two resets differed.
+    """
+
+    resets: dict[str, Any]
+    steps: dict[str, Any]
+    varied: Array
+    terminated: Array
+    truncated: Array
+
+
+def play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
+    """Resets ``env`` with `_NUM_RESETS` keys, and steps ``num_envs`` of it ``num_steps`` times at random, under one
+    jit. Consumes ``key``."""
+    return jax.device_get(jax.jit(lambda key: _play(env, key, num_steps, num_envs))(key))
+
+
+def lines(played: Played) -> list[str]:
+    """A line for each broken promise: resets first, then steps, counted from 1, the earliest first."""
+    first = {name: int(np.argmax(_broken(found))) for name, found in played.steps.items() if _broken(found).any()}
+    return [
+        *(name + _words(found, 0) for name, found in played.resets.items() if _broken(found).any()),
+        *(
+            f"{name}{_words(played.steps[name], at)}, first at step {at + 1}"
+            for name, at in sorted(first.items(), key=lambda item: (item[1], item[0]))
+        ),
+    ]
+
+
+def _broken(found: Any) -> np.ndarray:
+    return np.asarray(found.broken if isinstance(found, Outside) else found)
+
+
+def _words(found: Any, at: int) -> str:
+    """Which element of a leaf is outside of which bound; nothing for other promises."""
+    if not isinstance(found, Outside):
+        return ""
+    element, value, bound = found.element[at].tolist(), found.value[at], found.bound[at]
+    where, side = f"element {element} is" if element else "is", "above the high" if value > bound else "below the low"
+    return f": {where} {value:.7g}, {side} of {bound:.7g}"
+
+
+def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
+    key_reset, key_noise, key_action = jax.random.split(key, 3)
+    keys = jax.random.split(key_reset, _NUM_RESETS)
+    starts, again = jax.vmap(env.reset)(keys), jax.vmap(env.reset)(keys)
+    begun = {f"reset's obs{path}": pair for path, pair in _pairs(env.observation_space, starts[1])}
+    noise = env.noise(key_noise, (num_steps, num_envs))
+    actions = spaces.sample(env.action_space, key_action, (num_steps, num_envs))
+    first = jax.tree.map(lambda x: x[:num_envs], starts[0])
+    varied = [jnp.any(_bits(x) != _bits(x)[:1]) for x in jax.tree.leaves(starts)]
+    resets = {
+        **_differing("reset: gives two results for one key", starts, again),
+        **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in begun.items()},
+        **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in begun.items()},
+    }
+
+    def one_step(env_state: PyTree, inputs: tuple[PyTree, Array]) -> tuple[PyTree, Any]:
+        env_state, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
+        return env_state, (_promises(env, starts[1], step), jnp.sum(step.terminated), jnp.sum(step.truncated))
+
+    steps, *counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
+    resets = jax.tree.map(lambda x: x[None], resets)
+    return Played(resets, steps, jnp.any(jnp.stack(varied)), *(jnp.sum(count) for count in counts))
+
+
+def _promises(env: Env, starts: PyTree, step: Step) -> dict[str, Any]:
+    """For each promise about a step of many environments, whether one breaks it: bool, or `Outside`."""
+    last = step.terminated | step.truncated
+    found: dict[str, Any] = {
+        "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
+        "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
+        **_legality(env, step.obs),
+    }
+    for role, obs in (("step's obs", step.obs), ("step's next_obs", step.next_obs)):
+        for path, (leaf, x) in _pairs(env.observation_space, obs):
+            found[f"{role}{path}: leaves observation_space"] = _outside(leaf, x)
+            found[f"{role}{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
+    leaves = zip(_named("step's obs", step.obs), jax.tree.leaves(step.next_obs), jax.tree.leaves(starts), strict=True)
+    for (name, x), y, begun in leaves:
+        differs = (x != y) & ((x == x) | (y == y))  # but not where both are nan
+        low, high = (jnp.asarray(of(begun, axis=0), jnp.float32)[None] for of in (jnp.min, jnp.max))
+        unlike = (x < low - (high - low)) | (x > high + (high - low))
+        found[f"{name}: differs from next_obs in the middle of an episode"] = jnp.any(_rows(differs) & ~last)
+        found[f"{name}: after an episode's end it is unlike what reset gives"] = jnp.any(_rows(unlike) & last)
+    return found
+
+
+def _outside(leaf: spaces.Leaf, x: Array) -> Outside:
+    """Whether ``x`` ``[B, ...]`` leaves ``leaf``; what is not finite is another promise."""
+    x = jnp.asarray(x, jnp.float32)
+    low, high = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), x.shape[1:]) for bound in spaces.bounds(leaf))
+    least, most = low - _ROUNDING * (1 + jnp.abs(low)), high + _ROUNDING * (1 + jnp.abs(high))
+    excess = jnp.where(jnp.isfinite(x), jnp.maximum(least[None] - x, x - most[None]), -jnp.inf).reshape(-1)
+    worst = jnp.argmax(excess)
+    number, value = worst % low.size, x.reshape(-1)[worst]
+    bound = jnp.where(value > high.reshape(-1)[number], high.reshape(-1)[number], low.reshape(-1)[number])
+    element = jnp.stack(jnp.unravel_index(number, low.shape)) if low.ndim else jnp.zeros(0, jnp.int32)
+    return Outside(excess[worst] > 0, element, value, bound)
+
+
+def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
+    """What may be wrong with the legal actions in observations ``[B, ...]``."""
+    if env.legal is None:
+        return {}
+    mask = env.legal(obs)
+    blind = jax.tree.map(lambda x: jnp.zeros_like(x) if jnp.issubdtype(x.dtype, jnp.inexact) else x, obs)
+    sizes = (env.action_space.n,) if isinstance(env.action_space, spaces.Discrete) else env.action_space.sizes
+    parts = jnp.split(mask, np.cumsum(sizes)[:-1], axis=-1)
+    return {
+        "legal: no action is legal": ~jnp.all(jnp.stack([jnp.any(part, axis=-1) for part in parts])),
+        "legal: depends on floats of the observation": jnp.any(mask != env.legal(blind)),
+    }
+
+
+def _differing(line: str, one: tuple[PyTree, PyTree], other: tuple[PyTree, PyTree]) -> dict[str, Array]:
+    """For each leaf of two results of `reset`, whether they differ."""
+    named = [*_named("env_state", one[0]), *_named("obs", one[1])]
+    return {
+        f"{line}: {name} differs": ~jnp.array_equal(_bits(x), _bits(y), equal_nan=True)
+        for (name, x), y in zip(named, jax.tree.leaves(other), strict=True)
+    }
+
+
+def _pairs(space: spaces.Space, obs: PyTree) -> Iterator[tuple[str, tuple[spaces.Leaf, Array]]]:
+    """Each leaf of a space with its elements, by its path."""
+    for leaf, (path, x) in zip(spaces.leaves(space), _named("", obs), strict=True):
+        yield path, (leaf, x)
+
+
+def _named(name: str, tree: PyTree) -> list[tuple[str, Array]]:
+    return [(name + jax.tree_util.keystr(path), x) for path, x in jax.tree.leaves_with_path(tree)]
+
+
+def _rows(x: Array) -> Array:
+    """``[B]``: whether any element of an environment is true."""
+    return jnp.any(x.reshape(x.shape[0], -1), axis=1)
+
+
+def _bits(x: Array) -> Array:
+    """Something that can be compared, also if ``x`` holds keys."""
+    return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x

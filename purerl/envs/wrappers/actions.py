@@ -1,0 +1,75 @@
+"""Wrappers that change which actions are executed."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import draw, spaces
+from purerl.config import Range
+from purerl.envs.wrappers.kinds import COUNT, number, takes
+from purerl.envs.wrappers.parts import choose, ended, needs_all_legal, needs_one_agent, with_noise
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+class Sticky(NamedTuple):
+    """The state of the environment within, the action executed last, and whether the episode has had one (bool)."""
+
+    inner: PyTree
+    action: Array
+    begun: Array
+
+
+@takes(number(Range(0, 1, open_high=False)))
+def sticky_actions(env: Env, probability: Any) -> Env:
+    """With this ``probability`` (may be traced) a step executes the action that was executed last, not the one given.
+
+    Machado et al. 2018 (arXiv 1709.06009), "Sticky actions": ``A_t = a_t`` with probability ``1 - p``, else
+    ``A_{t-1}``. The first action of an episode is always executed: the emulator of the paper begins with its no-op,
+    which an environment in general does not have. Within `action_repeat` each execution draws anew, as in the paper,
+    until the action given is the one executed last. The noise gains a uniform number a step. Raises `ConfigError` for
+    what is no number in [0, 1], for illegal actions, which might be repeated, and for several agents.
+    """
+    needs_all_legal(env, "sticky_actions", "repeat")
+    needs_one_agent(env, "sticky_actions")
+    like = spaces.struct(env.action_space)
+
+    def reset(key: Key) -> tuple[Sticky, PyTree]:
+        inner, obs = env.reset(key)
+        return Sticky(inner, jnp.zeros(like.shape, like.dtype), jnp.zeros((), bool)), obs
+
+    def step(noise: tuple[PyTree, Array], env_state: Sticky, action: Array) -> tuple[Sticky, Step]:
+        repeat = (noise[1] < probability) & env_state.begun
+        action = jnp.where(repeat, env_state.action, jnp.asarray(action, like.dtype))
+        inner, step = env.step(noise[0], env_state.inner, action)
+        return Sticky(inner, action, ~ended(step)), step
+
+    return env._replace(reset=reset, noise=with_noise(env, "sticky_actions", draw.uniform), step=step)
+
+
+@takes(COUNT)
+def action_repeat(env: Env, times: int) -> Env:
+    """A step executes its action ``times`` times, up to the end of the episode, and pays the sum of the rewards.
+
+    Mnih et al. 2015, Methods, "Training details" (frame skipping), without a maximum over frames. ``next_obs`` is the
+    observation after the last execution. With ``times`` 1 the environment is returned as it is. Raises `ConfigError`
+    for what is no whole number >= 1, for illegal actions, which might be repeated, and for several agents.
+    """
+    if times == 1:
+        return env
+    needs_all_legal(env, "action_repeat", "repeat")
+    needs_one_agent(env, "action_repeat")
+
+    def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
+        return env.noise(key, (*shape, times))
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        def again(so_far: tuple[PyTree, Step], noise: PyTree) -> tuple[tuple[PyTree, Step], None]:
+            further, step = env.step(noise, so_far[0], action)
+            step = step._replace(reward=so_far[1].reward + step.reward)
+            return choose(ended(so_far[1]), so_far, (further, step)), None
+
+        first = env.step(jax.tree.map(lambda x: x[0], noise), env_state, action)
+        return jax.lax.scan(again, first, jax.tree.map(lambda x: x[1:], noise))[0]
+
+    return env._replace(noise=noise, step=step)

@@ -1,0 +1,63 @@
+"""A wrapper whose observations are the last ones of the episode."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.wrappers.kinds import COUNT, takes
+from purerl.envs.wrappers.parts import choose, ended, needs
+from purerl.spaces import Box
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+class StackState(NamedTuple):
+    """The state of the environment within, and the stack that the policy sees next ``[..., num_frames]``."""
+
+    inner: PyTree
+    frames: PyTree
+
+
+@takes(COUNT)
+def frame_stack(env: Env, num_frames: int) -> Env:
+    """Observations become the last ``num_frames`` of the episode, along a new last axis, the newest last.
+
+    Mnih et al. 2015, Methods, "Preprocessing". The first observation of an episode fills the whole stack. ``next_obs``
+    is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes
+    ``[H, W, num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``,
+    which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames``
+    that is no whole number >= 1, and for observations with a leaf that is no `Box`.
+    """
+    space = env.observation_space
+    for leaf in spaces.leaves(space):
+        needs(Box, env, "observation", leaf, "frame_stack")
+
+    def fill(obs: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: jnp.broadcast_to(x[..., None], (*x.shape, num_frames)), obs)
+
+    def push(frames: PyTree, obs: PyTree) -> PyTree:
+        return jax.tree.map(lambda old, new: jnp.concatenate([old[..., 1:], new[..., None]], axis=-1), frames, obs)
+
+    def reset(key: Key) -> tuple[StackState, PyTree]:
+        inner, obs = env.reset(key)
+        return StackState(inner, fill(obs)), fill(obs)
+
+    def step(noise: PyTree, env_state: StackState, action: Array) -> tuple[StackState, Step]:
+        inner, step = env.step(noise, env_state.inner, action)
+        next_obs = push(env_state.frames, step.next_obs)
+        obs = choose(ended(step), fill(step.obs), next_obs)
+        return StackState(inner, obs), step._replace(obs=obs, next_obs=next_obs)
+
+    def stacked(leaf: Box) -> Box:
+        low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in (leaf.low, leaf.high))
+        return Box(low, high, (*leaf.shape, num_frames), leaf.dtype, num_frames)
+
+    inner_legal = env.legal
+    return env._replace(
+        reset=reset,
+        step=step,
+        observation_space=spaces.tree_map(stacked, space),
+        legal=(lambda obs: inner_legal(jax.tree.map(lambda x: x[..., -1], obs))) if inner_legal else None,
+    )

@@ -1,0 +1,35 @@
+"""Wrappers that change rewards."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl.config import Range
+from purerl.envs.wrappers.kinds import number, takes
+from purerl.types import Array, Env, PyTree, Step
+
+
+@takes(number(Range(0, open_low=True)))
+def reward_scale(env: Env, scale: Any) -> Env:
+    """Rewards are multiplied by ``scale`` (may be traced). Raises `ConfigError` for what is no number > 0."""
+    return _paying(env, lambda reward: reward * scale)
+
+
+@takes(number(Range(0, open_low=True)))
+def reward_clip(env: Env, limit: Any) -> Env:
+    """Rewards are clipped to [-``limit``, ``limit``] (may be traced). Mnih et al. 2015, Methods, clip to 1.
+
+    Raises `ConfigError` for what is no number > 0.
+    """
+    return _paying(env, lambda reward: jnp.clip(reward, -limit, limit))
+
+
+def _paying(env: Env, change: Callable[[Array], Array]) -> Env:
+    """``env`` with rewards changed, in the type that they had."""
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        env_state, step = env.step(noise, env_state, action)
+        return env_state, step._replace(reward=jnp.asarray(change(step.reward), step.reward.dtype))
+
+    return env._replace(step=step)

@@ -1,0 +1,128 @@
+"""Wrappers whose observations are one vector: all of an observation, some of it, or more than it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.wrappers.bounds import numbers
+from purerl.envs.wrappers.kinds import INDICES, switch, takes
+from purerl.envs.wrappers.parts import ended, needs, needs_all_legal
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, Leaf
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+@switch
+def flatten(env: Env) -> Env:
+    """Observations become one float32 vector ``[D]``: every leaf flattened, in the order of `jax.tree.leaves`.
+
+    `Discrete` leaves are one-hot, and so is every element of a `MultiDiscrete` one; numbers of a `Box` keep their
+    value. Raises `ConfigError` for illegal actions: they are told in leaves that no normaliser changes, and a float32
+    vector has none.
+    """
+    needs_all_legal(env, "flatten", "hide")
+    space = env.observation_space
+    low, high = (_joined([_flat_bounds(leaf)[i] for leaf in spaces.leaves(space)]) for i in (0, 1))
+    vector = Box(low, high, low.shape, jnp.float32)
+
+    def flat(obs: PyTree) -> Array:
+        parts = spaces.tree_map(_flat, space, obs)
+        return jnp.concatenate(jax.tree.leaves(parts), axis=-1)
+
+    return _seen(env, flat, vector)
+
+
+@takes(INDICES)
+def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
+    """Observations lose the elements with these indices, for example velocities: ``[D]`` becomes ``[D - hidden]``.
+
+    They are taken out, not set to zero, so that nothing is learned of them and no network has weights for them. Raises
+    `ConfigError` for observations that are no vector, for indices that it does not have or that are all of it, and for
+    illegal actions, which might be told there.
+    """
+    needs_all_legal(env, "observation_mask", "hide")
+    space = needs(Box, env, "observation", env.observation_space, "observation_mask")
+    told = f"env = {env.name!r}: observation_mask = {','.join(map(str, hidden))!r}"
+    if len(space.shape) != 1:
+        raise ConfigError(f"{told}: observations {list(space.shape)} are no vector; flatten=1 makes one of them")
+    shown = np.array([i for i in range(space.shape[0]) if i not in hidden], np.int32)
+    if max(hidden) >= space.shape[0] or not shown.size:
+        raise ConfigError(f"{told}: must be some of 0 to {space.shape[0] - 1}, and not all of them")
+    low, high = (numbers(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high))
+    return _seen(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
+
+
+@switch
+def show_last(env: Env) -> Env:
+    """Observations become one float32 vector ``[D + A + 1]``: flattened, then the last action one-hot, then its reward.
+
+    The inputs of R2D2 (Kapturowski et al. 2019) and NGU (Badia et al. 2020, arXiv 2002.06038). Action and reward are
+    zeros at the beginning of an episode; ``next_obs`` shows those that led to it. Raises `ConfigError` for observations
+    that are no `Box`, for actions that are not `Discrete`, and for illegal ones.
+    """
+    needs(Box, env, "observation", env.observation_space, "show_last")
+    needs_all_legal(env, "show_last", "hide")
+    num_actions = needs(Discrete, env, "action", env.action_space, "show_last").n
+    plain = flatten(env)
+
+    def first(obs: Array) -> Array:
+        return jnp.concatenate([obs, jnp.zeros(num_actions + 1)])
+
+    def reset(key: Key) -> tuple[PyTree, Array]:
+        env_state, obs = plain.reset(key)
+        return env_state, first(obs)
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        env_state, step = plain.step(noise, env_state, action)
+        taken = jax.nn.one_hot(action, num_actions, dtype=jnp.float32)
+        next_obs = jnp.concatenate([step.next_obs, taken, step.reward[None]])
+        obs = jnp.where(ended(step), first(step.obs), next_obs)
+        return env_state, step._replace(obs=obs, next_obs=next_obs)
+
+    low, high = plain.observation_space.low, plain.observation_space.high
+    low = _joined([low, np.zeros(num_actions, np.float32), np.full(1, -np.inf, np.float32)])
+    high = _joined([high, np.ones(num_actions, np.float32), np.full(1, np.inf, np.float32)])
+    return plain._replace(reset=reset, step=step, observation_space=Box(low, high, low.shape, jnp.float32))
+
+
+def _seen(env: Env, view: Callable[[PyTree], Array], space: Box) -> Env:
+    """``env`` with every observation seen through ``view``, whose results are elements of ``space``."""
+
+    def reset(key: Key) -> tuple[PyTree, Array]:
+        env_state, obs = env.reset(key)
+        return env_state, view(obs)
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        env_state, step = env.step(noise, env_state, action)
+        return env_state, step._replace(obs=view(step.obs), next_obs=view(step.next_obs))
+
+    return env._replace(reset=reset, step=step, observation_space=space)
+
+
+def _flat(leaf: Leaf, x: Array) -> Array:
+    """An element of a leaf, with any leading axes, as vectors ``[..., D]``."""
+    if isinstance(leaf, Box):
+        return jnp.asarray(x, jnp.float32).reshape(*x.shape[: x.ndim - len(leaf.shape)], math.prod(leaf.shape))
+    if isinstance(leaf, Discrete):
+        return jax.nn.one_hot(x, leaf.n, dtype=jnp.float32)
+    columns = [jax.nn.one_hot(x[..., i], n, dtype=jnp.float32) for i, n in enumerate(leaf.sizes)]
+    return jnp.concatenate(columns, axis=-1)
+
+
+def _flat_bounds(leaf: Leaf) -> tuple[Any, Any]:
+    """The bounds of what `_flat` gives, ``[D]`` each."""
+    if not isinstance(leaf, Box):
+        size = leaf.n if isinstance(leaf, Discrete) else sum(leaf.sizes)
+        return np.zeros(size, np.float32), np.ones(size, np.float32)
+    low, high = (numbers(bound).broadcast_to(bound, leaf.shape).reshape(-1) for bound in (leaf.low, leaf.high))
+    return low, high
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Bounds side by side, as float32: numpy's, or jax's if one is traced."""
+    return numbers(*parts).concatenate([part.astype(np.float32) for part in parts])

@@ -1,0 +1,217 @@
+"""``purerl check-env``, and docs/your-environment.md: its file, its commands, and the lines that it explains."""
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import purerl
+from purerl.cli import main
+
+PAGE = (Path(purerl.__file__).parent.parent / "docs" / "your-environment.md").read_text()
+OWN = '''
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.envs import box, episodic
+from purerl.spaces import Box, Discrete
+
+
+def sound(**changes):
+    """Counts down from 3, at each step by one."""
+    parts = {
+        "noise": jax.random.uniform,
+        "initial": lambda noise: jnp.stack([noise, jnp.float32(3)]),
+        "dynamics": lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
+        "observe": lambda physical: physical,
+        "time_limit": 10,
+        "observation_space": box((0.0, 0.0), (1.0, 3.0)),
+        "action_space": Discrete(2),
+    }
+    return episodic("mine", **(parts | changes))
+
+
+def changed(change):
+    """``change(env_state before, step)`` gives the step's new fields."""
+    env = sound()
+
+    def step(noise, env_state, action):
+        after, step = env.step(noise, env_state, action)
+        return after, step._replace(**change(env_state, step))
+
+    return env._replace(step=step)
+
+
+def nan_at_step_3():
+    return changed(lambda before, step: {"reward": jnp.where(before.t == 2, jnp.nan, step.reward)})
+
+
+def whole_reward():
+    return changed(lambda before, step: {"reward": jnp.int32(1)})
+
+
+def double_observation():
+    return sound()._replace(observation_space=Box(0.0, 3.0, (2,), np.float64))
+
+
+def wrong_leaf():
+    return changed(lambda before, step: {"obs": {"x": step.obs}})
+
+
+def wrong_shape():
+    return changed(lambda before, step: {"obs": jnp.zeros(3)})
+
+
+def wrong_state():
+    env = sound()
+    move = lambda state, step: (state._replace(t=state.t * 1.0), step)
+    return env._replace(step=lambda *args: move(*env.step(*args)))
+
+
+def too_far():
+    return changed(lambda before, step: {"obs": step.obs.at[0].set(4.0), "next_obs": step.next_obs.at[0].set(4.0)})
+
+
+def both_flags():
+    return changed(lambda before, step: {"truncated": step.terminated})
+
+
+def stale():
+    return changed(lambda before, step: {"obs": step.obs + 100.0 * step.terminated})
+
+
+def shifted():
+    return changed(lambda before, step: {"next_obs": step.next_obs * 0.5})
+
+
+def untraceable():
+    return changed(lambda before, step: {"reward": jnp.float32(1 if step.terminated else 0)})
+
+
+CALLS = itertools.count()
+
+
+def impure_reset():
+    return sound(initial=lambda noise: jnp.stack([noise * 0 + next(CALLS) / 1000, jnp.float32(3)]))
+
+
+def impure_step():
+    return changed(lambda before, step: {"reward": step.reward + next(CALLS)})
+
+
+def never_ending():
+    return sound(dynamics=lambda physical, action: (physical, 1.0, False), time_limit=1000)
+
+
+def always_ending():
+    return sound(dynamics=lambda physical, action: (physical, 1.0, True))
+
+
+def ignored_key():
+    return sound(noise=lambda key, shape: jnp.zeros(shape))
+'''
+BAD = {
+    "nan_at_step_3": "reward: is not finite, first at step 3",
+    "whole_reward": "reward: must be float32[], but is int32[]",
+    "double_observation": "observation_space: dtype float64: JAX has float32 in its place",
+    "wrong_leaf": "step's obs: must be one array, but is PyTreeDef({'x': *})",
+    "wrong_shape": "step's obs: must be float32[2], but is float32[3]",
+    "wrong_state": "env_state.t: int32[] after reset, but float32[] after step",
+    "too_far": "step's obs: leaves observation_space: element [0] is 4, above the high of ",
+    "both_flags": "terminated, truncated: are both true at one step",
+    "stale": "step's obs: after an episode's end it is unlike what reset gives",
+    "shifted": "step's obs: differs from next_obs in the middle of an episode",
+    "untraceable": "step: cannot be traced by jit: TracerBoolConversionError",
+    "impure_reset": "reset: gives two results for one key",
+    "impure_step": "step: is another program each time it is traced",
+}
+NOTED = {
+    "never_ending": "no episode ended: what happens at an end was not looked at; give more steps",
+    "always_ending": "every step ended an episode: nothing in the middle of one was looked at",
+    "ignored_key": "every reset gave the same state and observation: it ignores its key",
+}
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        main(list(args))
+    assert stop.value.code == expect
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working directory with the modules ``checked_own`` and, from the page, ``corridor``."""
+    (tmp_path / "checked_own.py").write_text(OWN)
+    (tmp_path / "corridor.py").write_text(re.search("```python\n(.*?)```", PAGE, re.DOTALL)[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in ("checked_own", "corridor"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_environments(name, here, capsys):
+    run("check-env", f"checked_own:{name}", "--steps", "8", "--envs", "2", expect=2)
+    out, err = capsys.readouterr()
+    assert out == "" and f"purerl: error: env = 'checked_own:{name}': {BAD[name]}" in err
+    assert BAD[name] in PAGE
+    assert name != "untraceable" or "(checked_own.py, line " in err
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_noted_environments(name, here, capsys):
+    run("check-env", f"checked_own:{name}", "--steps", "8", "--envs", "2")
+    assert f"note          {NOTED[name]}" in capsys.readouterr().out and NOTED[name] in PAGE
+
+
+def test_sound_environment(here, capsys):
+    run("check-env", "checked_own:sound", "--steps", "6", "--envs", "2", "--env-params", "sticky_actions=0.5")
+    told, *rows = capsys.readouterr().out.splitlines()
+    assert told.startswith("checked_own:sound keeps the contract")
+    assert [row.split(maxsplit=1) for row in rows] == [
+        ["observations", "Box float32[2]"],
+        ["actions", "Discrete(n=2)"],
+        ["play", "2 copies, 6 steps each, at random"],
+        ["episodes", "4 terminated, 0 truncated"],
+        ["note", "no episode was truncated"],
+    ]
+    for name, code in (("sound", 0), ("both_flags", 2)):
+        run("check-env", f"checked_own:{name}", "--steps", "6", "--envs", "2", "--json", expect=code)
+        found = json.loads(capsys.readouterr().out)
+        assert found["env"] == f"checked_own:{name}" and bool(found["problems"]) == bool(code)
+        assert (found["steps"], found["envs"], found["terminated"]) == (6, 2, 4)
+
+
+def test_trees_and_bad_input(capsys):
+    run("check-env", "probe/dict-obs", "--steps", "2", "--envs", "1")
+    assert "['img'] Box bool[5, 5, 1], ['pos'] Box float32[2]" in capsys.readouterr().out
+    run("check-env", "CartPole-v1", "--steps", "0", expect=2)
+    run("check-env", "Cartpole-v1", expect=2)
+    run("check-env", expect=2)
+
+
+def test_the_page(here, capsys):
+    """Its commands, in its order: each ends well, and the policy finds the door."""
+    commands = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        program, *args = shlex.split(command)
+        assert program == "purerl"
+        run(*args)
+        told = capsys.readouterr().out
+        if args[0] == "eval":
+            summary = json.loads((here / "runs" / "corridor" / "summary.json").read_text())
+            assert told and summary["return_mean"] > -11
+    [other] = [path for path in (here / "runs").iterdir() if path.name != "corridor"]
+    config = json.loads((other / "config.json").read_text())
+    assert config["env_params"] == {"randomise": "length:0.5:2", "max_episode_steps": 20}
+    run("resume", str(other), "--total-steps", "2560", "--trust")
+    assert json.loads((other / "config.json").read_text())["env_params"] == config["env_params"]
+    run("eval", str(other), "--episodes", "2", "--trust")
