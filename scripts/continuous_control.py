@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from claims import claim, main, population, show
+from scipy.optimize import brentq
 
 from purerl import ddpg, envs, evaluate, sac, sac_discrete, td3
 from purerl.algos.sac_discrete import make_network as make_table
@@ -27,11 +28,10 @@ SMALL = {
     "num_steps": 1,
     "num_updates": 4,
     "batch_size": 64,
-    "learning_rate": 1e-3,
-    "actor_learning_rate": 1e-3,
     "hidden_sizes": (64, 64),
 }
-"""Of the experiment of 20,000 steps: one update a step."""
+"""Of 20,000 steps, with an update a step."""
+RATES = {"learning_rate": 1e-3, "actor_learning_rate": 1e-3}
 
 
 def tenth_of_the_reward(env: Env) -> Env:
@@ -46,7 +46,7 @@ def tenth_of_the_reward(env: Env) -> Env:
 
 def late_returns(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Mean return of the episodes that ended after the first two fifths of a training ``[S]``, and its last metrics."""
-    metrics = population(lambda c: lambda key: algo.make_train(c, env)(key).metrics, config, seeds)
+    metrics = population(lambda config: lambda key: algo.make_train(config, env)(key).metrics, config, seeds)
     late = metrics["episode_return"][:, config.num_iterations * 2 // 5 :]
     return np.nanmean(late, axis=1), {name: x[:, -1] for name, x in metrics.items()}
 
@@ -55,9 +55,9 @@ def pendulum(seeds: int) -> None:
     """DDPG, TD3 and SAC in 20,000 steps of Pendulum with a tenth of the reward."""
     env = tenth_of_the_reward(envs.make("Pendulum-v1"))
     for title, algo, config, least in (
-        ("DDPG", ddpg, ddpg.Config(**SMALL), -250),
-        ("TD3", td3, td3.Config(**SMALL), -250),
-        ("SAC", sac, sac.Config(**SMALL), -200),
+        ("DDPG", ddpg, ddpg.Config(**SMALL, **RATES), -250),
+        ("TD3", td3, td3.Config(**SMALL, **RATES), -250),
+        ("SAC", sac, sac.Config(**SMALL, **RATES), -200),
     ):
         found, last = late_returns(algo, config, env, seeds)
         show(f"{title}, return from step 8,000 on", 10 * found)
@@ -113,7 +113,7 @@ def broken(seeds: int) -> None:
         ("largest of the critics", "soft_value", greatest),
     ):
         with mock.patch.object(soft, name, wrong):
-            found, last = late_returns(sac, sac.Config(**SMALL), env, seeds)
+            found, last = late_returns(sac, sac.Config(**SMALL, **RATES), env, seeds)
         show(f"SAC {title}, return from step 8,000 on", 10 * found)
         show(f"SAC {title}, entropy at the end", last["entropy"])
         claim(f"SAC {title}: below -200 on some seed", np.isnan(found).any() or (10 * found).min() < -200)
@@ -140,7 +140,7 @@ def regulator(seeds: int) -> None:
         observation_space=box((-5.0,), (5.0,)),
         action_space=Box(-1.0, 1.0, (1,), jnp.float32),
     )
-    config = ddpg.Config(**SMALL | {"learning_rate_decay": 1.0}, gamma=gamma, tau=0.02)
+    config = ddpg.Config(**SMALL, **RATES, learning_rate_decay=1.0, gamma=gamma, tau=0.02)
     places = jnp.linspace(-0.5, 0.5, 11)[:, None]
 
     def make_train(config):
@@ -184,7 +184,9 @@ def soft_optimum(seeds: int) -> None:
         action_space=Discrete(num_actions),
     )
     config = sac_discrete.Config(
-        **SMALL | {"hidden_sizes": (), "learning_rate_decay": 1.0, "learning_rate": 1e-2, "actor_learning_rate": 1e-2},
+        **SMALL | {"total_steps": 60_000, "batch_size": 256, "hidden_sizes": (), "learning_rate_decay": 1.0},
+        learning_rate=3e-2,
+        actor_learning_rate=1e-2,
         tau=0.05,
         gamma=gamma,
         num_critics=1,
@@ -208,16 +210,28 @@ def soft_optimum(seeds: int) -> None:
 
 
 def entropy(seeds: int) -> None:
-    """Where actions do not matter the entropy ends at its target."""
-    one = envs.make("probe/constant-reward")
-    free = one._replace(action_space=Box(-1.0, 1.0, (2,), jnp.float32))
-    for title, algo, config, env, target in (
-        ("SAC", sac, sac.Config(**SMALL), free, -2.0),
-        ("Discrete SAC", sac_discrete, sac_discrete.Config(**SMALL), one, 0.5 * math.log(2)),
+    """Episodes of one step: the entropy ends at its target, and the temperature is what the target makes it.
+
+    The best soft policy is ``exp(reward / temperature)``: of the reward ``-(a - 0.5)^2`` a Gaussian of variance
+    ``temperature / 2``; of the rewards -1 and 1 probabilities whose log-ratio is ``2 / temperature``.
+    """
+    half = 0.5 * math.log(2)
+    rare = brentq(lambda p: -p * math.log(p) - (1 - p) * math.log(1 - p) - half, 1e-6, 0.5)
+    for title, algo, config, probe, target, temperature in (
+        ("SAC", sac, sac.Config(target_entropy=-1.5, **SMALL, **RATES), "target-action", -1.5, math.exp(-4) / math.pi),
+        (
+            "Discrete SAC",
+            sac_discrete,
+            sac_discrete.Config(**SMALL, **RATES),
+            "action-dependent-reward",
+            half,
+            2 / math.log(1 / rare - 1),
+        ),
     ):
-        found = late_returns(algo, config, env, seeds)[1]["entropy"]
-        show(f"{title}, entropy at the end (target {target:.3f})", found)
-        claim(f"{title}: within 5 % of its target on every seed", np.abs(found / target - 1).max() <= 0.05)
+        last = late_returns(algo, config, envs.make(f"probe/{probe}"), seeds)[1]
+        for name, aim in (("entropy", target), ("temperature", temperature)):
+            show(f"{title}, {name} at the end ({aim:.4f})", last[name])
+            claim(f"{title}: {name} within 5 % of {aim:.4f} on every seed", np.abs(last[name] / aim - 1).max() <= 0.05)
 
 
 if __name__ == "__main__":

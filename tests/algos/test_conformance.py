@@ -235,7 +235,7 @@ ROWS = {
     ),
     "sac": Row(
         sac.sac,
-        sac.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=-3.0),
+        sac.Config(**CONTINUOUS, initial_temperature=0.1, target_entropy=-2.0),
         critics_at_mode(sac.make_network, of_box(soft.squashed_mode)),
         free=FREE,
         idle=PRIORITIES,

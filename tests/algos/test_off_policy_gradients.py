@@ -1,0 +1,183 @@
+"""DDPG, TD3 and SAC beyond what every algorithm owes: gradients, delays, targets, units of actions, normalisation."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from purerl import ddpg, envs, sac, sac_discrete, td3
+from purerl.algos.ddpg import make_network
+from purerl.algos.sac import make_network as make_sac_network
+from purerl.errors import ConfigError
+from purerl.learners import off_policy_gradients
+from purerl.learners.normalize import Moments
+from purerl.spaces import Box
+from purerl.types import Outcome, Sample
+
+SMALL = {
+    "total_steps": 64 * 4,
+    "num_envs": 4,
+    "num_steps": 4,
+    "num_updates": 2,
+    "warmup_steps": 64,
+    "batch_size": 8,
+    "capacity": 256,
+    "hidden_sizes": (8,),
+}
+PENDULUM = envs.make("Pendulum-v1", max_steps=10)
+
+
+@pytest.fixture(scope="module")
+def sample():
+    keys = jax.random.split(jax.random.key(0), 4)
+    obs, next_obs = (jax.random.normal(key, (8, 3)) for key in keys[:2])
+    action = jax.random.uniform(keys[2], (8, 1), minval=-2.0, maxval=2.0)
+    slots = jnp.zeros(8, jnp.int32)
+    items = Outcome(obs, action, jax.random.normal(keys[3], (8,)), jnp.full(8, 0.9), next_obs, (), ())
+    return Sample(items, slots, slots, jnp.linspace(0.0, 1.0, 8))
+
+
+def test_actor_climbs_by_the_chain_rule(sample):
+    """Silver et al. 2014: dQ/da times da/dparams, each by itself; nothing of it moves the critics."""
+    config = ddpg.Config(**SMALL)
+    learner = ddpg.make_learner(config, PENDULUM, optimiser=optax.sgd(1.0))
+    state = learner.init(jax.random.key(1), sample.items.obs)
+    after, _, _ = learner.update(state, sample, jax.random.key(2))
+    network = make_network(config, PENDULUM)
+    act = lambda actor: jnp.tanh(network.act(actor, sample.items.obs))  # noqa: E731
+    q = lambda a: jnp.sum(sample.weight * network.judge(after.params["critic"], sample.items.obs, a)[:, 0])  # noqa: E731
+    action, back = jax.vjp(act, state.params["actor"])
+    (climb,) = back(jax.grad(q)(action) / len(sample.weight))
+    moved = jax.tree.map(jnp.subtract, after.params["actor"], state.params["actor"])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), moved, climb)
+
+
+@pytest.mark.parametrize("algo", [td3, sac], ids=lambda algo: algo.name)
+def test_target_by_hand(algo, sample):
+    """The TD error of the first update: targets by the smaller critic, TD3's at disturbed actions, SAC's less what the
+    action's log-density costs."""
+    config = algo.Config(**SMALL)
+    learner = algo.make_learner(config, PENDULUM)
+    state = learner.init(jax.random.key(1), sample.items.obs)
+    state = state._replace(target_params=jax.tree.map(lambda x: 1.5 * x + 0.1, state.target_params))
+    _, priority, metrics = learner.update(state, sample, jax.random.key(2))
+    noise = jax.random.split(jax.random.key(2))[0]
+    network = (make_network if algo is td3 else make_sac_network)(config, PENDULUM)
+    items, bonus = sample.items, 0.0
+    if algo is td3:
+        normal = learner.noise(noise, (8,))[0]
+        action = jnp.tanh(network.act(state.target_params["actor"], items.next_obs))
+        action = np.clip(action + np.clip(0.2 * normal, -0.5, 0.5), -1.0, 1.0)
+    else:
+        mean, log_std = jnp.split(network.act(state.params["actor"], items.next_obs), 2, axis=-1)
+        u = np.float64(mean) + np.exp(np.float64(log_std)) * np.float64(learner.noise(noise, (8,)))
+        action, z = np.tanh(u), (u - mean) / np.exp(log_std)
+        density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) / np.exp(log_std) / (1 - action**2)
+        bonus = -np.log(density)[:, 0]
+    q = network.judge(state.target_params["critic"], items.next_obs, jnp.float32(action))
+    target = items.reward + items.discount * (np.min(q, axis=-1) + bonus)
+    error = target[:, None] - network.judge(state.params["critic"], items.obs, items.action / 2)
+    np.testing.assert_allclose(priority, np.mean(np.abs(error), axis=-1), rtol=1e-4)
+    loss = np.mean(sample.weight * np.sum(0.5 * np.square(error), axis=-1))
+    np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
+
+
+def test_delay_and_slow_targets(sample):
+    """The critics move at each update, actor and targets at every third; targets by ``tau`` of the way."""
+    config = td3.Config(**SMALL, policy_delay=3, tau=0.25)
+    learner = td3.make_learner(config, PENDULUM)
+    states = [learner.init(jax.random.key(1), sample.items.obs)]
+    for i in range(6):
+        states.append(learner.update(states[-1], sample, jax.random.key(i))[0])
+    first = lambda tree: np.asarray(jax.tree.leaves(tree)[1])  # noqa: E731
+    for i, (old, new) in enumerate(zip(states, states[1:], strict=False), 1):
+        assert np.any(first(old.params["critic"]) != first(new.params["critic"]))
+        due = i % 3 == 0
+        assert np.any(first(old.params["actor"]) != first(new.params["actor"])) == due
+        slow = first(old.target_params) + due * 0.25 * (first(new.params["actor"]) - first(old.target_params))
+        np.testing.assert_allclose(first(new.target_params), slow, atol=1e-6)
+
+
+def test_actions_begin_at_random_and_fill_the_box(sample):
+    config = ddpg.Config(**SMALL)
+    box = Box((-1.0, 0.0), (3.0, 0.5), (2,), jnp.float32)
+    learner = ddpg.make_learner(config, PENDULUM._replace(action_space=box))
+    obs = jnp.zeros((512, 3))
+    state, noise = learner.init(jax.random.key(1), obs), learner.noise(jax.random.key(2), (512,))
+    action, _, _ = learner.explore(state, obs, (), noise)
+    np.testing.assert_allclose(np.min(action, axis=0), [-1.0, 0.0], atol=0.05)
+    np.testing.assert_allclose(np.max(action, axis=0), [3.0, 0.5], atol=0.05)
+    np.testing.assert_allclose(np.mean(action, axis=0), [1.0, 0.25], atol=0.2)
+    learned = state._replace(updates=state.updates._replace(low=jnp.uint32(1)))
+    narrow, _, _ = learner.explore(learned, obs, (), noise)
+    assert np.all(np.std(narrow, axis=0) < 0.5 * np.std(action, axis=0))
+
+
+def test_units_of_actions():
+    to_box, to_unit = off_policy_gradients.units(
+        Box(np.array([[-2.0], [5.0]]), np.array([[2.0], [5.0]]), (2, 1), jnp.float32)
+    )
+    action = to_box(jnp.array([[0.5, 0.3], [-1.0, 1.0]]))
+    np.testing.assert_allclose(action[..., 0], [[1.0, 5.0], [-2.0, 5.0]])
+    np.testing.assert_allclose(to_unit(action), [[0.5, 0.0], [-1.0, 0.0]])
+
+
+def test_observations_are_normalised(sample):
+    """By the moments of what was learned from, which policies hold."""
+    config = sac.Config(**SMALL, normalize_obs=True)
+    learner = sac.make_learner(config, PENDULUM)
+    far = sample._replace(items=sample.items._replace(obs=100 + 10 * sample.items.obs))
+    state = learner.init(jax.random.key(1), far.items.obs)
+    state, _, _ = learner.update(state, far, jax.random.key(2))
+    policy = learner.policy(state)
+    assert isinstance(policy.obs_moments, Moments)
+    np.testing.assert_allclose(policy.obs_moments.mean, np.mean(np.asarray(far.items.obs), axis=0), rtol=1e-5)
+    plain = sac.make_learner(dataclasses.replace(config, normalize_obs=False), PENDULUM)
+    seen = np.asarray(far.items.obs)
+    seen = (seen - np.mean(seen, axis=0)) / np.std(seen, axis=0)
+    by_hand, _ = plain.exploit(policy._replace(obs_moments=()), jnp.float32(seen), (), jax.random.key(3))
+    found, _ = learner.exploit(policy, far.items.obs, (), jax.random.key(3))
+    np.testing.assert_allclose(found, by_hand, atol=1e-5)
+
+
+def test_noise_that_remembers_begins_anew():
+    """The process of an environment is its own, and starts from 0 with each episode."""
+    config = ddpg.Config(**SMALL, noise="ornstein-uhlenbeck")
+    trainer = ddpg.make_trainer(config, PENDULUM)
+    state = jax.jit(trainer.init)(jax.random.key(0))
+    assert state.actors.carry.shape == (4, 1)
+    assert len(np.unique(state.actors.carry)) == 4
+    learner = ddpg.make_learner(config, PENDULUM)
+    normal, random = learner.noise(jax.random.key(1), (4,))
+    _, carry, _ = learner.explore(state.learner, state.actors.obs, jnp.ones((4, 1)), (normal, random))
+    np.testing.assert_allclose(carry, 0.85 + 0.2 * normal, rtol=1e-6)
+
+
+def test_discrete_policies_take_legal_actions_only():
+    env = envs.make("probe/illegal-actions")
+    learner = sac_discrete.make_learner(sac_discrete.Config(**SMALL), env)
+    obs = jax.vmap(lambda key: env.reset(key)[1])(jax.random.split(jax.random.key(0), 256))
+    state = learner.init(jax.random.key(1), obs)
+    action, _, _ = learner.explore(state, obs, (), learner.noise(jax.random.key(2), (256,)))
+    assert np.all(np.take_along_axis(np.asarray(env.legal(obs)), np.asarray(action)[:, None], axis=1))
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "line"),
+    [
+        (sac, PENDULUM._replace(action_space=Box(-np.inf, 1.0, (1,), jnp.float32)), "needs a bounded Box"),
+        (sac, envs.make("CartPole-v1"), "the algorithm needs Box"),
+        (sac_discrete, PENDULUM, "the algorithm needs Discrete or MultiDiscrete"),
+        (td3, None, None),
+    ],
+)
+def test_problems(algo, env, line):
+    config = algo.Config(**SMALL)
+    if line is None:
+        assert algo.problems(config, env) == []
+        return
+    with pytest.raises(ConfigError, match=line):
+        algo.make_trainer(config, env)
