@@ -14,6 +14,8 @@ NATIVE = {
     "MountainCar-v0": "purerl.envs.native.mountain_car:mountain_car",
     "MountainCarContinuous-v0": "purerl.envs.native.mountain_car:mountain_car_continuous",
     "Pendulum-v1": "purerl.envs.native.pendulum:pendulum",
+    "Breakout-MinAtar": "purerl.envs.native.minatar.breakout:breakout",
+    "Freeway-MinAtar": "purerl.envs.native.minatar.freeway:freeway",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {

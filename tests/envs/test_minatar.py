@@ -1,0 +1,134 @@
+"""The native games of MinAtar against gymnax's, step by step, with the random numbers that gymnax draws."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs
+from purerl.envs.native.minatar import freeway
+from purerl.envs.native.minatar.board import SIZE
+from purerl.spaces import sample
+
+NUM_ENVS, NUM_STEPS = 100, 1001
+INDEX = jnp.arange(SIZE)
+
+
+class Game(NamedTuple):
+    """How one game is compared.
+
+    ``drawn(key_step, key_reset)`` is our noise, of the numbers that gymnax draws from these keys. ``state(ours)`` gives
+    fields of gymnax's state by name, from our physical state; ``theirs(state)`` brings gymnax's into a form that can be
+    compared. Every second environment has the parameters ``other``, in which rare things happen often.
+    ``skilled(state)`` is the action, given gymnax's state, of a player that gets further than random ones do.
+    """
+
+    drawn: Callable[[Any, Any], Any]
+    state: Callable[[Any], dict[str, Any]]
+    other: dict[str, int]
+    theirs: Callable[[Any], Any] = lambda state: state
+    skilled: Callable[[Any], Any] | None = None
+
+
+def breakout_state(ours):
+    bricks = (ours.bricks >> (3 * INDEX[None, :] + jnp.arange(3)[:, None])) & 1
+    return {
+        "pos": ours.paddle,
+        "ball_x": ours.x,
+        "ball_y": ours.y,
+        "last_x": ours.last_x,
+        "last_y": ours.last_y,
+        "ball_dir": jnp.where(ours.velocity_y < 0, ours.velocity_x > 0, 2 + (ours.velocity_x < 0)),
+        "brick_map": jnp.zeros((SIZE, SIZE)).at[1:4].set(bricks),
+        "strike": ours.struck,
+    }
+
+
+def freeway_velocities(key):
+    key_speed, key_direction = jax.random.split(key)
+    speeds = jax.random.randint(key_speed, (8,), 1, 6)
+    return speeds * jax.random.choice(key_direction, jnp.array([-1, 1]), (8,))
+
+
+def freeway_state(ours):
+    return {
+        "pos": ours.chicken,
+        "move_timer": ours.rest,
+        "cars": jnp.stack([ours.cars, 1 + jnp.arange(8), ours.wait, ours.velocity], axis=-1),
+    }
+
+
+GAMES = {
+    "Breakout-MinAtar": Game(
+        drawn=lambda key_step, key_reset: jax.random.choice(key_reset, jnp.array([0, 1])) == 1,
+        state=breakout_state,
+        other={"max_steps_in_episode": 100},
+        skilled=lambda state: jnp.select([state.ball_x < state.pos, state.ball_x > state.pos], [1, 2]),
+    ),
+    "Freeway-MinAtar": Game(
+        drawn=lambda key_step, key_reset: freeway.Noise(freeway_velocities(key_step), freeway_velocities(key_reset)),
+        state=freeway_state,
+        other={"player_speed": 1, "max_steps_in_episode": 300},
+        skilled=lambda state: 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_equals_gymnax(name):
+    """Whatever a step gives and the states are the same for 100,000 steps, in which episodes end in both ways."""
+    game = GAMES[name]
+    theirs, default = gymnax.make(name)
+    other = default.replace(**game.other)
+    parameters = inspect.signature(envs._native(name)).parameters
+
+    def step(params, state, key):
+        ours, original = state
+        env = envs.make(name, **{field: getattr(params, field) for field in parameters})
+        key_action, key_skill, key = jax.random.split(key, 3)
+        action = sample(env.action_space, key_action, ())
+        if game.skilled is not None:
+            action = jnp.where(jax.random.uniform(key_skill) < 0.98, game.skilled(original), action)
+        ours, made = env.step(game.drawn(*jax.random.split(key)), ours, action)
+        obs, original, reward, terminated, truncated, info = theirs.step(key, original, action, params)
+        wanted = made._replace(
+            obs=obs > 0,
+            next_obs=info["final_observation"] > 0,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+        )
+        plain = game.theirs(original)
+        pairs = {
+            **{field: (getattr(made, field), getattr(wanted, field)) for field in made._fields},
+            **{field: (value, getattr(plain, field)) for field, value in game.state(ours.physical).items()},
+            "time": (ours.t, original.time),
+        }
+        differs = {field: jnp.any(jnp.asarray(x) != y) for field, (x, y) in pairs.items()}
+        return (ours, original), (differs, made._replace(obs=(), next_obs=()))
+
+    @jax.jit
+    def run(key):
+        """The first step ends an episode in both, so that they are the same after it."""
+        key_reset, key_steps = jax.random.split(key)
+        params = jax.tree.map(lambda x, y: jnp.where(jnp.arange(NUM_ENVS) % 2, y, x), default, other)
+        ours, _ = jax.vmap(envs.make(name).reset)(jax.random.split(key_reset, NUM_ENVS))
+        _, original = jax.vmap(theirs.reset)(jax.random.split(key_reset, NUM_ENVS), params)
+        ours = ours._replace(t=params.max_steps_in_episode - 1)
+        original = original.replace(time=params.max_steps_in_episode - 1)
+        return jax.lax.scan(
+            lambda state, keys: jax.vmap(step)(params, state, keys),
+            (ours, original),
+            jax.random.split(key_steps, (NUM_STEPS, NUM_ENVS)),
+        )[1]
+
+    with jax.numpy_rank_promotion("allow"):  # for gymnax
+        differs, made = jax.tree.map(lambda x: x[1:], jax.device_get(run(jax.random.key(0))))
+    assert {field: int(values.sum()) for field, values in differs.items() if values.any()} == {}
+    assert made.truncated[:, 1::2].any() and made.terminated.any() != (name == "Freeway-MinAtar")
+    assert np.unique(made.reward).size > 1
