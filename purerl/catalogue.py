@@ -16,6 +16,7 @@ NATIVE = {
     "Pendulum-v1": "purerl.envs.native.pendulum:pendulum",
     "Breakout-MinAtar": "purerl.envs.native.minatar.breakout:breakout",
     "Freeway-MinAtar": "purerl.envs.native.minatar.freeway:freeway",
+    "Asterix-MinAtar": "purerl.envs.native.minatar.asterix:asterix",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {

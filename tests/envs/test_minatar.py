@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.native.minatar import freeway
+from purerl.envs.native.minatar import asterix, freeway
 from purerl.envs.native.minatar.board import SIZE
 from purerl.spaces import sample
 
@@ -24,15 +24,15 @@ class Game(NamedTuple):
 
     ``drawn(key_step, key_reset)`` is our noise, of the numbers that gymnax draws from these keys. ``state(ours)`` gives
     fields of gymnax's state by name, from our physical state; ``theirs(state)`` brings gymnax's into a form that can be
-    compared. Every second environment has the parameters ``other``, in which rare things happen often.
-    ``skilled(state)`` is the action, given gymnax's state, of a player that gets further than random ones do.
+    compared. Every second environment has the parameters ``other``, in which rare things happen often. Half of all have
+    a player that gets further than random ones do, whose action ``skilled(state)`` depends on gymnax's state.
     """
 
     drawn: Callable[[Any, Any], Any]
     state: Callable[[Any], dict[str, Any]]
     other: dict[str, int]
+    skilled: Callable[[Any], Any]
     theirs: Callable[[Any], Any] = lambda state: state
-    skilled: Callable[[Any], Any] | None = None
 
 
 def breakout_state(ours):
@@ -63,6 +63,28 @@ def freeway_state(ours):
     }
 
 
+def asterix_noise(key_step, key_reset):
+    key_side, key_gold, key_slot = jax.random.split(key_step, 3)
+    gold = jax.random.choice(key_gold, jnp.array([1, 0]), p=jnp.array([1 / 3, 2 / 3])) == 1
+    order = jnp.argsort(jax.random.permutation(key_slot, jnp.arange(8)))
+    return asterix.Noise(jax.random.choice(key_side, jnp.array([1, 0])) == 1, gold, order)
+
+
+def asterix_state(ours):
+    things = jnp.stack([ours.column, 1 + jnp.arange(8), ours.right, ours.gold, ours.there], axis=-1)
+    return {
+        "player_x": ours.x,
+        "player_y": ours.y,
+        "spawn_speed": ours.spawn_speed,
+        "spawn_timer": ours.spawn,
+        "move_speed": ours.move_speed,
+        "move_timer": ours.move,
+        "ramp_timer": ours.ramp,
+        "ramp_index": ours.ramps,
+        "entities": jnp.where(ours.there[:, None], things, 0),
+    }
+
+
 GAMES = {
     "Breakout-MinAtar": Game(
         drawn=lambda key_step, key_reset: jax.random.choice(key_reset, jnp.array([0, 1])) == 1,
@@ -76,6 +98,13 @@ GAMES = {
         other={"player_speed": 1, "max_steps_in_episode": 300},
         skilled=lambda state: 1,
     ),
+    "Asterix-MinAtar": Game(
+        drawn=asterix_noise,
+        state=asterix_state,
+        theirs=lambda state: state.replace(entities=state.entities * state.entities[:, 4:]),
+        other={"ramp_interval": 5, "init_spawn_speed": 1, "max_steps_in_episode": 20},
+        skilled=lambda state: 0,
+    ),
 }
 
 
@@ -87,13 +116,12 @@ def test_equals_gymnax(name):
     other = default.replace(**game.other)
     parameters = inspect.signature(envs._native(name)).parameters
 
-    def step(params, state, key):
+    def step(params, skill, state, key):
         ours, original = state
         env = envs.make(name, **{field: getattr(params, field) for field in parameters})
         key_action, key_skill, key = jax.random.split(key, 3)
         action = sample(env.action_space, key_action, ())
-        if game.skilled is not None:
-            action = jnp.where(jax.random.uniform(key_skill) < 0.98, game.skilled(original), action)
+        action = jnp.where(jax.random.uniform(key_skill) < skill, game.skilled(original), action)
         ours, made = env.step(game.drawn(*jax.random.split(key)), ours, action)
         obs, original, reward, terminated, truncated, info = theirs.step(key, original, action, params)
         wanted = made._replace(
@@ -117,12 +145,13 @@ def test_equals_gymnax(name):
         """The first step ends an episode in both, so that they are the same after it."""
         key_reset, key_steps = jax.random.split(key)
         params = jax.tree.map(lambda x, y: jnp.where(jnp.arange(NUM_ENVS) % 2, y, x), default, other)
+        skill = jnp.where(jnp.arange(NUM_ENVS) < NUM_ENVS // 2, 0.98, 0.0)
         ours, _ = jax.vmap(envs.make(name).reset)(jax.random.split(key_reset, NUM_ENVS))
         _, original = jax.vmap(theirs.reset)(jax.random.split(key_reset, NUM_ENVS), params)
         ours = ours._replace(t=params.max_steps_in_episode - 1)
         original = original.replace(time=params.max_steps_in_episode - 1)
         return jax.lax.scan(
-            lambda state, keys: jax.vmap(step)(params, state, keys),
+            lambda state, keys: jax.vmap(step)(params, skill, state, keys),
             (ours, original),
             jax.random.split(key_steps, (NUM_STEPS, NUM_ENVS)),
         )[1]

@@ -1,5 +1,7 @@
 """What the games of MinAtar share: a board of 10 rows and 10 columns, drawn from bits."""
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ SIZE = 10
 """Rows and columns of the board. Row 0 is at the top, column 0 at the left."""
 INDEX = np.arange(SIZE, dtype=np.int32)
 """The numbers of the rows, or of the columns."""
+LANES = INDEX[1:-1]
+"""The rows in which things cross the board: all but the first and the last."""
 
 
 def game(
@@ -68,3 +72,16 @@ def picture(*channels: Array) -> Array:
     elements bit ``y`` is row ``y``."""
     columns = jnp.stack(channels, axis=-1)
     return (columns[None] >> INDEX[:, None, None]) & 1 > 0
+
+
+def rows(num_channels: int, *places: Array) -> Array:
+    """The observation ``[10, 10, num_channels]`` bool of ``places``, each ``[10]`` int32: the one in column ``x`` of
+    channel ``c`` is ``num_channels * x + c``, in its row. Numbers that are no place of a row are none."""
+    numbers = np.arange(SIZE * num_channels, dtype=np.int32)[None]
+    seen = functools.reduce(operator.or_, [numbers == place[:, None] for place in places])
+    return seen.reshape(SIZE, SIZE, num_channels)
+
+
+def lanes(places: Array) -> Array:
+    """Places ``[8]`` of the `LANES` as those ``[10]`` of all rows, for `rows`."""
+    return jnp.pad(places, 1, constant_values=-1)

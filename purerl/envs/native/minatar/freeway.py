@@ -3,17 +3,14 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, SIZE, game
+from purerl.envs.native.minatar.board import INDEX, LANES, SIZE, game, lanes, rows
 from purerl.types import Array, Env
 
 COLUMN = 4
 """The chicken's column."""
 NUM_CHANNELS = 7
-LANES = np.arange(1, 9, dtype=np.int32)
-"""The rows of the cars."""
 
 
 class Physical(NamedTuple):
@@ -73,13 +70,13 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
         return following, crossed, jnp.zeros((), bool)
 
     def observe(now):
-        lane = lambda values: jnp.pad(values, 1, constant_values=-1)[:, None]
         behind = _around(now.cars - jnp.sign(now.velocity))
-        place = np.arange(SIZE * NUM_CHANNELS, dtype=np.int32)[None]  # within a row
-        seen = place == lane(NUM_CHANNELS * now.cars + 1)
-        seen |= place == lane(NUM_CHANNELS * behind + 1 + jnp.abs(now.velocity))
-        seen |= (place == NUM_CHANNELS * COLUMN) & (now.chicken == INDEX)[:, None]
-        return seen.reshape(SIZE, SIZE, NUM_CHANNELS)
+        return rows(
+            NUM_CHANNELS,
+            jnp.where(now.chicken == INDEX, NUM_CHANNELS * COLUMN, -1),
+            lanes(NUM_CHANNELS * now.cars + 1),
+            lanes(NUM_CHANNELS * behind + 1 + jnp.abs(now.velocity)),
+        )
 
     return game(
         "Freeway-MinAtar",
