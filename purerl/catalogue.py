@@ -17,6 +17,7 @@ NATIVE = {
     "Breakout-MinAtar": "purerl.envs.native.minatar.breakout:breakout",
     "Freeway-MinAtar": "purerl.envs.native.minatar.freeway:freeway",
     "Asterix-MinAtar": "purerl.envs.native.minatar.asterix:asterix",
+    "SpaceInvaders-MinAtar": "purerl.envs.native.minatar.space_invaders:space_invaders",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {

@@ -85,6 +85,21 @@ def asterix_state(ours):
     }
 
 
+def space_invaders_state(ours):
+    board = lambda columns: (columns[None, :] >> INDEX[:, None]) & 1
+    return {
+        "pos": ours.cannon,
+        "f_bullet_map": board(ours.bullets),
+        "e_bullet_map": board(ours.enemy_bullets),
+        "alien_map": board(ours.aliens),
+        "alien_dir": 2 * ours.right - 1,
+        "enemy_move_interval": ours.interval,
+        "alien_move_timer": ours.move,
+        "alien_shot_timer": ours.shot,
+        "shot_timer": ours.rest,
+    }
+
+
 GAMES = {
     "Breakout-MinAtar": Game(
         drawn=lambda key_step, key_reset: jax.random.choice(key_reset, jnp.array([0, 1])) == 1,
@@ -104,6 +119,14 @@ GAMES = {
         theirs=lambda state: state.replace(entities=state.entities * state.entities[:, 4:]),
         other={"ramp_interval": 5, "init_spawn_speed": 1, "max_steps_in_episode": 20},
         skilled=lambda state: 0,
+    ),
+    "SpaceInvaders-MinAtar": Game(
+        drawn=lambda key_step, key_reset: (),
+        state=space_invaders_state,
+        other={"shot_cool_down": 2, "enemy_move_interval": 8, "enemy_shot_interval": 30, "max_steps_in_episode": 200},
+        skilled=lambda state: jnp.where(
+            state.shot_timer > 0, jnp.where(state.e_bullet_map[:, state.pos].any(), 1 + (state.pos < 5), 0), 3
+        ),
     ),
 }
 
