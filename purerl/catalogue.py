@@ -18,6 +18,7 @@ NATIVE = {
     "Freeway-MinAtar": "purerl.envs.native.minatar.freeway:freeway",
     "Asterix-MinAtar": "purerl.envs.native.minatar.asterix:asterix",
     "SpaceInvaders-MinAtar": "purerl.envs.native.minatar.space_invaders:space_invaders",
+    "Seaquest-MinAtar": "purerl.envs.native.minatar.seaquest:seaquest",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {
