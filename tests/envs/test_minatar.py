@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from purerl import envs
+from purerl.catalogue import NATIVE
 from purerl.envs.native.minatar import asterix, freeway, seaquest
 from purerl.envs.native.minatar.board import SIZE
+from purerl.names import imported
 from purerl.spaces import sample
 
 NUM_ENVS, NUM_STEPS = 100, 1001
@@ -34,6 +36,11 @@ class Game(NamedTuple):
     other: tuple[dict[str, int], ...]
     skilled: Callable[[Any], Any]
     theirs: Callable[[Any], Any] = lambda state: state
+
+
+def column(bit):
+    """The columns of bits ``[N]``; -1 for none."""
+    return jnp.sum(bit[:, None] >> INDEX[None, :] > 0, axis=1) - 1
 
 
 def breakout_state(ours):
@@ -60,7 +67,7 @@ def freeway_state(ours):
     return {
         "pos": ours.chicken,
         "move_timer": ours.rest,
-        "cars": jnp.stack([ours.cars, 1 + jnp.arange(8), ours.wait, ours.velocity], axis=-1),
+        "cars": jnp.stack([column(ours.cars), 1 + jnp.arange(8), ours.wait, ours.velocity], axis=-1),
     }
 
 
@@ -72,7 +79,8 @@ def asterix_noise(key_step, key_reset):
 
 
 def asterix_state(ours):
-    things = jnp.stack([ours.column, 1 + jnp.arange(8), ours.right, ours.gold, ours.there], axis=-1)
+    there = ours.bit > 0
+    things = jnp.stack([column(ours.bit), 1 + jnp.arange(8), ours.right, ours.gold, there], axis=-1)
     return {
         "player_x": ours.x,
         "player_y": ours.y,
@@ -82,7 +90,7 @@ def asterix_state(ours):
         "move_timer": ours.move,
         "ramp_timer": ours.ramp,
         "ramp_index": ours.ramps,
-        "entities": jnp.where(ours.there[:, None], things, 0),
+        "entities": jnp.where(there[:, None], things, 0),
     }
 
 
@@ -112,9 +120,8 @@ def seaquest_noise(key_step, key_reset):
 def seaquest_state(ours):
     def listed(swimming, who, *more):
         """Those ``who`` swim as gymnax lists them: the oldest first, without gaps, and zeros behind."""
-        column = jnp.sum(swimming.bit[:, None] >> INDEX[None, :] > 0, axis=1) - 1
         who = (who & (swimming.bit > 0))[::-1]
-        fields = jnp.stack([column, swimming.row, swimming.right, swimming.wait, *more], axis=-1)[::-1]
+        fields = jnp.stack([column(swimming.bit), swimming.row, swimming.right, swimming.wait, *more], axis=-1)[::-1]
         order = jnp.argsort(~who, stable=True)
         return jnp.pad(jnp.where(who[order][:, None], fields[order], 0), ((0, 100 - who.size), (0, 0)))
 
@@ -215,7 +222,7 @@ def test_equals_gymnax(name):
     """Whatever a step gives and the states are the same for 100,000 steps, in which episodes end in both ways."""
     game = GAMES[name]
     theirs, default = gymnax.make(name)
-    parameters = inspect.signature(envs._native(name)).parameters
+    parameters = inspect.signature(imported("env", NATIVE[name])).parameters
 
     def step(params, skill, state, key):
         ours, original = state
@@ -263,3 +270,36 @@ def test_equals_gymnax(name):
     assert {field: int(values.sum()) for field, values in differs.items() if values.any()} == {}
     assert made.truncated.any() and made.terminated.any() != (name == "Freeway-MinAtar")
     assert np.unique(made.reward).size > 1
+
+
+def test_noise_has_the_chances_of_the_rules():
+    number = 40_000
+
+    def drawn(name):
+        return jax.device_get(envs.make(name).noise(jax.random.key(0), (number,)))
+
+    def assert_chances(values, chances):
+        """``chances`` by value, within five standard deviations."""
+        assert set(np.unique(values)) == set(chances)
+        for value, chance in chances.items():
+            assert abs((values == value).mean() - chance) < 5 * np.sqrt(chance * (1 - chance) / values.size), value
+
+    fair, third = {False: 1 / 2, True: 1 / 2}, {False: 2 / 3, True: 1 / 3}
+    rows = dict.fromkeys(range(1, 9), 1 / 8)
+    assert_chances(drawn("Breakout-MinAtar"), fair)
+    cars = drawn("Freeway-MinAtar")
+    for velocity in (*cars.crossing.T, *cars.reset.T):
+        assert_chances(velocity, {v: 1 / 10 for v in range(-5, 6) if v})
+    assert abs(np.corrcoef(np.hstack(cars).T) - np.eye(16)).max() < 5 / np.sqrt(number)
+    thing = drawn("Asterix-MinAtar")
+    assert_chances(thing.right, fair)
+    assert_chances(thing.gold, third)
+    for place in np.argsort(thing.order, axis=-1).T:
+        assert_chances(place, dict.fromkeys(range(8), 1 / 8))
+    comer = drawn("Seaquest-MinAtar")
+    assert_chances(comer.right, fair)
+    assert_chances(comer.diver_right, fair)
+    assert_chances(comer.armed, third)
+    assert_chances(comer.row, rows)
+    assert_chances(comer.diver_row, rows)
+    assert abs(np.corrcoef(comer) - np.eye(5)).max() < 5 / np.sqrt(number)

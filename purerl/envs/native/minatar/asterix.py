@@ -6,20 +6,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, LANES, SIZE, game, lanes, rows
+from purerl.envs.native.minatar.board import INDEX, LANES, SIZE, ahead, game, lanes, of_rows, side_by_side
 from purerl.types import Array, Env
 
 
 class Physical(NamedTuple):
-    """The player's cell; for each of the `LANES` ``[8]`` whether a thing is there, its column, whether it goes right,
-    whether it is gold. ``spawn`` and ``move`` are the steps until the next thing comes and until all things move,
-    ``spawn_speed`` and ``move_speed`` those between two times, ``ramp`` the steps until it gets faster, and ``ramps``
-    how often it did. Integers are int32, others bool."""
+    """The player's cell; of the thing in each of the `LANES` ``[8]`` the column, as a bit, 0 if there is none, and
+    whether it goes right and is gold (bool). ``spawn`` and ``move`` are the steps until the next thing comes and until
+    all things move, ``spawn_speed`` and ``move_speed`` those between two times, ``ramp`` the steps until these fall,
+    and ``ramps`` how often they did. All else is int32."""
 
     x: Array
     y: Array
-    there: Array
-    column: Array
+    bit: Array
     right: Array
     gold: Array
     spawn: Array
@@ -63,18 +62,16 @@ def asterix(
 
     def noise(key, shape):
         words = draw.bits(key, (*shape, LANES.size + 1))
-        order = (words[..., 1:] & ~np.uint32(7)) | np.arange(LANES.size, dtype=np.uint32)
-        return Noise(words[..., 0] & 1 > 0, (words[..., 0] >> 1) % 3 == 0, order)
+        number = jnp.broadcast_to(np.arange(LANES.size, dtype=np.uint32), (*shape, LANES.size))
+        return Noise(words[..., 0] & 1 > 0, (words[..., 0] >> 1) % 3 == 0, words[..., 1:] & ~np.uint32(7) | number)
 
     def initial(noise):
-        nothing = jnp.zeros(LANES.shape, bool)
         return Physical(
             x=5,
             y=5,
-            there=nothing,
-            column=jnp.zeros(LANES.shape, jnp.int32),
-            right=nothing,
-            gold=nothing,
+            bit=jnp.zeros(LANES.shape, jnp.int32),
+            right=jnp.zeros(LANES.shape, bool),
+            gold=jnp.zeros(LANES.shape, bool),
             spawn=init_spawn_speed,
             spawn_speed=init_spawn_speed,
             move=init_move_interval,
@@ -85,28 +82,28 @@ def asterix(
 
     def dynamics(now, action, noise):
         order, last = noise.order, jnp.max(noise.order)
-        tried = ~now.there & (order != jnp.min(order))
+        tried = (now.bit == 0) & (order != jnp.min(order))
         comes = (now.spawn == 0) & (order == jnp.min(jnp.where(tried, order, last)))
-        there = now.there ^ comes
-        column = jnp.where(comes, jnp.where(noise.right, 0, SIZE - 1), now.column)
+        new = jnp.where(tried, jnp.where(noise.right, 1, 1 << SIZE - 1), 0)
+        bit = jnp.where(comes, new, now.bit)
         right, gold = jnp.where(comes, noise.right, now.right), jnp.where(comes, noise.gold, now.gold)
+
         x = jnp.clip(now.x + (action == 3) - (action == 1), 0, SIZE - 1)
         y = jnp.clip(now.y + (action == 4) - (action == 2), 1, SIZE - 2)
-
-        met = there & (y == LANES) & (x == column)
-        there &= ~(met & gold)
+        here = jnp.where(y == LANES, jnp.left_shift(1, x), 0)
+        met = bit & here > 0
+        bit = jnp.where(met & gold, 0, bit)
         moves = now.move == 0
-        column = column + jnp.where(moves, jnp.where(right, 1, -1), 0)
-        met_moved = moves & there & (y == LANES) & (x == column)
-        there &= ~(met_moved & gold) & (column >= 0) & (column < SIZE)
+        bit = jnp.where(moves, ahead(bit, right), bit)
+        met |= moves & (bit & here > 0)
+        bit = jnp.where(met & gold, 0, bit)
 
         ramps = ramping & ((now.spawn_speed > 1) | (now.move_speed > 1))
         faster = ramps & (now.ramp < 0)
         following = Physical(
             x=x,
             y=y,
-            there=there,
-            column=column,
+            bit=bit,
             right=right,
             gold=gold,
             spawn=jnp.where(now.spawn == 0, now.spawn_speed, now.spawn) - 1,
@@ -116,14 +113,17 @@ def asterix(
             ramp=jnp.where(ramps & ~faster, now.ramp - 1, ramp_interval),
             ramps=now.ramps + faster,
         )
-        met_any = met | met_moved
-        return following, jnp.any(met_any & gold), jnp.any(met_any & ~gold)
+        return following, jnp.any(met & gold), jnp.any(met & ~gold)
 
     def observe(now):
-        behind = now.column - jnp.where(now.right, 1, -1)
-        things = jnp.where(now.there, 4 * now.column + jnp.where(now.gold, 3, 1), -1)
-        trails = jnp.where(now.there, 4 * behind + 2, -1)
-        return rows(4, jnp.where(now.y == INDEX, 4 * now.x, -1), lanes(things), lanes(trails))
+        return of_rows(
+            side_by_side(
+                jnp.where(now.y == INDEX, jnp.left_shift(1, now.x), 0),
+                lanes(jnp.where(now.gold, 0, now.bit)),
+                lanes(ahead(now.bit, ~now.right)),
+                lanes(jnp.where(now.gold, now.bit, 0)),
+            )
+        )
 
     return game(
         "Asterix-MinAtar",

@@ -1,7 +1,5 @@
-"""What the games of MinAtar share: a board of 10 rows and 10 columns, drawn from bits."""
+"""What the games of MinAtar share: a board of 10 rows and 10 columns, kept and drawn as bits of integers."""
 
-import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +16,8 @@ SIZE = 10
 """Rows and columns of the board. Row 0 is at the top, column 0 at the left."""
 INDEX = np.arange(SIZE, dtype=np.int32)
 """The numbers of the rows, or of the columns."""
+FULL = 2**SIZE - 1
+"""A row, or a column, in which all is set."""
 LANES = INDEX[1:-1]
 """The rows in which things cross the board: all but the first and the last."""
 
@@ -67,21 +67,28 @@ def cell(x: Array, y: Array | int) -> Array:
     return jnp.where(x == INDEX, jnp.left_shift(1, y), 0)
 
 
-def picture(*channels: Array) -> Array:
-    """The observation ``[10, 10, C]`` bool of ``C`` channels. Each is given by its columns ``[10]`` int32, in whose
-    elements bit ``y`` is row ``y``."""
-    columns = jnp.stack(channels, axis=-1)
+def of_columns(columns: Array) -> Array:
+    """The observation ``[10, 10, C]`` bool of the columns ``[10, C]`` int32 of all channels; bit ``y`` is row ``y``."""
     return (columns[None] >> INDEX[:, None, None]) & 1 > 0
 
 
-def rows(num_channels: int, *places: Array) -> Array:
-    """The observation ``[10, 10, num_channels]`` bool of ``places``, each ``[10]`` int32: the one in column ``x`` of
-    channel ``c`` is ``num_channels * x + c``, in its row. Numbers that are no place of a row are none."""
-    numbers = np.arange(SIZE * num_channels, dtype=np.int32)[None]
-    seen = functools.reduce(operator.or_, [numbers == place[:, None] for place in places])
-    return seen.reshape(SIZE, SIZE, num_channels)
+def of_rows(rows: Array) -> Array:
+    """The observation ``[10, 10, C]`` bool of the rows ``[10, C]`` int32 of all channels; bit ``x`` is column ``x``."""
+    return (rows[:, None] >> INDEX[None, :, None]) & 1 > 0
 
 
-def lanes(places: Array) -> Array:
-    """Places ``[8]`` of the `LANES` as those ``[10]`` of all rows, for `rows`."""
-    return jnp.pad(places, 1, constant_values=-1)
+def side_by_side(*channels: Array) -> Array:
+    """``[10, C]`` of ``C`` channels ``[10]``. It is a sum over all of them because XLA computes a sum once, where it
+    would compute what is merely stacked anew for each cell of the board."""
+    own = np.eye(len(channels), dtype=bool)[None]
+    return jnp.sum(jnp.where(own, jnp.stack(channels, axis=-1)[:, None], 0), axis=-1)
+
+
+def lanes(values: Array) -> Array:
+    """``values`` ``[8]`` of the `LANES` as rows ``[10]``, the others of which are 0: a sum for the same reason."""
+    return jnp.sum(jnp.where(INDEX[:, None] == LANES[None], values[None], 0), axis=-1)
+
+
+def ahead(bit: Array, right: Array) -> Array:
+    """The next column bit to the right, or to the left; 0 beyond the board."""
+    return jnp.where(right, bit << 1, bit >> 1) & FULL

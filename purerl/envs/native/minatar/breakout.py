@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, picture
+from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, of_columns, side_by_side
 from purerl.types import Array, Env
 
 WALL = 2 ** (3 * SIZE) - 1
@@ -74,11 +74,13 @@ def breakout(*, max_steps_in_episode: int = 1000) -> Env:
         return following, broken, bottom & ~back
 
     def observe(now):
-        return picture(
-            cell(now.paddle, SIZE - 1),
-            cell(now.x, now.y),
-            cell(now.last_x, now.last_y),
-            ((now.bricks >> 3 * INDEX) & 7) << 1,
+        return of_columns(
+            side_by_side(
+                cell(now.paddle, SIZE - 1),
+                cell(now.x, now.y),
+                cell(now.last_x, now.last_y),
+                ((now.bricks >> 3 * INDEX) & 7) << 1,
+            )
         )
 
     return game(

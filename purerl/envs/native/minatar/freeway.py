@@ -3,19 +3,23 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, LANES, SIZE, game, lanes, rows
+from purerl.envs.native.minatar.board import FULL, INDEX, LANES, SIZE, game, lanes, of_rows
 from purerl.types import Array, Env
 
-COLUMN = 4
-"""The chicken's column."""
-NUM_CHANNELS = 7
+COLUMN = 1 << 4
+"""The chicken's column, as a bit."""
+SLOWEST = 5
+"""The most steps that a car waits between moves; the fewest are 1."""
+CHANNELS = np.arange(2 + SLOWEST, dtype=np.int32)[None]
+"""The numbers of the channels: chicken, cars, and one for each number of steps that cars wait."""
 
 
 class Physical(NamedTuple):
-    """The chicken's row, and the steps until it can move; of the cars ``[8]`` columns, velocities, and the steps until
-    they move. All are int32. A velocity of -3 is one cell to the left every four steps."""
+    """The chicken's row, and the steps until it can move; of the cars ``[8]`` columns, as bits, velocities, and the
+    steps until they move. All are int32. A velocity of -3 is one cell to the left every four steps."""
 
     chicken: Array
     rest: Array
@@ -47,7 +51,7 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
         return Noise(_velocity(words >> 16), _velocity(words & 0xFFFF))
 
     def initial(noise):
-        return Physical(SIZE - 1, player_speed, jnp.zeros_like(noise.reset), noise.reset, jnp.abs(noise.reset))
+        return Physical(SIZE - 1, player_speed, jnp.ones_like(noise.reset), noise.reset, jnp.abs(noise.reset))
 
     def dynamics(now, action, noise):
         moves = (action > 0) & (now.rest == 0)
@@ -58,7 +62,7 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
         velocity = jnp.where(crossed, noise.crossing, now.velocity)
         wait = jnp.where(crossed, jnp.abs(velocity), now.wait)
         drives = wait == 0
-        cars = jnp.where(drives, _around(now.cars + jnp.sign(velocity)), now.cars)
+        cars = jnp.where(drives, _around(now.cars, velocity > 0), now.cars)
         hit = jnp.any((chicken == LANES) & ((now.cars == COLUMN) | (cars == COLUMN)))
         following = Physical(
             chicken=jnp.where(hit, SIZE - 1, chicken),
@@ -70,18 +74,15 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
         return following, crossed, jnp.zeros((), bool)
 
     def observe(now):
-        behind = _around(now.cars - jnp.sign(now.velocity))
-        return rows(
-            NUM_CHANNELS,
-            jnp.where(now.chicken == INDEX, NUM_CHANNELS * COLUMN, -1),
-            lanes(NUM_CHANNELS * now.cars + 1),
-            lanes(NUM_CHANNELS * behind + 1 + jnp.abs(now.velocity)),
-        )
+        chicken, cars = jnp.where(now.chicken == INDEX, COLUMN, 0), lanes(now.cars)
+        behind, trail = lanes(_around(now.cars, now.velocity < 0)), lanes(1 + jnp.abs(now.velocity))
+        rows = jnp.where(CHANNELS == 0, chicken[:, None], jnp.where(CHANNELS == 1, cars[:, None], 0))
+        return of_rows(rows | jnp.where(trail[:, None] == CHANNELS, behind[:, None], 0))
 
     return game(
         "Freeway-MinAtar",
         num_actions=3,
-        num_channels=NUM_CHANNELS,
+        num_channels=2 + SLOWEST,
         noise=noise,
         initial=initial,
         dynamics=dynamics,
@@ -96,6 +97,6 @@ def _velocity(word):
     return jnp.where(choice < 5, choice - 5, choice - 4)
 
 
-def _around(x):
-    """A column beside the board as the one at the other side."""
-    return jnp.where(x < 0, SIZE - 1, jnp.where(x < SIZE, x, 0))
+def _around(bit, right):
+    """The next column bit to the right, or to the left; beyond the board the one at its other side."""
+    return jnp.where(right, bit << 1 & FULL | bit >> SIZE - 1, bit >> 1 | bit << SIZE - 1 & FULL)

@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, SIZE, game, picture
+from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, ahead, game, of_rows, side_by_side
 from purerl.types import Array, Env
 
-ROW = 2**SIZE - 1
-"""A row in which all is set."""
 ENEMIES, DIVERS = 32, 8
 """How many of the last comers are kept: with the default parameters, never fewer than are alive."""
 
@@ -204,19 +202,20 @@ def seaquest(
         at = lambda row, bits: jnp.where(row == INDEX, bits, 0)
         enemies, divers, carried = now.enemies, now.divers, jnp.maximum(now.carried, 0)
         gauge = jnp.left_shift(1, jnp.maximum(now.oxygen, 0) * SIZE // max_oxygen) - 1
-        rows = picture(
-            at(now.y, here),
-            at(now.y, _behind(here, now.right)),
-            now.shots.left | now.shots.right,
-            _rows(enemies, _behind(enemies.bit, enemies.right)) | _rows(divers, _behind(divers.bit, divers.right)),
-            now.enemy_shots.left | now.enemy_shots.right,
-            _rows(enemies, jnp.where(now.armed, 0, enemies.bit)),
-            _rows(enemies, jnp.where(now.armed, enemies.bit, 0)),
-            at(SIZE - 1, gauge),
-            at(SIZE - 1, jnp.left_shift(1, 9) - jnp.left_shift(1, 9 - carried)),
-            _rows(divers, divers.bit),
+        return of_rows(
+            side_by_side(
+                at(now.y, here),
+                at(now.y, ahead(here, ~now.right)),
+                now.shots.left | now.shots.right,
+                _rows(enemies, ahead(enemies.bit, ~enemies.right)) | _rows(divers, ahead(divers.bit, ~divers.right)),
+                now.enemy_shots.left | now.enemy_shots.right,
+                _rows(enemies, jnp.where(now.armed, 0, enemies.bit)),
+                _rows(enemies, jnp.where(now.armed, enemies.bit, 0)),
+                at(SIZE - 1, gauge),
+                at(SIZE - 1, jnp.left_shift(1, 9) - jnp.left_shift(1, 9 - carried)),
+                _rows(divers, divers.bit),
+            )
         )
-        return jnp.swapaxes(rows, 0, 1)
 
     return game(
         "Seaquest-MinAtar",
@@ -246,17 +245,13 @@ def _come(comes, swimming, right, row, wait):
 
 
 def _fly(shots):
-    return Flying(shots.left >> 1, shots.right << 1 & ROW)
-
-
-def _behind(bit, right):
-    return jnp.where(right, bit >> 1, bit << 1) & ROW
+    return Flying(shots.left >> 1, shots.right << 1 & FULL)
 
 
 def _swim(swimming, who, interval):
     """A step of those ``who`` can move; who leaves the board is no longer there."""
     moves = who & (swimming.wait == 0)
-    bit = jnp.where(moves, _behind(swimming.bit, ~swimming.right), swimming.bit)
+    bit = jnp.where(moves, ahead(swimming.bit, swimming.right), swimming.bit)
     wait = jnp.where(moves, interval, jnp.where(who, jnp.maximum(swimming.wait - 1, 0), swimming.wait))
     return swimming._replace(bit=bit, wait=wait)
 

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, picture
+from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, cell, game, of_columns, side_by_side
 from purerl.types import Array, Env
 
-BOARD = 2**SIZE - 1
-"""A column in which all is set."""
 ALIENS = np.where((INDEX >= 2) & (INDEX < 8), 0b1111, 0).astype(np.int32)
 """Columns of a new block of aliens."""
 
@@ -69,7 +67,7 @@ def space_invaders(
     def dynamics(now, action, noise):
         fires = (action == 3) & (now.rest == 0)
         bullets = (now.bullets | jnp.where(fires, cell(now.cannon, SIZE - 1), 0)) >> 1
-        enemy_bullets = now.enemy_bullets << 1 & BOARD
+        enemy_bullets = now.enemy_bullets << 1 & FULL
         cannon = jnp.clip(now.cannon + (action == 2) - (action == 1), 0, SIZE - 1)
         here = cell(cannon, SIZE - 1)
 
@@ -77,7 +75,7 @@ def space_invaders(
         edge = jnp.where(now.right, now.aliens[-1], now.aliens[0]) != 0
         turns = moves & edge
         aside = jnp.where(now.right, jnp.roll(now.aliens, 1), jnp.roll(now.aliens, -1))
-        down = now.aliens << 1 & BOARD | now.aliens >> SIZE - 1
+        down = now.aliens << 1 & FULL | now.aliens >> SIZE - 1
         aliens = jnp.where(moves, jnp.where(edge, down, aside), now.aliens)
         landed = turns & jnp.any(now.aliens >> SIZE - 1 > 0)
         met = jnp.any((here & (enemy_bullets | now.aliens | aliens)) > 0)
@@ -104,7 +102,9 @@ def space_invaders(
 
     def observe(now):
         left, right = jnp.where(now.right, 0, now.aliens), jnp.where(now.right, now.aliens, 0)
-        return picture(cell(now.cannon, SIZE - 1), now.aliens, left, right, now.bullets, now.enemy_bullets)
+        return of_columns(
+            side_by_side(cell(now.cannon, SIZE - 1), now.aliens, left, right, now.bullets, now.enemy_bullets)
+        )
 
     return game(
         "SpaceInvaders-MinAtar",
