@@ -14,6 +14,11 @@ NATIVE = {
     "MountainCar-v0": "purerl.envs.native.mountain_car:mountain_car",
     "MountainCarContinuous-v0": "purerl.envs.native.mountain_car:mountain_car_continuous",
     "Pendulum-v1": "purerl.envs.native.pendulum:pendulum",
+    "Breakout-MinAtar": "purerl.envs.native.minatar.breakout:breakout",
+    "Freeway-MinAtar": "purerl.envs.native.minatar.freeway:freeway",
+    "Asterix-MinAtar": "purerl.envs.native.minatar.asterix:asterix",
+    "SpaceInvaders-MinAtar": "purerl.envs.native.minatar.space_invaders:space_invaders",
+    "Seaquest-MinAtar": "purerl.envs.native.minatar.seaquest:seaquest",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {

@@ -15,13 +15,7 @@ from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, sample
 from purerl.types import Step
 
-OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(("gymnax/", "brax/"))] + [
-    "CartPole-v1",
-    "Acrobot-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "Pendulum-v1",
-]
+OURS = envs.names("native") + envs.names("probe")
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +54,7 @@ def test_names_are_distinct_and_complete():
     names = envs.names()
     assert len(set(names)) == len(names)
     assert set(GYMNAX) <= set(names)
-    assert {name for name in names if name.startswith("gymnax/")} == {f"gymnax/{name}" for name in OURS[-5:]}
+    assert {name for name in names if name.startswith("gymnax/")} == {f"gymnax/{name}" for name in envs.names("native")}
 
 
 def test_import_stays_light():

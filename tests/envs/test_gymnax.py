@@ -118,7 +118,7 @@ def test_adapter_gives_what_gymnax_gives(name):
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_observations_lose_nothing(name):
     """Bool observations equal gymnax's float ones, after the same key, state and action."""
-    env = envs.make(name)
+    env = envs.make(f"gymnax/{name}")
     theirs, params = gymnax.make(name)
     num_envs, num_steps = 8, 300
 
