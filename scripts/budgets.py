@@ -3,7 +3,8 @@
     python scripts/budgets.py [ALGO ...] [--write]
     python scripts/budgets.py ALGO ... --env ENV [--preset PRESET] [--traced-for cpu]
 
-Each algorithm is compiled for `TARGET` with its default settings on CartPole, `AGENTS` agents side by side. Prints what
+Each algorithm is compiled for `TARGET` with its default settings on CartPole, or on Pendulum if it needs actions in a
+Box, `AGENTS` agents side by side. Prints what
 it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. The second form only
 prints, for another environment, with a preset, or of a program that is traced as for a CPU. Needs
 pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the table.
@@ -14,11 +15,11 @@ import json
 import os
 from pathlib import Path
 
-TARGET, AGENTS, ENV = "h100", 64, "CartPole-v1"
+TARGET, AGENTS, ENVS = "h100", 64, ("CartPole-v1", "Pendulum-v1")
 TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
 
 
-def found(algo: str, env: str = ENV, preset: str = "", platform: str = "gpu") -> dict[str, float]:
+def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu") -> dict[str, float]:
     """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``."""
     import jax
 
@@ -30,8 +31,10 @@ def found(algo: str, env: str = ENV, preset: str = "", platform: str = "gpu") ->
     place = jax.sharding.SingleDeviceSharding(absent.device(TARGET))
     algorithm = ALGORITHMS[algo]
     config = algorithm.preset(preset) if preset else algorithm.Config()
+    named = [envs.make(name) for name in ([env] if env else ENVS)]
+    suited = next((env for env in named if not algorithm.problems(config, env)), named[0])
     with backend.tracing_for(platform):
-        trainer = algorithm.make_trainer(config, envs.make(env))
+        trainer = algorithm.make_trainer(config, suited)
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
         census = planning.census(jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state))
@@ -47,14 +50,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
     parser.add_argument("--write", action="store_true", help="write the table")
-    parser.add_argument("--env", default=ENV, help=f"environment (default: {ENV})")
+    parser.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
     parser.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
     parser.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
     given = parser.parse_args()
     other = (given.env, given.preset, given.traced_for)
-    if given.write and other != (ENV, "", "gpu"):
+    if given.write and other != ("", "", "gpu"):
         parser.error("--write: the table is of the defaults alone")
-    table = json.loads(TABLE.read_text()) if TABLE.exists() and other == (ENV, "", "gpu") else {}
+    table = json.loads(TABLE.read_text()) if TABLE.exists() and other == ("", "", "gpu") else {}
     for algo in given.algos or ALGORITHMS:
         before, now = table.get(algo, {}), found(algo, *other)
         print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)

@@ -45,10 +45,13 @@ def tenth_of_the_reward(env: Env) -> Env:
 
 
 def late_returns(algo: Any, config: Any, env: Env, seeds: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Mean return of the episodes that ended after the first two fifths of a training ``[S]``, and its last metrics."""
+    """Mean return of the episodes that ended after the first two fifths of a training ``[S]``, and its metrics, means
+    over the last tenth ``[S]``."""
     metrics = population(lambda config: lambda key: algo.make_train(config, env)(key).metrics, config, seeds)
     late = metrics["episode_return"][:, config.num_iterations * 2 // 5 :]
-    return np.nanmean(late, axis=1), {name: x[:, -1] for name, x in metrics.items()}
+    return np.nanmean(late, axis=1), {
+        name: np.mean(x[:, -(config.num_iterations // 10) :], axis=1) for name, x in metrics.items()
+    }
 
 
 def pendulum(seeds: int) -> None:
@@ -108,6 +111,7 @@ def broken(seeds: int) -> None:
     """SAC with one mistake at a time, as in the experiment ``pendulum``."""
     env = tenth_of_the_reward(envs.make("Pendulum-v1"))
     for title, name, wrong in (
+        ("as it should be", "soft_value", soft.soft_value),
         ("without the correction for tanh", "squashed_sample", uncorrected),
         ("temperature the wrong way", "temperature_loss", against_the_target),
         ("largest of the critics", "soft_value", greatest),
@@ -115,8 +119,9 @@ def broken(seeds: int) -> None:
         with mock.patch.object(soft, name, wrong):
             found, last = late_returns(sac, sac.Config(**SMALL, **RATES), env, seeds)
         show(f"SAC {title}, return from step 8,000 on", 10 * found)
-        show(f"SAC {title}, entropy at the end", last["entropy"])
-        claim(f"SAC {title}: below -200 on some seed", np.isnan(found).any() or (10 * found).min() < -200)
+        show(f"SAC {title}, entropy and value at the end", np.stack([last["entropy"], last["value"]], axis=1))
+        if wrong is not soft.soft_value:
+            claim(f"SAC {title}: below -200 on some seed", np.isnan(found).any() or (10 * found).min() < -200)
 
 
 def regulator(seeds: int) -> None:
