@@ -1,4 +1,4 @@
-"""Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``."""
+"""Environments by name: native ones, probes, those of other libraries, and anybody's own as ``MODULE:FUNCTION``."""
 
 import importlib
 import inspect
@@ -8,7 +8,12 @@ from typing import Any
 from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_values, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
+from purerl.envs.adapters.craftax import from_craftax, make_craftax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
+from purerl.envs.adapters.jumanji import from_jumanji, make_jumanji
+from purerl.envs.adapters.pgx import from_pgx, make_pgx
+from purerl.envs.adapters.playground import from_playground, make_playground
+from purerl.envs.adapters.xminigrid import from_xminigrid, make_xminigrid
 from purerl.envs.check_env import check_env
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
@@ -25,12 +30,27 @@ __all__ = [
     "episodic",
     "fleet",
     "from_brax",
+    "from_craftax",
     "from_gymnax",
+    "from_jumanji",
+    "from_pgx",
+    "from_playground",
+    "from_xminigrid",
     "make",
     "names",
     "union",
     "wrappers",
 ]
+
+_EXTRAS: dict[str, Callable[..., Env]] = {
+    "brax": make_brax,
+    "jumanji": make_jumanji,
+    "craftax": make_craftax,
+    "xminigrid": make_xminigrid,
+    "pgx": make_pgx,
+    "playground": make_playground,
+}
+"""What makes an environment of each family that an extra installs, from the rest of its name and its parameters."""
 
 
 def make(
@@ -47,8 +67,9 @@ def make(
     ``frame_stack=4`` then in `wrappers.frame_stack` with so many frames; no environment has parameters of these names.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
-    one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
-    probe. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
+    one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
+    ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME`` and ``playground/NAME`` need the extra of that name.
+    ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
     arguments. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
     numbers that `check_values` refuses, for a function that does not return an `Env`, and for wrappers that cannot be.
     """
@@ -76,8 +97,9 @@ def _plain(name: str, params: dict[str, Any]) -> Env:
         function = _native(name)
         check_parameters(name, params, inspect.signature(function).parameters)
         return function(**params)
-    if name.startswith("brax/"):
-        return make_brax(name.removeprefix("brax/"), **params)
+    family, _, task = name.partition("/")
+    if task and family in _EXTRAS:
+        return _EXTRAS[family](task, **params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
         return make_gymnax(plain, **params)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.catalogue import GYMNAX
+from purerl.catalogue import EXTRAS, GYMNAX
 from purerl.envs.episodic import box, episodic
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, sample
 from purerl.types import Step
 
-OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(("gymnax/", "brax/"))] + [
+FOREIGN = tuple(f"{family}/" for family in ("gymnax", *EXTRAS))
+OURS = [name for name in envs.names() if name not in GYMNAX and not name.startswith(FOREIGN)] + [
     "CartPole-v1",
     "Acrobot-v1",
     "MountainCar-v0",
@@ -64,8 +65,8 @@ def test_names_are_distinct_and_complete():
 
 
 def test_import_stays_light():
-    code = "import sys; from purerl import envs; envs.names(); envs.make('CartPole-v1')"
-    code += "; print({'gymnax', 'brax'} & set(sys.modules))"
+    code = "import sys; from purerl import catalogue, envs; envs.names(); envs.make('CartPole-v1')"
+    code += "; print({'gymnax', *catalogue.EXTRAS.values()} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

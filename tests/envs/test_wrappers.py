@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.catalogue import NATIVE, PROBES
+from purerl.catalogue import EXTRAS, NATIVE, PROBES
 from purerl.cli import parsing
 from purerl.envs.wrappers import frame_stack, show_last
 from purerl.errors import ConfigError
@@ -180,7 +180,7 @@ def test_discrete_observations_are_refused(wrapper):
 def test_reserved_parameters_belong_to_no_environment():
     reserved = {name for name, p in inspect.signature(envs.make).parameters.items() if p.kind is p.KEYWORD_ONLY}
     assert reserved == {"mask_nonfinite", "show_last", "frame_stack"}
-    for name in (name for name in envs.names() if not name.startswith("brax/")):
+    for name in (name for name in envs.names() if name.partition("/")[0] not in EXTRAS):
         if name in {**NATIVE, **PROBES}:
             own = set(inspect.signature(envs._native(name)).parameters)
         else:
