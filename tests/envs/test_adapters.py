@@ -14,7 +14,8 @@ from purerl import envs, ppo
 from purerl.catalogue import EXTRAS, families, is_installed
 from purerl.envs.adapters.stepping import Consequence, episodes, into
 from purerl.errors import ConfigError
-from purerl.spaces import Box, Discrete, MultiDiscrete
+from purerl.spaces import Box, Discrete, MultiDiscrete, sample
+from purerl.trees import strong
 
 OPTIONAL = [name for family in EXTRAS if family != "brax" for name in families()[family]]
 END = 2.0
@@ -277,8 +278,96 @@ def test_missing_libraries_and_wrong_names(family, monkeypatch):
         envs.make(f"{name}x")
 
 
-@pytest.mark.parametrize("name", OPTIONAL)
-def test_contract(name):
+def skip_if_missing(name):
     if not is_installed(family := name.partition("/")[0]):
         pytest.skip(f"{EXTRAS[family]} is an extra: pip install 'purerl[{family}]'")
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_contract(name):
+    skip_if_missing(name)
     envs.check_env(envs.make(name), num_steps=8, num_envs=2)
+
+
+def jumanjis():
+    import jumanji
+
+    raw = jumanji.make("Game2048-v1")
+    show = lambda state, timestep: (state, timestep.observation.board, timestep.reward)
+    return lambda key: show(*raw.reset(key)), lambda state, action, key: show(*raw.step(state, action))
+
+
+def craftaxs():
+    from craftax.craftax_env import make_craftax_env_from_name
+
+    raw = make_craftax_env_from_name("Craftax-Classic-Symbolic-v1", auto_reset=False)
+    show = lambda obs, state, reward, *_: (state, obs, reward)
+    return lambda key: show(*raw.reset(key), 0), lambda state, action, key: show(*raw.step(key, state, action))
+
+
+def xminigrids():
+    import xminigrid
+
+    raw, params = xminigrid.make("MiniGrid-FourRooms")
+    show = lambda timestep: (timestep, timestep.observation, timestep.reward)
+    return lambda key: show(raw.reset(params, key)), lambda state, action, key: show(raw.step(params, state, action))
+
+
+def pgxs():
+    import pgx
+
+    raw = pgx.make("minatar-breakout")
+    show = lambda state: (state, state.observation, state.rewards[0])
+    return lambda key: show(raw.init(key)), lambda state, action, key: show(raw.step(state, action, key))
+
+
+def playgrounds():
+    from mujoco_playground import registry
+
+    raw = registry.load("CartpoleBalance", config_overrides={"impl": "jax"})
+    show = lambda state: (state, state.obs, state.reward)
+    return lambda key: show(raw.reset(key)), lambda state, action, key: show(raw.step(state, action))
+
+
+def kinds_and_colours(planes):
+    return jnp.stack([jnp.argmax(part, axis=-1) for part in jnp.split(planes, [13], axis=-1)], axis=-1)
+
+
+THEIRS = {
+    "jumanji/Game2048-v1": (jumanjis, lambda obs: obs["board"]),
+    "craftax/Craftax-Classic-Symbolic-v1": (craftaxs, lambda obs: obs),
+    "xminigrid/MiniGrid-FourRooms": (xminigrids, kinds_and_colours),
+    "pgx/minatar-breakout": (pgxs, lambda obs: obs),
+    "playground/CartpoleBalance": (playgrounds, lambda obs: obs),
+}
+"""What plays each library's own environment, as ``(state, what is seen, reward)``, and where ours shows the same."""
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_steps_are_those_of_the_library(name):
+    """Observations and rewards up to the end of the first episode, which our time limit cuts off."""
+    skip_if_missing(name)
+    env, (reset, step), seen = envs.make(name, max_steps=9), THEIRS[name][0](), THEIRS[name][1]
+    actions = sample(env.action_space, jax.random.key(3), (9,))
+
+    @jax.jit
+    def both(key):
+        key_reset, key_noise = jax.random.split(key)
+        noise = env.noise(key_noise, (9,))
+        ours, (theirs, shown, _) = env.reset(key_reset), reset(key_reset)
+
+        def act(carry, inputs):
+            noise, action = inputs
+            ours, result = env.step(noise, carry[0], action)
+            theirs, *expected = step(carry[1], action, noise[1])
+            return (ours, theirs), (seen(result.next_obs), result.reward, expected, result.terminated, result.truncated)
+
+        return (seen(ours[1]), shown), jax.lax.scan(act, (ours[0], strong(theirs)), (noise, actions))[1]
+
+    with jax.numpy_rank_promotion("allow"):
+        first, (obs, reward, expected, terminated, truncated) = jax.device_get(both(jax.random.key(5)))
+    length = 1 + int(np.argmax(terminated | truncated))
+    assert truncated[length - 1] == (length == 9 and not terminated[8])
+    np.testing.assert_allclose(*np.asarray(first, np.float64), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(obs[:length], np.float64(expected[0][:length]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(reward[:length], expected[1][:length], rtol=1e-4, atol=1e-5)
