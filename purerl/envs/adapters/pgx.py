@@ -4,13 +4,12 @@ import inspect
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from purerl.catalogue import check_parameters
 from purerl.envs.adapters.libraries import library
-from purerl.envs.adapters.stepping import Consequence, episodes, unbounded
+from purerl.envs.adapters.stepping import Consequence, episodes, lenient, unbounded
 from purerl.errors import ConfigError
-from purerl.spaces import Box, Discrete
+from purerl.spaces import Discrete
 from purerl.types import Array, Env, Key, PyTree
 
 
@@ -25,7 +24,7 @@ def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **
         import pgx
 
         environment = pgx.make(task)
-        own = [each for each in inspect.signature(type(environment)).parameters if each not in ("args", "kwargs")]
+        own = inspect.signature(type(environment)).parameters
         check_parameters(name, params, (*own, "max_steps", "reset_pool"))
         environment = type(environment)(**params)
     return from_pgx(name, environment, max_steps=max_steps, reset_pool=reset_pool)
@@ -54,17 +53,13 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset
         state = environment.step(state, action, key)
         return Consequence(state, observe(state), state.rewards[0], state.terminated, state.truncated)
 
-    with jax.numpy_rank_promotion("allow"):
+    with lenient():
         state, shapes = jax.eval_shape(reset, jax.random.key(0))
     return episodes(
         name,
         reset,
         step,
-        jax.tree.map(
-            lambda x, space: Box(False, True, x.shape, jnp.dtype(bool)) if x.dtype == bool else space,
-            shapes,
-            unbounded(shapes),
-        ),
+        unbounded(shapes),
         Discrete(state.legal_action_mask.shape[0]),
         chance=jax.random.split,
         max_steps=max_steps,

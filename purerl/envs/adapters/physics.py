@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import trees
-from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, unbounded
+from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, lenient, unbounded
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree
 
@@ -43,7 +43,7 @@ def simulated(
         inner = advance(inner, action)
         return Consequence(inner, inner.obs, inner.reward, inner.done > 0, False)
 
-    with jax.numpy_rank_promotion("allow"):
+    with lenient():
         shapes = jax.eval_shape(reset, jax.random.key(0))[1]
     actions = Box(-1.0, 1.0, (environment.action_size,), jnp.float32)
     return episodes(name, reset, step, unbounded(shapes), actions, max_steps=max_steps, reset_pool=reset_pool)

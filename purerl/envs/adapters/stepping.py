@@ -1,7 +1,9 @@
 """What adapters share: an `Env` from the functions of a library's environment that does not reset itself."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +52,20 @@ def into(space: Space, action: Array) -> Array:
 
 def unbounded(tree: PyTree) -> Space:
     """The space of all arrays of the shapes and dtypes of ``tree``."""
-    bound = np.float32(np.inf)
-    return jax.tree.map(lambda x: Box(-bound, bound, tuple(x.shape), x.dtype), tree)
+
+    def box(x: Any) -> Box:
+        low, high = (False, True) if x.dtype == bool else (np.float32(-np.inf), np.float32(np.inf))
+        return Box(low, high, tuple(x.shape), x.dtype)
+
+    return jax.tree.map(box, tree)
+
+
+@contextlib.contextmanager
+def lenient() -> Iterator[None]:
+    """Within it libraries may rely on rank promotion, and warnings that concern their authors are not shown."""
+    with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def episodes(
@@ -84,7 +98,7 @@ def episodes(
     obs_like = spaces.struct(observation_space)
 
     def fresh(key: Key) -> tuple[PyTree, PyTree]:
-        with jax.numpy_rank_promotion("allow"):
+        with lenient():
             inner, obs = reset(key)
         return trees.strong(inner), _cast(obs, obs_like)
 
@@ -107,7 +121,7 @@ def episodes(
         return beginnings(key_beginning, shape), chance(key_chance, shape)
 
     def advance(noise: tuple[Array, PyTree], env_state: Episode, action: Array) -> tuple[Episode, Step]:
-        with jax.numpy_rank_promotion("allow"):
+        with lenient():
             inner, obs, reward, terminated, truncated = step(env_state.inner, into(action_space, action), noise[1])
         inner, obs = _cast(inner, state_like), _cast(obs, obs_like)
         time = env_state.time + 1
