@@ -33,16 +33,8 @@ def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
 def from_playground(
     name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1, reset_pool: int = 0
 ) -> Env:
-    """Adapts an environment of MuJoCo Playground without wrappers. Actions ``[A]`` are clipped to [-1, 1].
+    """Adapts an environment of MuJoCo Playground without wrappers, a ``mujoco_playground.MjxEnv``.
 
-    - ``name``: the name of the `Env`.
-    - ``environment``: a ``mujoco_playground.MjxEnv``; its observations are an array or a tree of them.
-    - ``max_steps``: steps after which an episode is truncated; it terminates where Playground reports ``done``.
-    - ``action_repeat``: how often a step repeats its action, summing rewards, up to the end of the episode.
-    - ``reset_pool``: 0: each episode begins in a new random state, which is computed at every step, needed or not.
-      Otherwise: each begins in a random one of this many states, which are drawn once and are the same in all runs.
-
-    The noise of a step is a key, or an index (int32) into the pool. ``next_obs`` is the true next observation. Raises
-    `ConfigError` for numbers that are too small.
+    Its observations are an array or a tree of them. For the rest, and for what is raised, see `from_brax`.
     """
     return simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat, reset_pool=reset_pool)

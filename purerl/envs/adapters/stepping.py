@@ -82,8 +82,8 @@ def episodes(
 ) -> Env:
     """An `Env` of an environment without automatic reset, whose numbers may be of any dtype.
 
-    - ``reset(key)`` gives the first state and observation, ``step(state, action, noise)`` a `Consequence`. Actions come
-      clipped to ``action_space``. Observations are cast to the dtypes of ``observation_space``.
+    - ``reset(key)`` consumes its key and gives the first state and observation, ``step(state, action, noise)`` a
+      `Consequence`. Actions come clipped to ``action_space``; observations are cast to ``observation_space``.
     - ``chance(key, shape)`` draws the ``noise`` of ``shape`` many steps; None: steps are deterministic, and their
       noise is ``()``.
     - ``max_steps``: steps after which an episode is truncated; None: no further than ``step`` itself says. A
