@@ -77,7 +77,100 @@ BRAX = (
     "walker2d",
 )
 """Tasks of brax, which each of its `BACKENDS` steps."""
-EXTRAS = {"brax": "brax"}
+JUMANJI = (
+    "BinPack-v2",
+    "CVRP-v1",
+    "Cleaner-v0",
+    "Connector-v3",
+    "FlatPack-v0",
+    "Game2048-v1",
+    "GraphColoring-v1",
+    "JobShop-v0",
+    "Knapsack-v1",
+    "LevelBasedForaging-v0",
+    "MMST-v0",
+    "Maze-v0",
+    "Minesweeper-v0",
+    "MultiCVRP-v0",
+    "PacMan-v1",
+    "RobotWarehouse-v0",
+    "RubiksCube-partly-scrambled-v0",
+    "RubiksCube-v0",
+    "SearchAndRescue-v0",
+    "SlidingTilePuzzle-v0",
+    "Snake-v1",
+    "Sudoku-v0",
+    "Sudoku-very-easy-v0",
+    "TSP-v1",
+    "Tetris-v0",
+)
+"""All of Jumanji but Sokoban-v0, which downloads its data when it is made."""
+CRAFTAX = "Craftax-Classic-Symbolic-v1", "Craftax-Symbolic-v1"
+"""Those of Craftax that show symbols; those that show pixels read and write a pickle in Craftax' own folder."""
+XMINIGRID = (
+    "MiniGrid-BlockedUnlockPickUp",
+    "MiniGrid-DoorKey-5x5",
+    "MiniGrid-DoorKey-6x6",
+    "MiniGrid-DoorKey-8x8",
+    "MiniGrid-DoorKey-16x16",
+    "MiniGrid-Empty-5x5",
+    "MiniGrid-Empty-6x6",
+    "MiniGrid-Empty-8x8",
+    "MiniGrid-Empty-16x16",
+    "MiniGrid-EmptyRandom-5x5",
+    "MiniGrid-EmptyRandom-6x6",
+    "MiniGrid-EmptyRandom-8x8",
+    "MiniGrid-EmptyRandom-16x16",
+    "MiniGrid-FourRooms",
+    "MiniGrid-LockedRoom",
+    "MiniGrid-MemoryS8",
+    "MiniGrid-MemoryS16",
+    "MiniGrid-MemoryS32",
+    "MiniGrid-MemoryS64",
+    "MiniGrid-MemoryS128",
+    "MiniGrid-Playground",
+    "MiniGrid-Unlock",
+    "MiniGrid-UnlockPickUp",
+)
+"""xminigrid's ports of MiniGrid; the tasks of XLand-MiniGrid are downloaded."""
+PGX = "2048", "minatar-asterix", "minatar-breakout", "minatar-freeway", "minatar-seaquest", "minatar-space_invaders"
+"""Games of pgx for one player."""
+PLAYGROUND = (
+    "AcrobotSwingup",
+    "AcrobotSwingupSparse",
+    "BallInCup",
+    "CartpoleBalance",
+    "CartpoleBalanceSparse",
+    "CartpoleSwingup",
+    "CartpoleSwingupSparse",
+    "CheetahRun",
+    "FingerSpin",
+    "FingerTurnEasy",
+    "FingerTurnHard",
+    "FishSwim",
+    "HopperHop",
+    "HopperStand",
+    "HumanoidRun",
+    "HumanoidStand",
+    "HumanoidWalk",
+    "PendulumSwingup",
+    "PointMass",
+    "ReacherEasy",
+    "ReacherHard",
+    "SwimmerSwimmer6",
+    "WalkerRun",
+    "WalkerStand",
+    "WalkerWalk",
+)
+"""MuJoCo Playground's port of the DeepMind Control Suite; the models of its other tasks are downloaded."""
+EXTRAS = {
+    "brax": "brax",
+    "jumanji": "jumanji",
+    "craftax": "craftax",
+    "xminigrid": "xminigrid",
+    "pgx": "pgx",
+    "playground": "mujoco_playground",
+}
 """Families of environments that an extra of this package installs: the module that must be there, by family."""
 
 STEPS = "max_steps", "max_steps_in_episode"
@@ -99,6 +192,11 @@ def families() -> dict[str, list[str]]:
         "probe": list(PROBES),
         "gymnax": [*(name for name in GYMNAX if name not in NATIVE), *shadowed],
         "brax": [f"brax/{backend}/{task}" for backend in BACKENDS for task in BRAX],
+        "jumanji": [f"jumanji/{name}" for name in JUMANJI],
+        "craftax": [f"craftax/{name}" for name in CRAFTAX],
+        "xminigrid": [f"xminigrid/{name}" for name in XMINIGRID],
+        "pgx": [f"pgx/{name}" for name in PGX],
+        "playground": [f"playground/{name}" for name in PLAYGROUND],
     }
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from purerl import catalogue
 from purerl.algos import ALGORITHMS
@@ -54,13 +54,19 @@ def compare(args: list[str]) -> int:
     return 0
 
 
+if TYPE_CHECKING:
+    Family = str
+else:
+    Family = Literal[("all", *families())]
+
+
 @dataclasses.dataclass(frozen=True)
 class ListOptions:
     """What to list."""  # not in runs.options, which needs JAX
 
     what: Literal["algos", "envs"]
     """What to list."""
-    family: Literal["all", "native", "probe", "gymnax", "brax"] = "all"
+    family: Family = "all"
     """Environments to list."""
     json: bool = False
     """Print a JSON list of names instead of lines."""

@@ -1,4 +1,4 @@
-"""Environments by name: native ones, probes, those of gymnax and brax, and anybody's own as ``MODULE:FUNCTION``."""
+"""Environments by name: native ones, probes, those of other libraries, and anybody's own as ``MODULE:FUNCTION``."""
 
 import functools
 import importlib
@@ -9,7 +9,12 @@ from typing import Any
 from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_values, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
+from purerl.envs.adapters.craftax import from_craftax, make_craftax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
+from purerl.envs.adapters.jumanji import from_jumanji, make_jumanji
+from purerl.envs.adapters.pgx import from_pgx, make_pgx
+from purerl.envs.adapters.playground import from_playground, make_playground
+from purerl.envs.adapters.xminigrid import from_xminigrid, make_xminigrid
 from purerl.envs.check_env import Examined, check_env, examine
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
@@ -28,24 +33,37 @@ __all__ = [
     "examine",
     "fleet",
     "from_brax",
+    "from_craftax",
     "from_gymnax",
+    "from_jumanji",
+    "from_pgx",
+    "from_playground",
+    "from_xminigrid",
     "make",
     "names",
     "union",
     "wrappers",
 ]
 
-
-LIBRARIES = {"brax/": from_brax}
-"""What adapts the environments of a library that have parameters with the names of transforms: those are theirs."""
+_EXTRAS: dict[str, tuple[Callable[..., Env], Callable[..., Env]]] = {
+    "brax": (make_brax, from_brax),
+    "jumanji": (make_jumanji, from_jumanji),
+    "craftax": (make_craftax, from_craftax),
+    "xminigrid": (make_xminigrid, from_xminigrid),
+    "pgx": (make_pgx, from_pgx),
+    "playground": (make_playground, from_playground),
+}
+"""For each family that an extra installs, what makes an environment of the rest of its name and its parameters, and
+what adapts it."""
 
 
 def make(name: str, **params: Any) -> Env:
     """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
-    one registered with gymnax at run time, ``brax/BACKEND/TASK`` needs the extra ``brax``, and ``probe/NAME`` is a
-    probe. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
+    one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
+    ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME`` and ``playground/NAME`` need the extra of that name.
+    ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
     arguments.
 
     Every environment also has the transforms of `purerl.envs.wrappers` as parameters. They are put around it in this
@@ -82,9 +100,9 @@ def make(name: str, **params: Any) -> Env:
 
 
 def _declared(name: str) -> Collection[str]:
-    """The parameters of somebody's own function, and of an environment among `LIBRARIES`."""
-    found = [adapter for prefix, adapter in LIBRARIES.items() if name.startswith(prefix)]
-    found += [imported("env", name)] if ":" in name else []
+    """The parameters of somebody's own function, and of an environment of a library that is an extra."""
+    family = name.partition("/")[0]
+    found = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
     try:
         return [parameter for function in found for parameter in inspect.signature(function).parameters]
     except (TypeError, ValueError):  # `_own` tells
@@ -114,8 +132,9 @@ def _plain(name: str, params: dict[str, Any]) -> Env:
         function = _native(name)
         check_parameters(name, params, inspect.signature(function).parameters)
         return function(**params)
-    if name.startswith("brax/"):
-        return make_brax(name.removeprefix("brax/"), **params)
+    family, _, task = name.partition("/")
+    if task and family in _EXTRAS:
+        return _EXTRAS[family][0](task, **params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
         return make_gymnax(plain, **params)

@@ -15,6 +15,10 @@ _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
 
 
+_RARE = 0.25
+"""The largest fraction of first observations after an episode's end that may show what no reset showed."""
+
+
 class Outside(NamedTuple):
     """Whether a leaf of an observation lies outside of its space, and if so the index of the element that does so most,
     its value and the bound that it breaks. With a leading axis of steps."""
@@ -86,14 +90,17 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
 
     def one_step(env_state: PyTree, inputs: tuple[PyTree, Array]) -> tuple[PyTree, Any]:
         env_state, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
-        return env_state, (_promises(env, starts[1], step), jnp.sum(step.terminated), jnp.sum(step.truncated))
+        ends = jnp.sum(step.terminated), jnp.sum(step.truncated)
+        return env_state, (_promises(env, step), _unlike_resets(starts[1], step), *ends)
 
-    steps, *counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
+    steps, unlike, *counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
+    terminated, truncated = map(jnp.sum, counts)
+    often = {name: (n > 0) & (jnp.sum(n) > _RARE * (terminated + truncated)) for name, n in unlike.items()}
     resets = jax.tree.map(lambda x: x[None], resets)
-    return Played(resets, steps, jnp.any(jnp.stack(varied)), *(jnp.sum(count) for count in counts))
+    return Played(resets, {**steps, **often}, jnp.any(jnp.stack(varied)), terminated, truncated)
 
 
-def _promises(env: Env, starts: PyTree, step: Step) -> dict[str, Any]:
+def _promises(env: Env, step: Step) -> dict[str, Any]:
     """For each promise about a step of many environments, whether one breaks it: bool, or `Outside`."""
     last = step.terminated | step.truncated
     found: dict[str, Any] = {
@@ -105,13 +112,19 @@ def _promises(env: Env, starts: PyTree, step: Step) -> dict[str, Any]:
         for path, (leaf, x) in _pairs(env.observation_space, obs):
             found[f"{role}{path}: leaves observation_space"] = _outside(leaf, x)
             found[f"{role}{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
-    leaves = zip(_named("step's obs", step.obs), jax.tree.leaves(step.next_obs), jax.tree.leaves(starts), strict=True)
-    for (name, x), y, begun in leaves:
+    for (name, x), y in zip(_named("step's obs", step.obs), jax.tree.leaves(step.next_obs), strict=True):
         differs = (x != y) & ((x == x) | (y == y))  # but not where both are nan
+        found[f"{name}: differs from next_obs in the middle of an episode"] = jnp.any(_rows(differs) & ~last)
+    return found
+
+
+def _unlike_resets(starts: PyTree, step: Step) -> dict[str, Array]:
+    """For each leaf of the observation, how many first ones of an episode are unlike all that resets gave, int32."""
+    last, found = step.terminated | step.truncated, {}
+    for (name, x), begun in zip(_named("step's obs", step.obs), jax.tree.leaves(starts), strict=True):
         low, high = (jnp.asarray(of(begun, axis=0), jnp.float32)[None] for of in (jnp.min, jnp.max))
         unlike = (x < low - (high - low)) | (x > high + (high - low))
-        found[f"{name}: differs from next_obs in the middle of an episode"] = jnp.any(_rows(differs) & ~last)
-        found[f"{name}: after an episode's end it is unlike what reset gives"] = jnp.any(_rows(unlike) & last)
+        found[f"{name}: after an episode's end it is unlike what reset gives"] = jnp.sum(_rows(unlike) & last)
     return found
 
 

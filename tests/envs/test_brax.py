@@ -144,7 +144,7 @@ def test_critic_knows_truncation():
 
 
 def test_unknown_names():
-    with pytest.raises(ConfigError, match="nearest: spring/reacher"):
+    with pytest.raises(ConfigError, match="nearest: brax/spring/reacher"):
         envs.make("brax/spring/reachr")
     with pytest.raises(ConfigError, match="unknown parameter gravity"):
         envs.make("brax/spring/reacher", gravity=1.0)

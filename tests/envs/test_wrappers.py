@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.catalogue import NATIVE, PROBES, TEXTS
+from purerl.catalogue import EXTRAS, NATIVE, PROBES, TEXTS
 from purerl.cli import parsing
 from purerl.envs.episodic import box, episodic
 from purerl.envs.wrappers import (
@@ -281,7 +281,7 @@ def test_discrete_observations_are_refused(wrapper):
 def test_reserved_parameters_belong_to_no_environment():
     reserved = {"randomise", *TRANSFORMS}
     assert set(TEXTS) < reserved
-    for name in (name for name in envs.names() if not name.startswith("brax/")):
+    for name in (name for name in envs.names() if name.partition("/")[0] not in EXTRAS):
         if name in {**NATIVE, **PROBES}:
             own = set(inspect.signature(envs._native(name)).parameters)
         else:

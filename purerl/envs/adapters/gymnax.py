@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.catalogue import GYMNAX, check_parameters
+from purerl.envs.adapters.stepping import into
 from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.spaces import Box, Discrete, Space
@@ -81,7 +82,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
         return strong(env_state), observe(obs)
 
     def step(key: Key, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        action = _into(action_space, action)
+        action = into(action_space, action)
         with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on rank promotion.
             transition = environment.step(key, env_state, action, env_params)
         obs, env_state, reward, terminated, truncated, info = transition
@@ -117,10 +118,3 @@ def _observed(name: str, declared: Space, emitted: Any) -> Box:
         return Box(False, True, declared.shape, jnp.dtype(bool))
     declared = declared._replace(dtype=jnp.promote_types(declared.dtype, emitted))
     return declared._replace(low=-np.inf, high=np.inf) if name in _WRONG_BOUNDS else declared
-
-
-def _into(space: Space, action: Array) -> Array:
-    """``action`` clipped to ``space``, in its dtype."""
-    if isinstance(space, Discrete):
-        return jnp.clip(jnp.asarray(action, jnp.int32), 0, space.n - 1)
-    return jnp.asarray(jnp.clip(action, space.low, space.high), space.dtype)

@@ -1,0 +1,139 @@
+"""What adapters share: an `Env` from the functions of a library's environment that does not reset itself."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces, trees
+from purerl.envs.wrappers.pool import POOL_SEED
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Space
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+class Episode(NamedTuple):
+    """The library's own state, and the number of steps taken in this episode (int32)."""
+
+    inner: PyTree
+    time: Array
+
+
+class Consequence(NamedTuple):
+    """What one step of the library's environment gives; ``obs`` is the true next observation, the flags are bool."""
+
+    state: PyTree
+    obs: PyTree
+    reward: Array | float
+    terminated: Array | bool
+    truncated: Array | bool
+
+
+def check_counts(name: str, **counts: tuple[int | None, int]) -> None:
+    """Raises `ConfigError` unless every count, given with the least that it may be, is a whole number or None."""
+    for field, (value, least) in counts.items():
+        if value is not None and (type(value) is not int or value < least):
+            raise ConfigError(f"env = {name!r}: {field} = {value!r}: must be a whole number >= {least}")
+
+
+def into(space: Space, action: Array) -> Array:
+    """``action`` clipped to ``space``, one leaf, in its dtype."""
+    if isinstance(space, Box):
+        return jnp.asarray(jnp.clip(action, space.low, space.high), space.dtype)
+    low, high = spaces.bounds(space)
+    return jnp.clip(jnp.asarray(action, jnp.int32), low, high)
+
+
+def unbounded(tree: PyTree) -> Space:
+    """The space of all arrays of the shapes and dtypes of ``tree``."""
+
+    def box(x: Any) -> Box:
+        low, high = (False, True) if x.dtype == bool else (np.float32(-np.inf), np.float32(np.inf))
+        return Box(low, high, tuple(x.shape), x.dtype)
+
+    return jax.tree.map(box, tree)
+
+
+@contextlib.contextmanager
+def lenient() -> Iterator[None]:
+    """Within it libraries may rely on rank promotion, and warnings that concern their authors are not shown."""
+    with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def episodes(
+    name: str,
+    reset: Callable[[Key], tuple[PyTree, PyTree]],
+    step: Callable[[PyTree, Array, PyTree], Consequence],
+    observation_space: Space,
+    action_space: Space,
+    *,
+    chance: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
+    max_steps: int | None = None,
+    reset_pool: int = 0,
+    legal: Callable[[PyTree], Array] | None = None,
+) -> Env:
+    """An `Env` of an environment without automatic reset, whose numbers may be of any dtype.
+
+    - ``reset(key)`` consumes its key and gives the first state and observation, ``step(state, action, noise)`` a
+      `Consequence`. Actions come clipped to ``action_space``; observations are cast to ``observation_space``.
+    - ``chance(key, shape)`` draws the ``noise`` of ``shape`` many steps; None: steps are deterministic, and their
+      noise is ``()``.
+    - ``max_steps``: steps after which an episode is truncated; None: no further than ``step`` itself says. A
+      termination wins over either.
+    - ``reset_pool``: 0: each episode begins in a new random state, which is computed at every step, needed or not.
+      Otherwise: each begins in a random one of this many states, which are drawn once and are the same in all runs.
+
+    The noise of a step is a key or an index (int32) into the pool, and that of ``chance``. Raises `ConfigError` for
+    counts that are too small.
+    """
+    check_counts(name, max_steps=(max_steps, 1), reset_pool=(reset_pool, 0))
+    obs_like = spaces.struct(observation_space)
+
+    def fresh(key: Key) -> tuple[PyTree, PyTree]:
+        with lenient():
+            inner, obs = reset(key)
+        return trees.strong(inner), _cast(obs, obs_like)
+
+    state_like = jax.eval_shape(fresh, jax.random.key(0))[0]
+    if reset_pool:
+        with jax.ensure_compile_time_eval():
+            pool = jax.jit(jax.vmap(fresh))(jax.random.split(jax.random.key(POOL_SEED), reset_pool))
+
+    def first(key: Key) -> tuple[Episode, PyTree]:
+        inner, obs = fresh(key)
+        return Episode(inner, jnp.zeros((), jnp.int32)), obs
+
+    def beginnings(key: Key, shape: tuple[int, ...]) -> Array:
+        return jax.random.randint(key, shape, 0, reset_pool) if reset_pool else jax.random.split(key, shape)
+
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, PyTree]:
+        if chance is None:
+            return beginnings(key, shape), ()
+        key_beginning, key_chance = jax.random.split(key)
+        return beginnings(key_beginning, shape), chance(key_chance, shape)
+
+    def advance(noise: tuple[Array, PyTree], env_state: Episode, action: Array) -> tuple[Episode, Step]:
+        with lenient():
+            inner, obs, reward, terminated, truncated = step(env_state.inner, into(action_space, action), noise[1])
+        inner, obs = _cast(inner, state_like), _cast(obs, obs_like)
+        time = env_state.time + 1
+        terminated, truncated = jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
+        truncated = (truncated if max_steps is None else truncated | (time >= max_steps)) & ~terminated
+        last = terminated | truncated
+        begin = trees.take(pool, noise[0]) if reset_pool else fresh(noise[0])
+        begin_inner, begin_obs = jax.tree.map(lambda new, old: jnp.where(last, new, old), begin, (inner, obs))
+        result = Step(begin_obs, obs, jnp.asarray(reward, jnp.float32), terminated, truncated)
+        return Episode(begin_inner, jnp.where(last, 0, time)), result
+
+    return Env(name, first, noise, advance, observation_space, action_space, legal)
+
+
+def _cast(tree: PyTree, like: PyTree) -> PyTree:
+    """The leaves of a tree as arrays in the dtypes of another."""
+    return jax.tree.map(lambda x, y: jnp.asarray(x, y.dtype), tree, like)

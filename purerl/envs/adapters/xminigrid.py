@@ -1,0 +1,67 @@
+"""Adapter of XLand-MiniGrid to `Env`. xminigrid (the extra ``purerl[xminigrid]``) is imported on first use."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.catalogue import check_parameters
+from purerl.envs.adapters.libraries import library
+from purerl.envs.adapters.stepping import Consequence, check_counts, episodes
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete
+from purerl.types import Array, Env, Key, PyTree
+
+
+def make_xminigrid(
+    task: str, *, max_steps: int | None = None, view_size: int | None = None, reset_pool: int = 0, **params: Any
+) -> Env:
+    """The environment registered in xminigrid as ``task``, for example ``MiniGrid-Empty-8x8``.
+
+    ``max_steps`` and ``view_size`` (odd), both whole numbers, override fields of its ``EnvParams``; ``reset_pool`` is
+    that of `from_xminigrid`. Raises `ConfigError` for an unknown name or parameter, and if xminigrid is not installed.
+    """
+    name, given = f"xminigrid/{task}", {"max_steps": max_steps, "view_size": view_size}
+    check_parameters(name, params, (*given, "reset_pool"))
+    check_counts(name, max_steps=(max_steps, 1), view_size=(view_size, 3))
+    if view_size is not None and view_size % 2 == 0:
+        raise ConfigError(f"env = {name!r}: view_size = {view_size}: must be odd")
+    with library("xminigrid", task):
+        import xminigrid
+
+        environment, env_params = xminigrid.make(task, **{k: v for k, v in given.items() if v is not None})
+    return from_xminigrid(name, environment, env_params, reset_pool=reset_pool)
+
+
+def from_xminigrid(name: str, environment: Any, env_params: Any, *, reset_pool: int = 0) -> Env:
+    """Adapts an environment of XLand-MiniGrid without wrappers; ``env_params`` hold its rules and its time limit.
+
+    The view ``[H, W, 2]`` of kinds and colours of tiles becomes boolean planes ``[H, W, C]``, one for each kind and
+    then one for each colour. An episode is truncated after ``env_params.max_steps`` steps and terminates where
+    xminigrid's discount is 0. ``reset_pool`` is that of `stepping.episodes`; steps are deterministic. Raises
+    `ConfigError` for other observations and for a pool below 0.
+    """
+    with jax.ensure_compile_time_eval():
+        from xminigrid.core.constants import NUM_COLORS, NUM_TILES
+
+        shape = environment.observation_shape(env_params)
+    if not isinstance(shape, tuple) or len(shape) != 3 or shape[-1] != 2:
+        raise ConfigError(f"env = {name!r}: observations are {shape}; only views [H, W, 2] are supported")
+
+    def observe(view: Array) -> Array:
+        planes = [view[..., i, None] == np.arange(n) for i, n in enumerate((NUM_TILES, NUM_COLORS))]
+        return jnp.concatenate(planes, axis=-1)
+
+    def reset(key: Key) -> tuple[PyTree, Array]:
+        timestep = environment.reset(env_params, key)
+        return timestep, observe(timestep.observation)
+
+    def step(timestep: PyTree, action: Array, _: tuple) -> Consequence:
+        timestep = environment.step(env_params, timestep, action)
+        terminated = timestep.discount == 0
+        return Consequence(timestep, observe(timestep.observation), timestep.reward, terminated, timestep.last())
+
+    planes = Box(False, True, (*shape[:2], NUM_TILES + NUM_COLORS), jnp.dtype(bool))
+    actions = Discrete(int(environment.num_actions(env_params)))
+    return episodes(name, reset, step, planes, actions, reset_pool=reset_pool)
