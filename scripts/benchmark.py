@@ -3,6 +3,7 @@
     python scripts/benchmark.py ppo-cartpole --agents 1 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py dqn-cartpole --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py dqn-minatar --agents 1 16 --peer rejax --peer-python PYTHON
+    python scripts/benchmark.py sac-pendulum --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
@@ -19,12 +20,13 @@ import platform
 import sys
 from pathlib import Path
 
-from workloads import dqn, meta, ppo, replay, turns
+from workloads import dqn, meta, ppo, replay, sac, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
     "dqn-cartpole": dqn,
     "dqn-minatar": dqn,
+    "sac-pendulum": sac,
     "replay": replay,
     "value-loss-evolution": meta,
 }

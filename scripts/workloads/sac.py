@@ -1,0 +1,142 @@
+"""SAC beside Rejax 0.1.3 (which needs gymnax 0.0.9) on Pendulum: the same frames, updates, networks and buffers.
+
+Both have two critics, a learned temperature and an update for each frame. Rejax steps every environment once and then
+learns; purerl may collect K steps first (``--num-steps``) and then takes K times as many updates. What is not the same:
+Rejax moves its targets once for the updates of a step, purerl at each update; Rejax draws a batch without replacement,
+clips each element of a gradient, and takes the cut of Pendulum's episodes for an end.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from workloads import turns
+
+ENVIRONMENT = "Pendulum-v1"
+NUM_ENVS, BATCH_SIZE, WARMUP, CAPACITY = 4, 256, 1_000, 100_000
+LEARNING_RATE, TAU, MAX_GRAD_NORM = 3e-4, 0.005, 40.0
+HIDDEN_SIZES = (64, 64)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agents", type=int, nargs="+", default=[1], help="agents trained at once (default: 1)")
+    parser.add_argument("--total-steps", type=int, default=5_000, help="frames of an agent (default: 5000)")
+    parser.add_argument("--num-steps", type=int, default=5, help="K, purerl's steps between updates (default: 5)")
+    parser.add_argument("--lanes", type=int, default=0, help="purerl's agents side by side (default: its own choice)")
+    parser.add_argument("--peer", choices=["rejax"])
+
+
+def problem(args: argparse.Namespace) -> str | None:
+    """Why the arguments will not do."""
+    batch = NUM_ENVS * args.num_steps
+    if WARMUP % batch or args.total_steps % batch or args.total_steps <= WARMUP:
+        return f"--total-steps {args.total_steps}: must be a multiple of {batch} above {WARMUP}, which divides, too"
+    return None
+
+
+def purerl_program(asked: dict[str, Any]):
+    """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
+    from purerl import envs, loops, population, sac, trees, use_cpu_cores
+
+    if asked["agents"] > 1:
+        use_cpu_cores()
+    config = sac.Config(
+        total_steps=asked["total_steps"],
+        num_envs=NUM_ENVS,
+        num_steps=asked["num_steps"],
+        num_updates=NUM_ENVS * asked["num_steps"],
+        batch_size=BATCH_SIZE,
+        capacity=CAPACITY,
+        warmup_steps=WARMUP,
+        learning_rate=LEARNING_RATE,
+        actor_learning_rate=LEARNING_RATE,
+        tau=TAU,
+        max_grad_norm=MAX_GRAD_NORM,
+        hidden_sizes=HIDDEN_SIZES,
+    )
+    trainer = sac.make_trainer(config, envs.make(ENVIRONMENT))
+    train = loops.train(trainer, config.num_iterations)
+
+    def outcome(key):
+        state, metrics = train(key)
+        return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
+
+    layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
+    train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
+    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+
+
+def rejax_train(asked: dict[str, Any]):
+    """Rejax's own training of one agent, evaluated by nothing: its frames, updates and parameters."""
+    from rejax import SAC
+
+    algo = SAC.create(
+        env=ENVIRONMENT,
+        hidden_layer_sizes=HIDDEN_SIZES,
+        num_envs=NUM_ENVS,
+        num_epochs=NUM_ENVS,
+        batch_size=BATCH_SIZE,
+        buffer_size=CAPACITY,
+        fill_buffer=WARMUP,
+        target_update_freq=1,
+        polyak=1 - TAU,
+        total_timesteps=asked["total_steps"],
+        eval_freq=asked["total_steps"],
+        skip_initial_evaluation=True,
+        learning_rate=LEARNING_RATE,
+        max_grad_norm=MAX_GRAD_NORM,
+    ).replace(eval_callback=lambda algo, state, key: ())
+
+    def outcome(key):
+        state, _ = algo.train(key)
+        return state.global_step, state.critic_ts.step, (state.actor_ts.params, state.critic_ts.params)
+
+    return outcome
+
+
+def job(asked: dict[str, Any]) -> turns.Job:
+    """A whole training of all agents."""
+    import jax
+    import numpy as np
+
+    agents, lone = asked["agents"], asked["side"] == "rejax" and asked["agents"] == 1
+    if asked["side"] == "purerl":
+        train = purerl_program(asked)
+    else:
+        train = rejax_train(asked) if lone else jax.vmap(rejax_train(asked))
+
+    def keys(seed):
+        return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
+
+    def tally(result):
+        found = [np.unique(count).tolist() for count in result[:2]]
+        if found != [[asked["total_steps"]], [asked["total_steps"] - WARMUP]]:
+            raise SystemExit(f"{asked['side']} took {found} frames and updates")
+        if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
+            raise SystemExit(f"{asked['side']} diverged")
+        return {}
+
+    return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
+
+
+def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measures and prints every number of agents."""
+    given = {**asked, "total_steps": args.total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
+    return [measured(args, {**given, "agents": agents}) for agents in args.agents]
+
+
+def measured(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, Any]:
+    """The figures of one number of agents, printed and as a row."""
+    sides = [turns.Side("purerl", sys.executable, {**asked, "side": "purerl"})]
+    if args.peer:
+        sides.append(turns.Side(args.peer, args.peer_python, {**asked, "side": args.peer}))
+    results, agents = turns.measure(sides, args.rounds, args.processes), asked["agents"]
+    row: dict[str, Any] = {"agents": agents, "total_steps": args.total_steps}
+    for name, processes in results.items():
+        frames = turns.spread([agents * args.total_steps / s for s in turns.seconds(processes)])
+        row[name] = {"frames_per_second": frames, **turns.figures(processes)}
+        print(f"{agents} agents, {name}: {turns.show(frames, ',.0f')} frames/s, {turns.show_figures(row[name])}")
+    if args.peer:
+        row["ratio"] = turns.ratio(results[args.peer], results["purerl"])
+        print(f"{agents} agents, ratio: {turns.show(row['ratio'])}", flush=True)
+    return row
