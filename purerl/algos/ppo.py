@@ -35,6 +35,22 @@ BRAX = {
     "hidden_sizes": (256, 256),
 }
 """``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar."""
+LOCOMOTION = {
+    "total_steps": 50_000_000,
+    "num_minibatches": 32,
+    "learning_rate": 3e-4,
+    "learning_rate_decay": 0.0,
+    "clip_epsilon": 0.3,
+    "normalize_obs": True,
+    "hidden_sizes": (256, 256),
+    "activation": "silu",
+}
+ANT = {**LOCOMOTION, "num_envs": 4096, "num_steps": 80, "num_epochs": 4, "gamma": 0.97, "entropy_coef": 1e-2}
+HUMANOID = {**LOCOMOTION, "num_envs": 2048, "num_steps": 160, "num_epochs": 8, "gamma": 0.97, "entropy_coef": 1e-3}
+HALFCHEETAH = {**HUMANOID, "gamma": 0.95}
+"""Those of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb), but for the widths of
+the networks, and with advantages over all steps of an iteration instead of 5 to 20. It also multiplies the rewards: by
+10 for ant and by 0.1 for humanoid (``reward_scale`` of the environment)."""
 OPENAI_FIVE = {
     "num_envs": 256,
     "num_steps": 64,
@@ -101,6 +117,9 @@ ppo = Algorithm(
     presets={
         "minatar": MINATAR,
         "brax": BRAX,
+        "ant": ANT,
+        "humanoid": HUMANOID,
+        "halfcheetah": HALFCHEETAH,
         "openai-five": OPENAI_FIVE,
     },
 )

@@ -13,7 +13,8 @@ PAIRS = [(name, algo) for algo in ALGORITHMS for name in ALGORITHMS[algo].preset
 
 @pytest.mark.parametrize(("name", "algo"), PAIRS)
 def test_presets_are_sound(name, algo):
-    assert ALGORITHMS[algo].problems(ALGORITHMS[algo].preset(name), envs.make("CartPole-v1")) == []
+    env = envs.make("Pendulum-v1" if algo == "sac" else "CartPole-v1")
+    assert ALGORITHMS[algo].problems(ALGORITHMS[algo].preset(name), env) == []
 
 
 def test_options_change_a_preset():
@@ -25,6 +26,9 @@ def test_options_change_a_preset():
 
 
 def test_unknown_presets():
-    for name, algo, known in (("minatr", "ppo", "minatar, brax, openai-five"), ("brax", "dqn", "none")):
+    for name, algo, known in (
+        ("minatr", "ppo", "minatar, brax, ant, humanoid, halfcheetah, openai-five"),
+        ("brax", "dqn", "none"),
+    ):
         with pytest.raises(ConfigError, match=f"^preset = '{name}': {algo} has no such preset; it has {known}$"):
             ALGORITHMS[algo].preset(name)

@@ -9,7 +9,7 @@ import pytest
 
 from purerl import envs
 from purerl.catalogue import GYMNAX
-from purerl.envs.adapters.gymnax import BINARY, from_gymnax
+from purerl.envs.adapters.gymnax import BINARY, TERMINATING, from_gymnax
 from purerl.envs.episodic import EpisodeState
 from purerl.errors import ConfigError
 from purerl.learners import normalize
@@ -87,12 +87,14 @@ def test_adapter_keeps_the_contract(name):
         envs.check_env(envs.make(f"gymnax/{name}"), num_steps=64)
 
 
-@pytest.mark.parametrize("name", ["gymnax/CartPole-v1", "gymnax/MountainCarContinuous-v0", "DeepSea-bsuite"])
+@pytest.mark.parametrize(
+    "name", ["gymnax/CartPole-v1", "gymnax/MountainCarContinuous-v0", "DeepSea-bsuite", *TERMINATING]
+)
 def test_adapter_gives_what_gymnax_gives(name):
     env = envs.make(name)
     theirs, params = gymnax.make(name.removeprefix("gymnax/"))
     key_reset, key_action, key_noise = jax.random.split(jax.random.key(0), 3)
-    num_steps = 40
+    num_steps = 120
     noise = env.noise(key_noise, (num_steps,))
     actions = sample(env.action_space, key_action, (num_steps,))
 
@@ -109,6 +111,9 @@ def test_adapter_gives_what_gymnax_gives(name):
     step = jax.jit(lambda: jax.lax.scan(ours, env_state, (noise, actions))[1])()
     *rest, terminated, truncated = jax.jit(lambda: jax.lax.scan(original, state_original, (noise, actions))[1])()
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), tuple(step[:3]), tuple(rest))
+    if name in TERMINATING:
+        assert truncated.any()
+        terminated = terminated | truncated
     np.testing.assert_array_equal(step.terminated, terminated)
     np.testing.assert_array_equal(step.truncated, truncated & ~terminated)
     if name == "DeepSea-bsuite":

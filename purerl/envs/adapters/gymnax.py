@@ -28,6 +28,10 @@ BINARY = (
 )
 """Environments of gymnax 1.0 whose float32 observations consist of zeros and ones."""
 
+TERMINATING = ("DiscountingChain-bsuite",)
+"""Environments that gymnax 1.0 cuts off, and whose original ends: bsuite's chain terminates after its 100 steps, which
+the observation counts down to (github.com/google-deepmind/bsuite, environments/discounting_chain.py)."""
+
 
 def make_gymnax(name: str, **params: Any) -> Env:
     """The environment registered in gymnax as ``name``.
@@ -86,7 +90,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
         with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on rank promotion.
             transition = environment.step(key, env_state, action, env_params)
         obs, env_state, reward, terminated, truncated, info = transition
-        terminated = jnp.asarray(terminated, bool)
+        terminated = jnp.asarray(terminated | truncated if name in TERMINATING else terminated, bool)
         truncated = jnp.asarray(truncated, bool) & ~terminated
         reward = jnp.asarray(reward, jnp.float32)
         return strong(env_state), Step(observe(obs), observe(info["final_observation"]), reward, terminated, truncated)
