@@ -77,19 +77,33 @@ def bounds(leaf: Any) -> tuple[Any, Any]:
 
 
 def is_bounded(box: Box) -> bool:
-    """Whether every dimension of ``box`` has finite bounds."""
-    return bool(np.all(np.isfinite(box.low)) and np.all(np.isfinite(box.high)))
+    """Whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
+    return all(_is_traced(bound) or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
 
 
-def unit(box: Box) -> tuple[np.ndarray, np.ndarray]:
+def unit(box: Box) -> tuple[Any, Any]:
     """``(centre, scale)`` such that ``centre + scale * x`` maps [-1, 1] onto ``box``; arrays of its shape, float32.
 
     A dimension without finite bounds keeps its own units: centre 0, scale 1.
     """
+    low: Any
+    high: Any
+    if _is_traced(box.low) or _is_traced(box.high):
+        low, high = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), box.shape) for bound in (box.low, box.high))
+        return (high + low) / 2, (high - low) / 2
     low, high = (np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
-    bounded = np.isfinite(low) & np.isfinite(high)
+    bounded = _is_finite(low) & _is_finite(high)
     low, high = np.where(bounded, low, -1), np.where(bounded, high, 1)
     return ((high + low) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+
+
+def _is_traced(bound: Any) -> bool:
+    return isinstance(bound, jax.core.Tracer)
+
+
+def _is_finite(bound: Any) -> np.ndarray:
+    """Elementwise; what is larger than any physical bound counts as infinite."""
+    return np.abs(np.asarray(bound, np.float64)) < 1e30
 
 
 def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
@@ -105,7 +119,7 @@ def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
         sizes = np.broadcast_to(np.array(space.sizes, np.int32), (*shape, len(space.sizes)))
         return jax.random.randint(key, sizes.shape, 0, sizes)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
-    bounded = np.all((np.abs(low) < 1e30) & (np.abs(high) < 1e30))
+    bounded = np.all(_is_finite(low) & _is_finite(high))
     draw = jax.random.uniform if bounded else jax.random.normal
     drawn = draw(key, (*shape, *space.shape))
     low, high = np.broadcast_to(low, drawn.shape), np.broadcast_to(high, drawn.shape)
@@ -149,7 +163,7 @@ def _problem(leaf: Any) -> str | None:
         return f"shape {leaf.shape}: has no elements"
     if jax.dtypes.canonicalize_dtype(leaf.dtype) != jnp.dtype(leaf.dtype):
         return f"dtype {jnp.dtype(leaf.dtype)}: JAX has {jax.dtypes.canonicalize_dtype(leaf.dtype)} in its place"
-    if any(isinstance(bound, jax.core.Tracer) for bound in (leaf.low, leaf.high)):
+    if _is_traced(leaf.low) or _is_traced(leaf.high):
         return None
     try:
         ordered = np.all(np.broadcast_to(leaf.low, leaf.shape) <= np.broadcast_to(leaf.high, leaf.shape))

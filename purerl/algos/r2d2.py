@@ -40,6 +40,9 @@ class Config(settings.Recall, action_values.Config):
     """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
     stored_carry: bool = True
     """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
+    store_next_obs: bool = False
+    """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32. A
+    sequence learns from its last truncated step alone, either way."""
     n_step: cfg.Count = 5
     """Number of rewards that a target sums before it bootstraps."""
     dueling: bool = True

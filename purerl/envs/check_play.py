@@ -123,7 +123,8 @@ def _unlike_resets(starts: PyTree, step: Step) -> dict[str, Array]:
     last, found = step.terminated | step.truncated, {}
     for (name, x), begun in zip(_named("step's obs", step.obs), jax.tree.leaves(starts), strict=True):
         low, high = (jnp.asarray(of(begun, axis=0), jnp.float32)[None] for of in (jnp.min, jnp.max))
-        unlike = (x < low - (high - low)) | (x > high + (high - low))
+        below, above = (high - low + _ROUNDING * (1 + jnp.abs(bound)) for bound in (low, high))
+        unlike = (x < low - below) | (x > high + above)
         found[f"{name}: after an episode's end it is unlike what reset gives"] = jnp.sum(_rows(unlike) & last)
     return found
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from purerl import config as cfg
@@ -117,10 +116,11 @@ class Method(NamedTuple):
 def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions of a Box must be bounded."""
     found = cfg.problems(config) + settings.torso_problems(config, env)
-    found += from_replay.problems(config, env) + checks.space_problems(env, kinds)
-    if env is not None and isinstance(env.action_space, spaces.Box) and not spaces.is_bounded(env.action_space):
-        found.append(f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box")
-    return found
+    found += from_replay.problems(config, env)
+    of_spaces = checks.space_problems(env, kinds)
+    if of_spaces or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
+        return found + of_spaces
+    return [*found, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
 
 
 def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
@@ -134,7 +134,7 @@ def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
 def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
     """``(to_box, to_unit)``: from vectors ``[..., D]`` in [-1, 1] to actions ``[..., *shape]`` of ``box``, and back."""
     centre, scale = spaces.unit(box)
-    divisor = np.where(scale > 0, scale, np.float32(1))
+    divisor = scale + (scale == 0)
 
     def to_box(x: Array) -> Array:
         x = x.reshape(*x.shape[:-1], *box.shape)
@@ -159,7 +159,7 @@ def make_learner(
     normalizer: Normalizer = normalize.running() if config.normalize_obs else normalize.identity()
     of_critic = optimiser or settings.make_optimiser(config)
     of_actor = optimiser or settings.make_optimiser(
-        dataclasses.replace(config, learning_rate=config.actor_learning_rate)
+        dataclasses.replace(config, learning_rate=config.actor_learning_rate), period=config.policy_delay
     )
 
     def init(key: Key, obs: PyTree) -> State:

@@ -1,8 +1,8 @@
 """The true next observations of truncated steps, which no row of a ring holds: one for each block of rows.
 
 Rows of a ring form blocks of ``every`` rows. For each block of each environment there is room for one such observation,
-that of the last truncated step in it. So a ring needs one next observation in ``every`` rows, and has those of all
-truncated steps if no two of them are closer than that.
+that of the truncated step that was written last. So a ring needs one next observation in ``every`` rows, and has those
+of all truncated steps if no two of them are closer than that, but for some of its oldest ``every`` rows.
 """
 
 import dataclasses
@@ -56,7 +56,8 @@ def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cut
     size, num_envs = truncated.shape
     index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # the last, or -1
     held = jax.lax.dynamic_index_in_dim(cuts.row, block, 0, keepdims=False)
-    held = jnp.where(offset == 0, NONE, held)
+    overwritten = (held >= offset.astype(jnp.uint8)) & (held < (offset + size).astype(jnp.uint8))
+    held = jnp.where(overwritten, NONE, held)
     row = jnp.where(index < 0, held, (offset + index).astype(jnp.uint8))
 
     def write(all_held: Array, new: Array) -> Array:

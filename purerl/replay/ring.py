@@ -187,8 +187,9 @@ def prioritised(
       Algorithm 1); None: the largest priority so far, 1 before any update.
 
     ``update(state, sample, priority)`` sets the priorities ``[N]`` of a batch. Of a sample drawn twice the larger
-    priority counts; a non-finite priority counts as 0. Samples that are unusable, or that wrap from the newest to the
-    oldest row, are never drawn. Raises `ValueError` as `uniform` does.
+    priority counts; a non-finite priority counts as 0. Samples that wrap from the newest to the oldest row, or that are
+    unusable when they are added, are never drawn; one that becomes unusable later has weight 0, and is drawn once.
+    Raises `ValueError` as `uniform` does.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
     size, reach = ring.num_blocks * num_envs, ring.span - ring.first
@@ -233,7 +234,8 @@ def prioritised(
         chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
         exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
         weight = (jnp.maximum(chance, 1e-30) * (ring.starts(state.ring) * num_envs)) ** -exponent
-        return Sample(items, row, env, jnp.where(usable & (total > 0), weight / jnp.max(weight), 0.0))
+        weight = jnp.where(usable & (total > 0), weight, 0.0)
+        return Sample(items, row, env, weight / jnp.where(jnp.max(weight) > 0, jnp.max(weight), 1.0))
 
     def update(state: PrioritisedState, sample: Sample, priority: Array) -> PrioritisedState:
         chance = jnp.where(sample.weight > 0, powered(priority), 0.0)

@@ -156,6 +156,37 @@ def test_noise_that_remembers_begins_anew():
     np.testing.assert_allclose(carry, 0.85 + 0.2 * normal, rtol=1e-6)
 
 
+def test_step_sizes_decay_to_nothing_together(sample):
+    """Also of an actor that moves less often: with two updates left to decay over, the fourth moves neither."""
+    config = td3.Config(**SMALL | {"total_steps": 64 + 16 * 2}, learning_rate_decay=1.0)
+    assert config.total_updates == 4
+    learner = td3.make_learner(config, PENDULUM)
+    state = learner.init(jax.random.key(1), sample.items.obs)
+    for i in range(4):
+        state, _, _ = learner.update(state, sample, jax.random.key(i))
+    after, _, _ = learner.update(state, sample, jax.random.key(4))
+    after, _, _ = learner.update(after, sample, jax.random.key(5))
+    jax.tree.map(np.testing.assert_array_equal, after.params, state.params)
+
+
+def test_bounds_may_be_traced_or_huge():
+    """A torque that is swept; and bounds that float32 cannot span, which count as none."""
+    config = ddpg.Config(**SMALL)
+
+    def act(max_torque):
+        env = envs.make("Pendulum-v1", max_torque=max_torque)
+        learner = ddpg.make_learner(config, env)
+        state = learner.init(jax.random.key(0), jnp.ones((4, 3)))
+        return learner.explore(state, jnp.ones((4, 3)), (), learner.noise(jax.random.key(1), (4,)))[0]
+
+    actions = jax.jit(jax.vmap(act))(jnp.array([1.0, 3.0]))
+    np.testing.assert_allclose(actions[1], 3 * actions[0], rtol=1e-6)
+    huge = PENDULUM._replace(action_space=Box(-3e38, 3e38, (1,), jnp.float32))
+    assert "without bounds" in ddpg.problems(config, huge)[0]
+    broken = PENDULUM._replace(action_space=Box(None, "1", (1,), jnp.float32))
+    assert "action_space" in ddpg.problems(config, broken)[0]
+
+
 def test_discrete_policies_take_legal_actions_only():
     env = envs.make("probe/illegal-actions")
     learner = sac_discrete.make_learner(sac_discrete.Config(**SMALL), env)

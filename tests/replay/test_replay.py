@@ -140,13 +140,12 @@ def starts(ring: Ring, newest: int) -> list[int]:
 
 
 def holds(ring: Ring, rows: Transition, newest: int, t: int, env: int) -> bool:
-    """Whether a ring of ``newest`` rows has the next observation of the truncated step ``t``: all are kept, or the last
-    of its block of rows, until the first of them is written over."""
+    """Whether a ring of ``newest`` rows has the next observation of the truncated step ``t``: all are kept, or that of
+    the step that was truncated last among those that were written to the same block of rows."""
     if ring.next_obs <= 1:
         return bool(ring.next_obs)
-    start = t - t % ROWS % ring.next_obs
-    block = range(start, min(start + ring.next_obs, newest, t - t % ROWS + ROWS))
-    return newest <= start + ROWS and t == max(s for s in block if rows.truncated[s, env])
+    block = lambda s: s % ROWS // ring.next_obs  # noqa: E731
+    return not any(rows.truncated[s, env] for s in range(t + 1, newest) if block(s) == block(t))
 
 
 def outcome(rows: Transition, row: int, env: int, n: int, held) -> tuple[float, float, int | None, bool]:

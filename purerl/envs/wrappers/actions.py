@@ -9,6 +9,7 @@ from purerl import draw, spaces
 from purerl.config import Range
 from purerl.envs.wrappers.kinds import COUNT, number, takes
 from purerl.envs.wrappers.parts import choose, ended, needs_all_legal, needs_one_agent, with_noise
+from purerl.errors import ConfigError
 from purerl.types import Array, Env, Key, PyTree, Step
 
 
@@ -28,8 +29,11 @@ def sticky_actions(env: Env, probability: Any) -> Env:
     ``A_{t-1}``. The first action of an episode is always executed: the emulator of the paper begins with its no-op,
     which an environment in general does not have. Within `action_repeat` each execution draws anew, as in the paper,
     until the action given is the one executed last. The noise gains a uniform number a step. Raises `ConfigError` for
-    what is no number in [0, 1], for illegal actions, which might be repeated, and for several agents.
+    what is no number in [0, 1], for illegal actions, which might be repeated, for trees of actions, and for several
+    agents.
     """
+    if not spaces.is_leaf(env.action_space):
+        raise ConfigError(f"env = {env.name!r}: has a tree of actions; sticky_actions needs one array")
     needs_all_legal(env, "sticky_actions", "repeat")
     needs_one_agent(env, "sticky_actions")
     like = spaces.struct(env.action_space)

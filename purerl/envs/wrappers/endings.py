@@ -52,9 +52,9 @@ class Masked(NamedTuple):
 def mask_nonfinite(env: Env) -> Env:
     """An environment that shows or pays what is not finite begins anew, so that no such number leaves it.
 
-    The step counts as cut off: truncated, with reward 0, and with the last finite observation as ``next_obs``. So a
-    replay that does not store ``next_obs`` does not learn from it, and an estimate bootstraps from that observation. A
-    new beginning is drawn for every step. Without the wrapper such a number ends a training, which is frozen.
+    The step counts as cut off: truncated, with reward 0, and with the last finite observation as ``next_obs``, from
+    which estimates bootstrap. Where rewards are costs such a step is better than others; add a cost of your own to it.
+    A new beginning is drawn for every step. Without the wrapper such a number ends a training, which is frozen.
     """
 
     def reset(key: Key) -> tuple[Masked, PyTree]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.kinds import COUNT, takes
-from purerl.envs.wrappers.parts import choose, ended, needs
+from purerl.envs.wrappers.parts import choose, ended, needs, needs_one_agent
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -28,8 +28,9 @@ def frame_stack(env: Env, num_frames: int) -> Env:
     is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes
     ``[H, W, num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``,
     which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames``
-    that is no whole number >= 1, and for observations with a leaf that is no `Box`.
+    that is no whole number >= 1, for observations with a leaf that is no `Box`, and for several agents.
     """
+    needs_one_agent(env, "frame_stack")
     space = env.observation_space
     for leaf in spaces.leaves(space):
         needs(Box, env, "observation", leaf, "frame_stack")
@@ -51,7 +52,8 @@ def frame_stack(env: Env, num_frames: int) -> Env:
         return StackState(inner, obs), step._replace(obs=obs, next_obs=next_obs)
 
     def stacked(leaf: Box) -> Box:
-        low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in (leaf.low, leaf.high))
+        bounds = (np.asarray(b) if isinstance(b, list | tuple) else b for b in (leaf.low, leaf.high))
+        low, high = (bound if np.ndim(bound) == 0 else bound[..., None] for bound in bounds)
         return Box(low, high, (*leaf.shape, num_frames), leaf.dtype, num_frames)
 
     inner_legal = env.legal

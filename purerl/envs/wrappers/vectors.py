@@ -11,7 +11,7 @@ import numpy as np
 from purerl import spaces
 from purerl.envs.wrappers.bounds import numbers
 from purerl.envs.wrappers.kinds import INDICES, switch, takes
-from purerl.envs.wrappers.parts import ended, needs, needs_all_legal
+from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Leaf
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -63,8 +63,9 @@ def show_last(env: Env) -> Env:
 
     The inputs of R2D2 (Kapturowski et al. 2019) and NGU (Badia et al. 2020, arXiv 2002.06038). Action and reward are
     zeros at the beginning of an episode; ``next_obs`` shows those that led to it. Raises `ConfigError` for observations
-    that are no `Box`, for actions that are not `Discrete`, and for illegal ones.
+    that are no `Box`, for actions that are not `Discrete`, for illegal ones, and for several agents.
     """
+    needs_one_agent(env, "show_last")
     needs(Box, env, "observation", env.observation_space, "show_last")
     needs_all_legal(env, "show_last", "hide")
     num_actions = needs(Discrete, env, "action", env.action_space, "show_last").n
