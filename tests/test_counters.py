@@ -81,7 +81,10 @@ def test_steps_beyond_int32(adam):
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_algorithm_can_be_that_long(name):
     """An iteration is traced, nothing compiled: no count of the config overflows, and none is narrow in the state."""
-    algorithm, env = ALGORITHMS[name], envs.make("CartPole-v1")
+    algorithm = ALGORITHMS[name]
+    env = next(
+        env for env in map(envs.make, ("CartPole-v1", "Pendulum-v1")) if not algorithm.problems(algorithm.Config(), env)
+    )
     trainer = algorithm.make_trainer(algorithm.Config(total_steps=10**13), env)
     state = jax.eval_shape(trainer.init, jax.random.key(0))
     after, _ = jax.eval_shape(trainer.step, state)

@@ -58,7 +58,7 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
 
     shapes = jax.eval_shape(blank)
     items = jax.tree.map(rows, shapes)
-    if next_obs == 1:
+    if next_obs == 1 or not stores_next(items):
         return items
     one_row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes.next_obs)
     return items._replace(next_obs=cuts.empty(one_row, num_rows, next_obs) if next_obs else ())

@@ -38,7 +38,16 @@ OF_GRADIENTS = {
     "tree": "has dict actions; the algorithm needs Discrete or MultiDiscrete or Box",
 }
 """What those of policy gradients say instead."""
+OF_BOXES = {
+    **dict.fromkeys(("number", "one"), "has Discrete actions; the algorithm needs Box"),
+    **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Box"),
+    **dict.fromkeys(("vector", "scalar")),
+    "unbounded": "has actions without bounds; the algorithm needs a bounded Box",
+    "tree": "has dict actions; the algorithm needs Box",
+}
+"""What those say that need actions in a bounded Box."""
 GRADIENTS = "a2c", "appo", "dpo", "impala", "ppo", "reinforce"
+BOXES = "ddpg", "sac", "td3"
 
 
 def fake(observations, actions):
@@ -53,7 +62,8 @@ def test_every_pair_of_spaces(algo):
     algorithm = ALGORITHMS[algo]
     config = algorithm.Config(hidden_sizes=(4,))
     for name, (actions, line) in ACTIONS.items():
-        line = OF_GRADIENTS.get(name, line) if algo in GRADIENTS else line
+        others = OF_GRADIENTS if algo in GRADIENTS else OF_BOXES if algo in BOXES else {}
+        line = others.get(name, line)
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)
             if line is None:

@@ -21,7 +21,14 @@ from purerl.loops.rollout import init_actors, rollout
 from purerl.types import Sample, Transition
 
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16, 16)}
-APEX = apex.Config(**SHORT, warmup_steps=8 * 256, batch_size=256, importance_exponent=1.0, importance_exponent_end=1.0)
+APEX = apex.Config(
+    **SHORT,
+    warmup_steps=8 * 256,
+    batch_size=256,
+    importance_exponent=1.0,
+    importance_exponent_end=1.0,
+    store_next_obs=True,  # or what a transition is worth may change after it was given its priority
+)
 R2D2 = r2d2.Config(
     total_steps=10_000,
     num_envs=3,
@@ -67,12 +74,15 @@ def actors(key):
 
 
 def test_actors_give_the_learners_priorities(actors, key):
-    """The same parameters give the same errors, also where an episode ended or was cut off within the three steps."""
+    """The same parameters give the same errors, also where an episode ended within the three steps; but not of what
+    followed a truncated step, which no actor saw."""
     learner, state, sample = actors
     _, priority, _ = jax.jit(learner.update)(state.learner, sample, key)
-    powers = np.log(np.unique(np.round(sample.items.discount, 5))[1:]) / np.log(APEX.gamma)
-    assert np.min(sample.items.discount) == 0 and np.round(powers).tolist() == [3, 2, 1]
-    np.testing.assert_allclose(initial_priority(sample.items), priority, rtol=1e-6, atol=1e-6)
+    discount, rows = np.asarray(sample.items.discount), state.replay.ring.items
+    steps = np.where(discount > 0, np.round(np.log(np.maximum(discount, 0.01)) / np.log(APEX.gamma)), 1).astype(int)
+    cut = np.asarray(rows.truncated)[(sample.slot + steps - 1) % len(rows.reward), sample.env]
+    assert discount.min() == 0 and cut.any() and sorted(set(steps[discount > 0])) == [1, 2, 3]
+    np.testing.assert_allclose(initial_priority(sample.items)[~cut], priority[~cut], rtol=1e-6, atol=1e-6)
     assert np.std(priority) > 0.1
 
 
