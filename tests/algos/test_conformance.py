@@ -222,7 +222,12 @@ ROWS = {
     ),
     "ddpg": Row(
         ddpg.ddpg,
-        ddpg.Config(**CONTINUOUS, noise="ornstein-uhlenbeck", prioritised=True),
+        ddpg.Config(
+            **CONTINUOUS | {"actor_learning_rate": 2e-3, "hidden_sizes": (32,)},
+            noise="ornstein-uhlenbeck",
+            noise_deviation=0.5,
+            prioritised=True,
+        ),
         critics_at_mode(ddpg.make_network, of_box(jnp.tanh)),
         free=FREE,
     ),
