@@ -13,21 +13,24 @@ import tempfile
 import time
 from pathlib import Path
 
-SMALL = ["--env", "CartPole-v1", "--hidden-sizes", "8"]
-TRAIN = [*SMALL, "--eval-episodes", "2", "--compilation-cache", "off"]
+ENVS = "CartPole-v1", "Pendulum-v1"
+SMALL = ["--hidden-sizes", "8", "--compilation-cache", "off"]
 ON_POLICY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "256"]
 REPLAY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "512", "--warmup-steps", "128", "--capacity", "256"]
 
 
 def commands(directory: Path) -> dict[str, list[str]]:
     """What is run, by the name that is printed."""
+    from purerl import envs
     from purerl.algos import ALGORITHMS
 
     found = {}
     for name, algorithm in ALGORITHMS.items():
+        env = next(env for env in ENVS if not algorithm.problems(algorithm.Config(), envs.make(env)))
         sizes = REPLAY if hasattr(algorithm.Config(), "capacity") else ON_POLICY
-        found[name] = ["train", name, *TRAIN, *sizes, "--out", str(directory / name)]
-    search = ["evolve", "value-loss", *SMALL, *ON_POLICY, "--population", "2", "--compilation-cache", "off"]
+        run = ["--env", env, "--eval-episodes", "2", "--out", str(directory / name)]
+        found[name] = ["train", name, *SMALL, *sizes, *run]
+    search = ["evolve", "value-loss", "--env", ENVS[0], *SMALL, *ON_POLICY, "--population", "2"]
     search += ["--out", str(directory / "search")]
     found["a search"] = [*search, "--generations", "2"]
     found["its resumption"] = ["resume", str(directory / "search"), "--generations", "4", "--compilation-cache", "off"]
