@@ -78,7 +78,7 @@ def bounds(leaf: Any) -> tuple[Any, Any]:
 
 def is_bounded(box: Box) -> bool:
     """Whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
-    return all(_is_traced(bound) or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
+    return all(library(bound) is jnp or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
 
 
 def unit(box: Box) -> tuple[Any, Any]:
@@ -86,19 +86,18 @@ def unit(box: Box) -> tuple[Any, Any]:
 
     A dimension without finite bounds keeps its own units: centre 0, scale 1.
     """
-    low: Any
-    high: Any
-    if _is_traced(box.low) or _is_traced(box.high):
-        low, high = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), box.shape) for bound in (box.low, box.high))
+    xp = library(box.low, box.high)
+    low, high = (xp.broadcast_to(xp.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
+    if xp is jnp:
         return (high + low) / 2, (high - low) / 2
-    low, high = (np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
     bounded = _is_finite(low) & _is_finite(high)
     low, high = np.where(bounded, low, -1), np.where(bounded, high, 1)
     return ((high + low) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
 
 
-def _is_traced(bound: Any) -> bool:
-    return isinstance(bound, jax.core.Tracer)
+def library(*bounds: Any) -> Any:
+    """The library that can compute with ``bounds``: numpy, or jax.numpy if one is traced."""
+    return jnp if any(isinstance(bound, jax.core.Tracer) for bound in bounds) else np
 
 
 def _is_finite(bound: Any) -> np.ndarray:
@@ -163,7 +162,7 @@ def _problem(leaf: Any) -> str | None:
         return f"shape {leaf.shape}: has no elements"
     if jax.dtypes.canonicalize_dtype(leaf.dtype) != jnp.dtype(leaf.dtype):
         return f"dtype {jnp.dtype(leaf.dtype)}: JAX has {jax.dtypes.canonicalize_dtype(leaf.dtype)} in its place"
-    if _is_traced(leaf.low) or _is_traced(leaf.high):
+    if library(leaf.low, leaf.high) is jnp:
         return None
     try:
         ordered = np.all(np.broadcast_to(leaf.low, leaf.shape) <= np.broadcast_to(leaf.high, leaf.shape))

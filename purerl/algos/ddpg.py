@@ -14,7 +14,7 @@ from purerl.learners.off_policy_gradients import Method, State, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
-WITH_MEMORY = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
+WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
 
 
 @cfg.config
@@ -31,7 +31,7 @@ class Config(off_policy_gradients.Config):
     """Noise added to actions while acting: independent at each step, or drifting back to 0."""
     noise_deviation: cfg.NonNegative = 0.2
     """Standard deviation of the noise of each step, in units in which actions lie in [-1, 1]."""
-    noise_damping: Annotated[cfg.Fraction, WITH_MEMORY] = 0.15
+    noise_damping: Annotated[cfg.Fraction, WITH_DRIFT] = 0.15
     """Fraction of the noise that is forgotten at each step."""
 
 

@@ -81,5 +81,4 @@ def box(low: Any, high: Any) -> Box:
 
 def _bound(values: Any) -> Any:
     """Bounds as a float32 array: numpy's, or jax's if a value is traced."""
-    traced = any(isinstance(value, jax.core.Tracer) for value in values)
-    return (jnp if traced else np).array(values, dtype=np.float32)
+    return spaces.library(*values).array(values, dtype=np.float32)

@@ -219,9 +219,9 @@ def make_learner(
         params = {**moving, "critic": critic}
         target_params = older.approach({name: params[name] for name in method.targets}, state.target_params, config.tau)
         waited = (state.waited + 1) % config.policy_delay
-        due = lambda new, old: jax.tree.map(lambda n, o: jnp.where(waited == 0, n, o), new, old)  # noqa: E731
         if config.policy_delay > 1:
-            moving, actor_opt_state, target_params = due(
+            moving, actor_opt_state, target_params = jax.tree.map(
+                lambda new, old: jnp.where(waited == 0, new, old),
                 (moving, actor_opt_state, target_params),
                 (without_critic(state.params), state.actor_opt_state, state.target_params),
             )

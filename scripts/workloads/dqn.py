@@ -123,22 +123,14 @@ def purerl_config(setting: Setting, total: Counts, num_steps: int):
 
 def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import check, dqn, envs, loops, population, trees, use_cpu_cores
+    from purerl import check, dqn, envs, use_cpu_cores
 
     if asked["agents"] > 1:
         use_cpu_cores()
     config, env = purerl_config(setting, total, asked["num_steps"]), envs.make(setting.environment)
     check(config, *dqn.problems(config, env))
     trainer = dqn.make_trainer(config, env)
-    train = loops.train(trainer, config.num_iterations)
-
-    def outcome(key):
-        state, metrics = train(key)
-        return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
-
-    layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
-    train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
-    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+    return turns.all_agents(trainer, config.num_iterations, asked)
 
 
 def convolutional():

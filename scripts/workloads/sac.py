@@ -36,7 +36,7 @@ def problem(args: argparse.Namespace) -> str | None:
 
 def purerl_program(asked: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import envs, loops, population, sac, trees, use_cpu_cores
+    from purerl import envs, sac, use_cpu_cores
 
     if asked["agents"] > 1:
         use_cpu_cores()
@@ -55,15 +55,7 @@ def purerl_program(asked: dict[str, Any]):
         hidden_sizes=HIDDEN_SIZES,
     )
     trainer = sac.make_trainer(config, envs.make(ENVIRONMENT))
-    train = loops.train(trainer, config.num_iterations)
-
-    def outcome(key):
-        state, metrics = train(key)
-        return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
-
-    layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
-    train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
-    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+    return turns.all_agents(trainer, config.num_iterations, asked)
 
 
 def rejax_train(asked: dict[str, Any]):

@@ -39,6 +39,22 @@ class Side(NamedTuple):
     environment: dict[str, str] = {}
 
 
+def all_agents(trainer: Any, num_iterations: int, asked: dict[str, Any]) -> Callable[[Any], Any]:
+    """A program of purerl's, of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics
+    after so many iterations of ``trainer``, whose learner counts its updates."""
+    from purerl import loops, population, trees
+
+    train = loops.train(trainer, num_iterations)
+
+    def outcome(key):
+        state, metrics = train(key)
+        return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
+
+    layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
+    train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
+    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+
+
 def serve(make_job: Callable[[dict[str, Any]], Job], asked: dict[str, Any]) -> None:
     """A worker: compiles, says so on standard output, then runs once for each seed that it reads.
 

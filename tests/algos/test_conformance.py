@@ -116,40 +116,28 @@ ON_POLICY = {
 }
 SURROGATE = {**ON_POLICY, "num_minibatches": 2}
 ONE_STEP = {**ON_POLICY, "max_grad_norm": 0.5, "total_steps": 8 * 4 * 800, "num_steps": 4, "lag": 2.0, "max_lag": 2}
-REPLAY = {
-    "total_steps": 8 * 16 * 60,
-    "num_envs": 8,
-    "num_steps": 16,
+FROM_REPLAY = {
+    **ON_POLICY,
     "num_updates": 8,
     "batch_size": 32,
     "capacity": 8 * 16 * 20,
     "warmup_steps": 8 * 16,
+    "max_grad_norm": 0.1,
+}
+REPLAY = {
+    **FROM_REPLAY,
     "target_period": 5,
-    "learning_rate": 1e-2,
-    "gamma": GAMMA,
     "epsilon_start": 1.0,
     "epsilon_end": 0.2,
     "exploration_fraction": 0.5,
-    "max_grad_norm": 0.1,
-    "hidden_sizes": (16,),
 }
 PRIORITIES = "priority_exponent", "importance_exponent", "importance_exponent_end"
 CONTINUOUS = {
-    "total_steps": 8 * 16 * 60,
-    "num_envs": 8,
-    "num_steps": 16,
-    "num_updates": 8,
-    "batch_size": 32,
-    "capacity": 8 * 16 * 20,
-    "warmup_steps": 8 * 16,
+    **FROM_REPLAY,
     "tau": 0.2,
-    "learning_rate": 1e-2,
     "actor_learning_rate": 1e-2,
     "learning_rate_decay": 1.0,
-    "gamma": GAMMA,
     "huber_delta": 1.0,
-    "max_grad_norm": 0.1,
-    "hidden_sizes": (16,),
 }
 FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from purerl import draw, spaces
-from purerl.envs.wrappers.bounds import numbers
 from purerl.envs.wrappers.kinds import RANGES
 from purerl.envs.wrappers.parts import begin, choose, ended, needs_one_agent, with_noise
 from purerl.errors import ConfigError
@@ -98,5 +97,5 @@ def _hull(leaf: Any, *others: Any) -> Leaf:
     if not isinstance(leaf, Box):
         return leaf
     lows, highs = zip(*((other.low, other.high) for other in (leaf, *others)), strict=True)
-    low, high = functools.reduce(numbers(*lows).minimum, lows), functools.reduce(numbers(*highs).maximum, highs)
-    return leaf._replace(low=low, high=high)
+    low = functools.reduce(spaces.library(*lows).minimum, lows)
+    return leaf._replace(low=low, high=functools.reduce(spaces.library(*highs).maximum, highs))
