@@ -16,6 +16,7 @@ _WHERE = {
     "sweep": "purerl.config",
     "compiler_options": "purerl.population.devices",
     "use_cpu_cores": "purerl.population.devices",
+    "use_one_thread": "purerl.population.devices",
     "evaluate": "purerl.loops.evaluation",
     "DoesNotFit": "purerl.population.planning",
     "plan": "purerl.population",

@@ -21,6 +21,8 @@ NATIVE = {
     "Seaquest-MinAtar": "purerl.envs.native.minatar.seaquest:seaquest",
 }
 """Native environments: the module and the function that makes each."""
+VECTORS = frozenset(name for name in NATIVE if not name.endswith("-MinAtar"))
+"""Native environments whose observations are vectors of a few numbers."""
 PROBES = {
     "probe/constant-reward": "purerl.envs.probes:constant_reward",
     "probe/one-step": "purerl.envs.probes:one_step",

@@ -132,8 +132,14 @@ class Env(NamedTuple):
     for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from boolean and
     integer leaves alone, which no normaliser changes, and at least one action must be legal.
 
-    With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``; the spaces and
-    ``legal`` are those of one agent. `purerl.envs.fleet` makes rows of them.
+    With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``, and an episode
+    ends for all agents at once; the spaces and the functions of observations are those of one agent.
+    `purerl.envs.fleet` makes a row of each agent, `purerl.envs.agents.joint` one row of all.
+
+    ``acting(obs)`` is False ``[...]`` where whatever the agent does is ignored, because it is out of the game or it is
+    another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see, and
+    ``state(obs)`` the part for critics and mixers that see the whole environment; None: all of it. Both take
+    observations with any leading axes.
     """
 
     name: str
@@ -144,6 +150,9 @@ class Env(NamedTuple):
     action_space: Space
     legal: Callable[[PyTree], Array] | None = None
     num_agents: int = 1
+    acting: Callable[[PyTree], Array] | None = None
+    own: Callable[[PyTree], PyTree] | None = None
+    state: Callable[[PyTree], PyTree] | None = None
 
 
 class Distribution(NamedTuple):

@@ -4,33 +4,47 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from purerl import catalogue
 from purerl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from purerl.runs.options import MachineOptions
+    from purerl.runs.options import MachineOptions, TrainOptions
 
 CACHE_OFF = "off"
 """The directory of compiled programs that stands for none."""
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+SMALL_ENVS, SMALL_WIDTH = 16, 128
+"""Environments of an agent, and units of a layer, up to which one thread of a CPU was measured to be the faster."""
+
+
+def is_small(options: "TrainOptions", config: Any) -> bool:
+    """Whether a training is of one agent that learns from vectors with small networks in few environments."""
+    widths = (*getattr(config, "hidden_sizes", ()), getattr(config, "memory_size", 0))
+    few = config.num_envs <= SMALL_ENVS and max(widths) <= SMALL_WIDTH
+    return few and options.num_seeds == 1 and options.env in catalogue.VECTORS
 
 
 @contextlib.contextmanager
-def prepared(options: "MachineOptions", target: str = "") -> Iterator[None]:
+def prepared(options: "MachineOptions", target: str = "", small: bool = False) -> Iterator[None]:
     """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
-    With a ``target``, a GPU that is only compiled for, JAX looks for no device but the CPU. Raises `ConfigError` if the
+    With a ``target``, a GPU that is only compiled for, JAX looks for no device but the CPU. What is ``small``
+    (`is_small`) gets one thread of the CPU if the options leave it open. Raises `ConfigError` if the
     machine has no device of the kind that was asked for.
     """
     import jax
 
-    from purerl.population.devices import use_compilation_cache, use_cpu_cores
+    from purerl.population.devices import use_compilation_cache, use_cpu_cores, use_one_thread
 
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # called from a program that has computed before
-        use_cpu_cores()
+        if options.threads == "one" or (options.threads == "auto" and small):
+            use_one_thread()
+        else:
+            use_cpu_cores()
         if options.device == "cpu" or target:
             jax.config.update("jax_platforms", "cpu")
     found = jax.devices()[0].platform

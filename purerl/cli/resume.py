@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.cli import parsing
-from purerl.cli.machine import prepared
+from purerl.cli.machine import is_small, prepared
 from purerl.errors import ConfigError
 from purerl.names import choose
 
@@ -55,7 +55,7 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     from purerl.runs.train import resume
 
-    with prepared(given.options):
+    with prepared(given.options, small=not start.swept and is_small(given.options, given.config)):
         params = parsing.env_params(given.options.env_params)
         more = start.swept, start.learned
         found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from purerl.cli import parsing
-from purerl.cli.machine import prepared
+from purerl.cli.machine import is_small, prepared
 from purerl.names import choose
 
 
@@ -62,7 +62,7 @@ def plan(args: list[str]) -> int:
     cfg.check(given.options, *problems)
     if target:
         choose("target", target, GPUS)
-    with prepared(given.options, target):
+    with prepared(given.options, target, is_small(given.options, given.config)):
         params = parsing.env_params(given.options.env_params)
         more = (begin.swept, begin.learned) if begin else ()
         description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
@@ -82,7 +82,7 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
     from purerl.runs.train import train
 
     options, learned = given.options, begin.learned if begin else None
-    with prepared(options):
+    with prepared(options, small=not swept and is_small(options, given.config)):
         params = parsing.env_params(options.env_params)
         usual = parsing.usual(begin, algo)
         return train(describe(algo, options, given.config, params, swept, learned, usual=usual), options, command)

@@ -14,6 +14,9 @@ class MachineOptions:
     """Kind of device to compute on; a kind that this machine lacks is refused. any: the fastest that JAX finds."""
     deterministic: bool = False
     """Have a GPU compute the same bits every time, more slowly. A CPU does so anyway."""
+    threads: Literal["auto", "one", "all"] = "auto"
+    """Threads of the CPU to compute with: one, or as many as it has cores, each of which is also a device for agents.
+    auto: one where a lone agent learns from small vectors with layers of at most 128 units, which is faster then."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 

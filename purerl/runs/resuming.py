@@ -25,6 +25,7 @@ SOFT = (
     "compilation_cache",
     "device",
     "deterministic",
+    "threads",
 )
 """What may change: how long a run is, and what its results do not follow from."""
 UNSHAPED = ("lanes",)

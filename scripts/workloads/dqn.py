@@ -123,10 +123,12 @@ def purerl_config(setting: Setting, total: Counts, num_steps: int):
 
 def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import check, dqn, envs, use_cpu_cores
+    from purerl import catalogue, check, dqn, envs, use_cpu_cores, use_one_thread
 
     if asked["agents"] > 1:
         use_cpu_cores()
+    elif setting.environment in catalogue.VECTORS:
+        use_one_thread()
     config, env = purerl_config(setting, total, asked["num_steps"]), envs.make(setting.environment)
     check(config, *dqn.problems(config, env))
     trainer = dqn.make_trainer(config, env)

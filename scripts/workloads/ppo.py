@@ -32,11 +32,16 @@ def frames(total_steps: int) -> int:
 
 
 def purerl_program(agents: int, total_steps: int, lanes: int):
-    """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device."""
-    from purerl import envs, population, ppo, trees, use_cpu_cores
+    """PPO with PureJaxRL's settings, which are `ppo.Config`'s own: a program of keys ``[agents]`` on every device.
+
+    Devices and threads are those of ``purerl train``.
+    """
+    from purerl import envs, population, ppo, trees, use_cpu_cores, use_one_thread
 
     if agents > 1:
         use_cpu_cores()
+    else:
+        use_one_thread()
     config = ppo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
     train = ppo.make_train(config, envs.make("CartPole-v1"))
     layout = population.layout(agents, lanes=lanes or None)
