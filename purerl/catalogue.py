@@ -19,6 +19,12 @@ NATIVE = {
     "Asterix-MinAtar": "purerl.envs.native.minatar.asterix:asterix",
     "SpaceInvaders-MinAtar": "purerl.envs.native.minatar.space_invaders:space_invaders",
     "Seaquest-MinAtar": "purerl.envs.native.minatar.seaquest:seaquest",
+    "MatrixGame-v0": "purerl.envs.native.games.matrix_game:matrix_game",
+    "TwoStep-v0": "purerl.envs.native.games.two_step:two_step",
+    "Landmarks-v0": "purerl.envs.native.games.landmarks:landmarks",
+    "Permutation-v0": "purerl.envs.native.games.permutation:permutation",
+    "TicTacToe-v0": "purerl.envs.native.games.tic_tac_toe:tic_tac_toe",
+    "KuhnPoker-v0": "purerl.envs.native.games.kuhn_poker:kuhn_poker",
 }
 """Native environments: the module and the function that makes each."""
 VECTORS = frozenset(name for name in NATIVE if not name.endswith("-MinAtar"))
@@ -135,8 +141,29 @@ XMINIGRID = (
     "MiniGrid-UnlockPickUp",
 )
 """xminigrid's ports of MiniGrid; the tasks of XLand-MiniGrid are downloaded."""
-PGX = "2048", "minatar-asterix", "minatar-breakout", "minatar-freeway", "minatar-seaquest", "minatar-space_invaders"
-"""Games of pgx for one player."""
+PGX = (
+    "2048",
+    "minatar-asterix",
+    "minatar-breakout",
+    "minatar-freeway",
+    "minatar-seaquest",
+    "minatar-space_invaders",
+    "animal_shogi",
+    "backgammon",
+    "chess",
+    "connect_four",
+    "gardner_chess",
+    "go_9x9",
+    "go_19x19",
+    "hex",
+    "kuhn_poker",
+    "leduc_holdem",
+    "othello",
+    "shogi",
+    "sparrow_mahjong",
+    "tic_tac_toe",
+)
+"""Games of pgx: for one player, and, from animal_shogi on, for several; bridge_bidding needs a download."""
 PLAYGROUND = (
     "AcrobotSwingup",
     "AcrobotSwingupSparse",
@@ -165,6 +192,42 @@ PLAYGROUND = (
     "WalkerWalk",
 )
 """MuJoCo Playground's port of the DeepMind Control Suite; the models of its other tasks are downloaded."""
+SMAX = (
+    "3m",
+    "2s3z",
+    "25m",
+    "3s5z",
+    "8m",
+    "5m_vs_6m",
+    "10m_vs_11m",
+    "27m_vs_30m",
+    "3s5z_vs_3s6z",
+    "3s_vs_5z",
+    "6h_vs_8z",
+    "smacv2_5_units",
+    "smacv2_10_units",
+    "smacv2_20_units",
+)
+"""Maps of JaxMARL's SMAX."""
+KITCHENS = "cramped_room", "asymm_advantages", "coord_ring", "forced_coord", "counter_circuit"
+"""Layouts of both of JaxMARL's Overcookeds."""
+JAXMARL = (
+    "MPE_simple_v3",
+    "MPE_simple_adversary_v3",
+    "MPE_simple_crypto_v3",
+    "MPE_simple_push_v3",
+    "MPE_simple_reference_v3",
+    "MPE_simple_speaker_listener_v4",
+    "MPE_simple_spread_v3",
+    "MPE_simple_tag_v3",
+    "MPE_simple_world_comm_v3",
+    *(f"SMAX/{each}" for each in SMAX),
+    *(f"overcooked/{each}" for each in KITCHENS),
+    *(f"overcooked_v2/{each}" for each in KITCHENS),
+    "hanabi",
+    "coin_game",
+)
+"""Those of JaxMARL for several agents that all learn; in its MPE_simple_facmac the preys follow a rule."""
 EXTRAS = {
     "brax": "brax",
     "jumanji": "jumanji",
@@ -172,13 +235,14 @@ EXTRAS = {
     "xminigrid": "xminigrid",
     "pgx": "pgx",
     "playground": "mujoco_playground",
+    "jaxmarl": "jaxmarl",
 }
 """Families of environments that an extra of this package installs: the module that must be there, by family."""
 
 STEPS = "max_steps", "max_steps_in_episode"
 """Parameters of environments that are numbers of steps."""
-TEXTS = "observation_mask", "randomise"
-"""Parameters, of every environment, that are text."""
+TEXTS = "game", "observation_mask", "randomise"
+"""Parameters that are text: of MatrixGame-v0 and of every environment."""
 LARGEST = math.ldexp(2 - 2**-23, 127)
 """The largest float32."""
 
@@ -199,6 +263,7 @@ def families() -> dict[str, list[str]]:
         "xminigrid": [f"xminigrid/{name}" for name in XMINIGRID],
         "pgx": [f"pgx/{name}" for name in PGX],
         "playground": [f"playground/{name}" for name in PLAYGROUND],
+        "jaxmarl": [f"jaxmarl/{name}" for name in JAXMARL],
     }
 
 

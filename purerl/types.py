@@ -138,8 +138,9 @@ class Env(NamedTuple):
 
     ``acting(obs)`` is False ``[...]`` where whatever the agent does is ignored, because it is out of the game or it is
     another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see, and
-    ``state(obs)`` the part for critics and mixers that see the whole environment; None: all of it. Both take
-    observations with any leading axes.
+    ``state(obs)`` the part for critics and mixers that see the whole environment; None: all of it, and none. Both
+    select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
+    ``own`` selects as they read an observation.
     """
 
     name: str

@@ -4,10 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from purerl import loops
+from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.types import Env, Key, Learner, Result, Trainer
 
 NO_PRESETS: Mapping[str, dict[str, Any]] = {}
+
+
+def rows(config: Any, env: Env) -> Env:
+    """Each agent is a row, and sees its own observations (`agents.own`)."""
+    return agents.own(env)
 
 
 class Algorithm(NamedTuple):
@@ -17,6 +23,8 @@ class Algorithm(NamedTuple):
     train on an environment (None: not known), a line each. ``loop(config, env, learner)`` makes a `Trainer`, and
     ``parts`` are whatever else ``make_learner`` takes: a network, a loss, an optimiser. ``sockets`` names the places
     for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together.
+    ``view(config, env)`` is how the algorithm sees an environment of several agents: what it makes learns and is
+    evaluated in this view.
     """
 
     name: str
@@ -26,6 +34,7 @@ class Algorithm(NamedTuple):
     loop: Callable[[Any, Env, Learner], Trainer]
     sockets: tuple[str, ...] = ()
     presets: Mapping[str, dict[str, Any]] = NO_PRESETS
+    view: Callable[[Any, Env], Env] = rows
 
     def __hash__(self) -> int:
         return hash((self.name, self.Config, self.make_learner))
@@ -37,7 +46,8 @@ class Algorithm(NamedTuple):
         """
         if found := self.problems(config, env):
             raise ConfigError("\n".join(found))
-        return self.loop(config, env, self.make_learner(config, env, **parts))
+        seen = self.view(config, env)
+        return self.loop(config, seen, self.make_learner(config, seen, **parts))
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""

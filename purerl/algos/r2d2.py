@@ -13,17 +13,17 @@ from purerl import config as cfg
 from purerl import draw, networks, replay
 from purerl.algos.algorithm import Algorithm
 from purerl.errors import ConfigError
-from purerl.formulas import exploration, returns, td_errors
-from purerl.learners import action_values, settings
+from purerl.formulas import exploration, td_errors
+from purerl.learners import action_values, sequences, settings
 from purerl.learners.action_values import State
 from purerl.learners.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer, Transition
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer
 
 
 @cfg.config
-class Config(settings.Recall, action_values.Config):
+class Config(settings.Recall, sequences.Sequences, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_envs: cfg.Count = 16
@@ -32,17 +32,6 @@ class Config(settings.Recall, action_values.Config):
     """Steps of each environment in one iteration; a multiple of period."""
     batch_size: cfg.Count = 32
     """Sequences in one gradient step."""
-    burn_in: cfg.NonNegativeCount = 8
-    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
-    unroll: cfg.Count = 16
-    """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
-    period: cfg.Count = 8
-    """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
-    stored_carry: bool = True
-    """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
-    store_next_obs: bool = False
-    """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32. A
-    sequence learns from its last truncated step alone, either way."""
     n_step: cfg.Count = 5
     """Number of rewards that a target sums before it bootstraps."""
     dueling: bool = True
@@ -70,29 +59,10 @@ class Config(settings.Recall, action_values.Config):
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 
-    @property
-    def sample_rows(self) -> int:
-        """Rows that a sequence spans."""
-        return self.burn_in + self.unroll
-
-    @property
-    def sample_stride(self) -> int:
-        """Samples may start only at every `sample_stride`-th row."""
-        return self.period
-
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
-    found = action_values.problems(config, env)
-    if not cfg.sound(config, "num_steps", "period", "unroll"):
-        return found
-    if config.num_steps % config.period:
-        found.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
-    if config.unroll <= config.period:
-        found.append(
-            f"unroll = {config.unroll}: must be above period = {config.period}; the last step is not learned from"
-        )
-    return found
+    return action_values.problems(config, env) + sequences.problems(config)
 
 
 def make_network(config: Config, env: Env) -> recurrent.Recurrent:
@@ -115,7 +85,6 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     if env.legal:
         network = recurrent.legal_only(network, actions.legal)
     optimiser = optimiser or settings.make_optimiser(config)
-    early, late = (lambda x: x[: config.burn_in]), (lambda x: x[config.burn_in :])
 
     def init(key: Key, obs: PyTree) -> State:
         return action_values.init_state(config, optimiser, network.init(key, obs))
@@ -130,41 +99,13 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q, carry = network.step(policy, obs, carry)
         return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
-    def unroll(params: PyTree, items: Transition) -> tuple[Array, Array]:
-        """Action values ``[L, N, A]`` of the steps after the burn-in, through which no gradient flows, and ``[N, A]``
-        of what followed the sequences' cut."""
-        carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
-        steps = items.obs, items.terminated | items.truncated
-        obs, last = jax.tree.map(early, steps)
-        if config.burn_in:
-            carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[2])
-        obs, last = jax.tree.map(late, steps)
-        q, carries, _ = network.unroll(params, obs, carry, last)
-        index = jnp.maximum(items.next_obs.step - config.burn_in, 0)
-        carry = jax.tree.map(lambda x: x[index, jnp.arange(len(index))], carries)
-        return q, network.step(params, items.next_obs.obs, carry)[0]
-
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, target_q = batch
-        q = unroll(params, items)
-        action, reward, terminated, truncated = map(
-            late, (items.action, items.reward, items.terminated, items.truncated)
-        )
-        cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None] - config.burn_in
-        learned = ~truncated.at[-1].set(True) | cut  # [L, N]
+        q = sequences.unroll(config, network, params, items)
         chooser = jax.lax.stop_gradient(q) if config.double else target_q
         value, after_cut = jax.tree.map(best, chooser, target_q)
-        target = td_errors.rescale(
-            jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
-                reward,
-                value,
-                config.gamma * (1 - terminated),
-                truncated,
-                jnp.where(cut, reward + config.gamma * after_cut[None], value),
-                config.n_step,
-            ),
-            config.rescale_epsilon,
-        )
+        target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
+        target, action = td_errors.rescale(target, config.rescale_epsilon), sequences.late(config, items.action)
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
         error = jnp.where(learned, target - taken, 0.0)
         size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
@@ -180,7 +121,8 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return td_errors.unrescale(q, config.rescale_epsilon)
 
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
-        batch = sample.items, sample.weight, unroll(state.target_params, sample.items)
+        target_q = sequences.unroll(config, network, state.target_params, sample.items)
+        batch = sample.items, sample.weight, target_q
         return action_values.descend(config, env, optimiser, loss, state, batch)
 
     return Learner(

@@ -30,6 +30,7 @@ commands:
   plan ALGO --env ENV    tell what a training would cost, without running it
   evolve SOCKET --env ENV  evolve a loss, a drift, a rule or an optimiser over whole trainings
   resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
+  grow RUN               widen the layers of a trained network, which goes on acting as before
   eval RUN               evaluate the policies of a run directory
   compare RUN RUN ...    runs side by side, with intervals
   check-env ENV          tell whether an environment of your own keeps the contract
@@ -43,6 +44,7 @@ COMMANDS = {
     "plan": ("train", "plan"),
     "evolve": ("evolve", "evolve"),
     "resume": ("resume", "resume"),
+    "grow": ("grow", "grow"),
     "eval": ("read", "evaluate"),
     "compare": ("read", "compare"),
     "check-env": ("check", "check_env"),

@@ -43,6 +43,7 @@ def _summary(env: "Env", found: "Examined", options: "CheckOptions") -> list[str
     rows = [
         ("observations", _space(env.observation_space)),
         ("actions", _space(env.action_space)),
+        *([("agents", str(env.num_agents))] if env.num_agents > 1 else []),
         ("play", f"{options.envs} copies, {options.steps} steps each, at random"),
         ("episodes", f"{found.terminated} terminated, {found.truncated} truncated"),
         *(("note", note) for note in found.notes),

@@ -26,7 +26,7 @@ def evaluate(args: list[str]) -> int:
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
-        result = evaluation.evaluate_run(Path(options.run), *how, trust=options.trust)
+        result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=options.trust)
     if options.json:
         print(json.dumps(result, indent=2))
     else:

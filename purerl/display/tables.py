@@ -29,12 +29,15 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
 def print_evaluation(result: dict[str, Any]) -> None:
     """Prints an evaluation as a table with one row per agent, followed by the mean return."""
     names = list(result["members"][0])
-    table = Table(*names, "return", "std", "length", "unfinished", title=f"{result['algo']} on {result['env']}")
-    columns = ("return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed")
-    for label, mean, std, length, unfinished in zip(
-        result["members"], *(result[name] for name in columns), strict=True
+    results = [name for name in ("won", "drawn", "lost") if f"{name}_per_seed" in result]
+    title = f"{result['algo']} on {result['env']}"
+    table = Table(*names, "return", "std", "length", "unfinished", *results, title=title)
+    columns = ("return", "return_std", "length", "unfinished", *results)
+    for label, mean, std, length, unfinished, *parts in zip(
+        result["members"], *(result[f"{name}_per_seed"] for name in columns), strict=True
     ):
-        table.add_row(*map(str, label.values()), f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished))
+        numbers = f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *(f"{part:.1%}" for part in parts)
+        table.add_row(*map(str, label.values()), *numbers)
     console = Console()
     console.print(table)
     console.print(

@@ -11,6 +11,7 @@ from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.craftax import from_craftax, make_craftax
 from purerl.envs.adapters.gymnax import from_gymnax, make_gymnax
+from purerl.envs.adapters.jaxmarl import from_jaxmarl, make_jaxmarl
 from purerl.envs.adapters.jumanji import from_jumanji, make_jumanji
 from purerl.envs.adapters.pgx import from_pgx, make_pgx
 from purerl.envs.adapters.playground import from_playground, make_playground
@@ -35,6 +36,7 @@ __all__ = [
     "from_brax",
     "from_craftax",
     "from_gymnax",
+    "from_jaxmarl",
     "from_jumanji",
     "from_pgx",
     "from_playground",
@@ -52,6 +54,7 @@ _EXTRAS: dict[str, tuple[Callable[..., Env], Callable[..., Env]]] = {
     "xminigrid": (make_xminigrid, from_xminigrid),
     "pgx": (make_pgx, from_pgx),
     "playground": (make_playground, from_playground),
+    "jaxmarl": (make_jaxmarl, from_jaxmarl),
 }
 """For each family that an extra installs, what makes an environment of the rest of its name and its parameters, and
 what adapts it."""
@@ -62,8 +65,8 @@ def make(name: str, **params: Any) -> Env:
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
-    ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME`` and ``playground/NAME`` need the extra of that name.
-    ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
+    ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME``, ``playground/NAME`` and ``jaxmarl/NAME`` need the extra of that
+    name. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
     arguments.
 
     Every environment also has the transforms of `purerl.envs.wrappers` as parameters. They are put around it in this

@@ -37,7 +37,8 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     take them; nothing is computed for that. If they are right, ``num_envs`` environments are stepped ``num_steps``
     times at random under one jit, and the values are looked at: observations within their space, finite numbers, flags
     that exclude each other, ``obs`` against ``next_obs``, fresh observations after an episode's end, resets and steps
-    that depend on their arguments alone. ``key`` defaults to that of seed 0.
+    that depend on their arguments alone. Of several agents episodes must end together, and at least one must act at
+    every step. ``key`` defaults to that of seed 0.
     """
     key = jax.random.key(0) if key is None else key
     problems = type_problems(env, key)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
+from purerl.envs.fleet import fleet
 from purerl.types import Array, Env, Key, PyTree, Step
 
 _NUM_RESETS = 512
@@ -75,13 +76,14 @@ def _words(found: Any, at: int) -> str:
 
 def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
     key_reset, key_noise, key_action = jax.random.split(key, 3)
-    keys = jax.random.split(key_reset, _NUM_RESETS)
-    starts, again = jax.vmap(env.reset)(keys), jax.vmap(env.reset)(keys)
+    begin, rows = fleet(env, _NUM_RESETS).reset, fleet(env, num_envs)
+    starts, again = begin(key_reset), begin(key_reset)
     begun = {f"reset's obs{path}": pair for path, pair in _pairs(env.observation_space, starts[1])}
-    noise = env.noise(key_noise, (num_steps, num_envs))
-    actions = spaces.sample(env.action_space, key_action, (num_steps, num_envs))
+    noise = rows.noise(key_noise, (num_steps,))
+    actions = spaces.sample(env.action_space, key_action, (num_steps, rows.size))
     first = jax.tree.map(lambda x: x[:num_envs], starts[0])
-    varied = [jnp.any(_bits(x) != _bits(x)[:1]) for x in jax.tree.leaves(starts)]
+    each = [_bits(x).reshape(_NUM_RESETS, -1) for x in jax.tree.leaves(starts)]
+    varied = [jnp.any(x != x[:1]) for x in each]
     resets = {
         **_differing("reset: gives two results for one key", starts, again),
         **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in begun.items()},
@@ -89,24 +91,27 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
     }
 
     def one_step(env_state: PyTree, inputs: tuple[PyTree, Array]) -> tuple[PyTree, Any]:
-        env_state, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
+        env_state, step = rows.step(inputs[0], env_state, inputs[1])
         ends = jnp.sum(step.terminated), jnp.sum(step.truncated)
         return env_state, (_promises(env, step), _unlike_resets(starts[1], step), *ends)
 
     steps, unlike, *counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
-    terminated, truncated = map(jnp.sum, counts)
+    terminated, truncated = map(jnp.sum, counts)  # rows
     often = {name: (n > 0) & (jnp.sum(n) > _RARE * (terminated + truncated)) for name, n in unlike.items()}
     resets = jax.tree.map(lambda x: x[None], resets)
-    return Played(resets, {**steps, **often}, jnp.any(jnp.stack(varied)), terminated, truncated)
+    episodes = terminated // env.num_agents, truncated // env.num_agents
+    return Played(resets, {**steps, **often}, jnp.any(jnp.stack(varied)), *episodes)
 
 
 def _promises(env: Env, step: Step) -> dict[str, Any]:
-    """For each promise about a step of many environments, whether one breaks it: bool, or `Outside`."""
+    """For each promise about a step of the rows of a `fleet`, whether one breaks it: bool, or `Outside`."""
     last = step.terminated | step.truncated
     found: dict[str, Any] = {
         "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
         "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
+        **_ends_apart(env, step),
         **_legality(env, step.obs),
+        **_participation(env, step.obs),
     }
     for role, obs in (("step's obs", step.obs), ("step's next_obs", step.next_obs)):
         for path, (leaf, x) in _pairs(env.observation_space, obs):
@@ -153,7 +158,34 @@ def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
     return {
         "legal: no action is legal": ~jnp.all(jnp.stack([jnp.any(part, axis=-1) for part in parts])),
         "legal: depends on floats of the observation": jnp.any(mask != env.legal(blind)),
+        **_same_of_own(env, "legal", mask, obs),
     }
+
+
+def _participation(env: Env, obs: PyTree) -> dict[str, Array]:
+    """What may be wrong with who acts in observations ``[B, ...]``."""
+    if env.acting is None:
+        return {}
+    acting = env.acting(obs)
+    return {
+        "acting: no agent acts": ~jnp.all(jnp.any(acting.reshape(-1, env.num_agents), axis=1)),
+        **_same_of_own(env, "acting", acting, obs),
+    }
+
+
+def _same_of_own(env: Env, name: str, mask: Array, obs: PyTree) -> dict[str, Array]:
+    """Whether `legal` or `acting` reads what `own` selects in another way than the observation."""
+    if env.own is None:
+        return {}
+    return {f"{name}: differs between obs and own(obs)": jnp.any(mask != getattr(env, name)(env.own(obs)))}
+
+
+def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
+    """Whether an episode ended for some of its agents alone, or for them in different ways."""
+    if env.num_agents == 1:
+        return {}
+    ends = jnp.stack([step.terminated, step.truncated]).reshape(2, -1, env.num_agents)
+    return {"terminated, truncated: differ between agents": jnp.any(ends != ends[..., :1])}
 
 
 def _differing(line: str, one: tuple[PyTree, PyTree], other: tuple[PyTree, PyTree]) -> dict[str, Array]:

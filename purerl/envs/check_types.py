@@ -18,8 +18,9 @@ _LIBRARIES = "jax", "jaxlib", "purerl"
 
 def type_problems(env: Env, key: Key) -> list[str]:
     """What `check_env` says of shapes, dtypes, weak types and tree structures, a line each. Computes nothing."""
-    if env.num_agents > 1:
-        return [f"num_agents = {env.num_agents}: only environments of one agent can be checked"]
+    if type(env.num_agents) is not int or env.num_agents < 1:
+        return [f"num_agents = {env.num_agents!r}: must be a whole number >= 1"]
+    agents = agent_axis(env)
     problems = [
         *spaces.problems("observation_space", env.observation_space),
         *spaces.problems("action_space", env.action_space),
@@ -40,16 +41,16 @@ def type_problems(env: Env, key: Key) -> list[str]:
         return [f"noise: cannot be traced by jit: {_told(error)}"]
     if _structure(noise) != _structure(noises):
         return ["noise: its tree structure depends on the shape asked for"]
-    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key), key)
+    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key, agents), key)
     problems += [
         f"noise{jax.tree_util.keystr(path)}: shape {many.shape} for noise(key, (2, 3)), but {(2, 3, *one.shape)} "
         f"follows from noise(key, ())"
         for (path, one), many in zip(jax.tree.leaves_with_path(noise), jax.tree.leaves(noises), strict=True)
         if many.shape != (2, 3, *one.shape)
     ]
-    problems += _obs_problems("reset's obs", obs, env.observation_space)
+    problems += _obs_problems("reset's obs", obs, env.observation_space, agents)
     problems += _weak("reset's env_state", env_state)
-    problems += [] if problems else _legal_problems(env, obs)
+    problems += [] if problems else _function_problems(env)
     try:
         made = jax.eval_shape(env.step, noise, env_state, action)
     except Exception as error:
@@ -59,15 +60,15 @@ def type_problems(env: Env, key: Key) -> list[str]:
     next_state, step = made
     if not isinstance(step, Step):
         return [*problems, f"step: must return (env_state, Step), but the second is {type(step).__name__}"]
-    problems += _obs_problems("step's obs", step.obs, env.observation_space)
-    problems += _obs_problems("step's next_obs", step.next_obs, env.observation_space)
-    problems += _array_problems("reward", step.reward, (), jnp.float32)
-    problems += _array_problems("terminated", step.terminated, (), bool)
-    problems += _array_problems("truncated", step.truncated, (), bool)
+    problems += _obs_problems("step's obs", step.obs, env.observation_space, agents)
+    problems += _obs_problems("step's next_obs", step.next_obs, env.observation_space, agents)
+    problems += _array_problems("reward", step.reward, agents, jnp.float32)
+    problems += _array_problems("terminated", step.terminated, agents, bool)
+    problems += _array_problems("truncated", step.truncated, agents, bool)
     problems += _state_problems(env_state, next_state)
     problems += _weak("step's env_state", next_state)
     try:
-        batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), (noise, env_state, action))
+        batch = _led((noise, env_state, action), (2,))
         jax.eval_shape(jax.vmap(env.reset), jax.eval_shape(lambda key: jax.random.split(key), key))
         jax.eval_shape(jax.vmap(env.step), *batch)
     except Exception as error:
@@ -75,11 +76,16 @@ def type_problems(env: Env, key: Key) -> list[str]:
     return problems
 
 
+def agent_axis(env: Env) -> tuple[int, ...]:
+    """What leads the shapes of observations, actions and every field of `Step`: ``[N]`` with several agents."""
+    return (env.num_agents,) if env.num_agents > 1 else ()
+
+
 def trace_problems(env: Env, key: Key) -> list[str]:
     """A line if `step` is another program when it is traced again. It must be free of `type_problems`."""
     env_state, _ = jax.eval_shape(env.reset, key)
     noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
-    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key), key)
+    action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key, agent_axis(env)), key)
     one, other = (jax.make_jaxpr(lambda *args: env.step(*args))(noise, env_state, action) for _ in range(2))
     if _written(one) == _written(other):
         return []
@@ -93,8 +99,8 @@ def _written(program: Any) -> tuple[str, list[bytes]]:
     return re.sub("0x[0-9a-f]+", "", str(program)), [x.tobytes() for x in numbers]
 
 
-def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space) -> list[str]:
-    like = spaces.struct(space)
+def _obs_problems(leaf: str, obs: PyTree, space: spaces.Space, lead: tuple[int, ...]) -> list[str]:
+    like = _led(spaces.struct(space), lead)
     if _structure(obs) != _structure(like):
         return [f"{leaf}: must be {_words(like)}, but is {_words(obs)}"]
     pairs = zip(jax.tree.leaves_with_path(obs), jax.tree.leaves(like), strict=True)
@@ -110,21 +116,68 @@ def _words(tree: PyTree) -> str:
     return "one array" if single else str(_structure(tree))
 
 
-def _legal_problems(env: Env, obs: PyTree) -> list[str]:
-    """Shape and type of the mask of legal actions, and that it does not depend on floats, which are normalised."""
+def _function_problems(env: Env) -> list[str]:
+    """What is wrong with the functions of observations, which take any leading axes and know of no agents."""
+    problems, part = _part_problems(env, "own")
+    problems += _part_problems(env, "state")[0]
+    if problems:
+        return problems
+    seen = {"": spaces.struct(env.observation_space)} | ({" of own(obs)": spaces.struct(part)} if env.own else {})
+    for role, obs in seen.items():
+        problems += _legal_problems(env, f"legal{role}", obs)
+        problems += _mask_problems(f"acting{role}", env.acting, obs, ()) if env.acting else []
+    return problems
+
+
+def _part_problems(env: Env, name: str) -> tuple[list[str], spaces.Space]:
+    """What is wrong with `own` or `state`, which selects a part of observations and of their space; and that part."""
+    select, space = getattr(env, name), env.observation_space
+    if select is None:
+        return [], space
+    try:
+        part = select(space)
+    except Exception as error:
+        return [f"{name}: must select a part of observation_space, as it does of observations: {_told(error)}"], None
+    problems = spaces.problems(f"{name}(observation_space)", part)
+    for lead in () if problems else ((), (2, 3)):
+        try:
+            obs = jax.eval_shape(select, _led(spaces.struct(space), lead))
+        except Exception as error:
+            return [f"{name}: cannot be traced by jit: {_told(error)}"], part
+        problems = problems or _obs_problems(f"{name}{_of(lead)}", obs, part, lead)
+    return problems, part
+
+
+def _legal_problems(env: Env, leaf: str, obs: PyTree) -> list[str]:
+    """What is wrong with the mask of legal actions."""
     if env.legal is None:
         return []
     space = env.action_space
     if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return [f"legal: actions are {spaces.kind(space)}; only Discrete and MultiDiscrete ones can be illegal"]
+        return [f"{leaf}: actions are {spaces.kind(space)}; only Discrete and MultiDiscrete ones can be illegal"]
     size = space.n if isinstance(space, spaces.Discrete) else sum(space.sizes)
-    try:
-        mask = jax.eval_shape(env.legal, obs)
-        many = jax.eval_shape(env.legal, jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, 3, *x.shape), x.dtype), obs))
-    except Exception as error:
-        return [f"legal: cannot be traced by jit: {_told(error)}"]
-    problems = _array_problems("legal", mask, (size,), bool)
-    return problems or _array_problems("legal of observations [2, 3, ...]", many, (2, 3, size), bool)
+    return _mask_problems(leaf, env.legal, obs, (size,))
+
+
+def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape: tuple[int, ...]) -> list[str]:
+    """What is wrong with a function of one observation, or of many, that gives bools ``[..., *shape]``."""
+    problems: list[str] = []
+    for lead in ((), (2, 3)):
+        try:
+            found = jax.eval_shape(mask, _led(obs, lead))
+        except Exception as error:
+            return [f"{leaf}: cannot be traced by jit: {_told(error)}"]
+        problems = problems or _array_problems(leaf + _of(lead), found, (*lead, *shape), bool)
+    return problems
+
+
+def _of(lead: tuple[int, ...]) -> str:
+    return " of observations [2, 3, ...]" if lead else ""
+
+
+def _led(tree: PyTree, lead: tuple[int, ...]) -> PyTree:
+    """Shapes and dtypes of a tree with leading axes."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), tree)
 
 
 def _array_problems(leaf: str, x: Any, shape: tuple[int, ...], dtype: Any) -> list[str]:

@@ -54,15 +54,23 @@ def clipped_value_loss(value: Array, old_value: Array, target: Array, config: An
     return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
-def standardise(x: Array, epsilon: float = 1e-8) -> Array:
-    """``(x - mean) / (std + epsilon)`` over all elements; zeros if their spread is mere float32 rounding.
+def mean(x: Array, counts: Array | tuple[()] = ()) -> Array:
+    """The mean of the elements that ``counts`` (bool, of the shape of ``x``), zero if none does; ``()``: of all."""
+    if isinstance(counts, tuple):
+        return jnp.mean(x)
+    return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
+
+
+def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8) -> Array:
+    """``(x - mean) / (std + epsilon)`` over the elements that ``counts`` (`mean`); zeros if their spread is mere
+    float32 rounding.
 
     Rounding is assumed where ``std`` is at most ``1e-6 * abs(mean)``.
     """
-    mean = jnp.mean(x)
-    centred = x - mean
-    std = jnp.sqrt(jnp.mean(jnp.square(centred)))
-    return centred * jnp.where(std > 1e-6 * jnp.abs(mean), 1 / (std + epsilon), 0.0)
+    middle = mean(x, counts)
+    centred = x - middle
+    std = jnp.sqrt(mean(jnp.square(centred), counts))
+    return centred * jnp.where(std > 1e-6 * jnp.abs(middle), 1 / (std + epsilon), 0.0)
 
 
 def approximate_kl(log_ratio: Array) -> Array:

@@ -83,14 +83,20 @@ def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
     found = cfg.problems(config)
     found += settings.with_head_problems(config) + settings.torso_problems(config, env)
-    if cfg.sound(config, "lag", "max_lag") and config.lag > config.max_lag:
-        found.append(f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}")
     return (
         found
+        + lag_problems(config)
         + from_replay.problems(config, env)
         + checks.space_problems(env, (Discrete, MultiDiscrete))
         + joint_actions.problems(env)
     )
+
+
+def lag_problems(config: Config) -> list[str]:
+    """One line if no gradient would count."""
+    if not cfg.sound(config, "lag", "max_lag") or config.lag <= config.max_lag:
+        return []
+    return [f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}"]
 
 
 def network_shape(config: Config, env: Env) -> dict[str, Any]:

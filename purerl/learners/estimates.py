@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from purerl.formulas import returns
 from purerl.types import Array, PyTree, Scalar
@@ -12,7 +13,8 @@ from purerl.types import Array, PyTree, Scalar
 class Experience(NamedTuple):
     """A trajectory ``[T, B]`` as it is learned from: observations normalised, rewards scaled.
 
-    ``log_prob`` is that of the action under the policy that took it, ``carry`` the one before each step.
+    ``log_prob`` is that of the action under the policy that took it, ``carry`` the one before each step. ``acting`` is
+    False where the action was ignored; ``()`` if none ever is.
     """
 
     obs: PyTree
@@ -23,6 +25,7 @@ class Experience(NamedTuple):
     discount: Array
     last: Array
     next_obs: PyTree
+    acting: Array | tuple[()] = ()
 
 
 class Columns(NamedTuple):
@@ -78,6 +81,8 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
 def estimates(
     estimate: Estimate, log_prob: Array, log_ratio: Array, experience: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
-    """``estimate`` for each environment: advantages and targets ``[T, B]``."""
+    """``estimate`` for each environment: advantages and targets ``[T, B]``. Ignored actions have a ratio of 1."""
+    if not isinstance(experience.acting, tuple):
+        log_ratio = jnp.where(experience.acting, log_ratio, 0.0)
     columns = Columns(log_prob, log_ratio, experience.reward, value, next_value, experience.discount, experience.last)
     return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)

@@ -94,7 +94,8 @@ class Policy(NamedTuple):
 
 
 class Method(NamedTuple):
-    """What tells an algorithm of the family from the others. ``N`` samples, ``K`` critics.
+    """What tells an algorithm of the family from the others. ``N`` samples, ``K`` critics; of a team, ``[N]`` and
+    ``[N, K]`` below are ``[N, M]`` and ``[N, M, K]`` for ``M`` agents, but for the actor's loss.
 
     Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and
     ``moving`` those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies.
@@ -184,9 +185,10 @@ def make_learner(
     def critic_loss(critic: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         obs, action, weight, target = batch
         q = method.value(critic, obs, action)
-        error = target[:, None] - q
-        size = jnp.mean(jnp.abs(error), axis=-1)
-        each = jnp.sum(td_loss(error, config), axis=-1)
+        error = target[..., None] - q
+        axes = tuple(range(1, error.ndim))
+        size = jnp.mean(jnp.abs(error), axis=axes)
+        each = jnp.sum(td_loss(error, config), axis=axes)
         return jnp.mean(weight * each), (size, {"value": jnp.mean(q), "td_error": jnp.mean(weight * size)})
 
     def actor_loss(moving: dict, batch: PyTree) -> tuple[Array, Metrics]:
@@ -201,7 +203,8 @@ def make_learner(
         next_value = method.next_value(
             state.params, state.target_params, next_obs, method.noise(key_next, sample.weight.shape)
         )
-        target = jax.lax.stop_gradient(items.reward + items.discount * next_value)
+        reward, discount = (x.reshape(x.shape + (1,) * (next_value.ndim - 1)) for x in (items.reward, items.discount))
+        target = jax.lax.stop_gradient(reward + discount * next_value)
         critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
             critic_loss,
             of_critic,

@@ -16,7 +16,7 @@ from purerl import config as cfg
 from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
-from purerl.learners import checks, gradients, normalize, older, settings
+from purerl.learners import checks, gradients, normalize, older, self_play, settings
 from purerl.learners.estimates import Estimate, Experience, estimates
 from purerl.learners.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
@@ -25,7 +25,7 @@ from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree
 
 
 @cfg.config
-class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+class Config(self_play.Settings, settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     adam_epsilon: ClassVar[float] = 1e-5
@@ -89,6 +89,8 @@ class Parts(NamedTuple):
     normalizer: Normalizer
     scaler: RewardScaler
     value_loss: ValueLoss
+    acting: Callable[[PyTree], Array] | None
+    num_agents: int
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -107,7 +109,8 @@ def problems(config: Config, env: Env | None) -> list[str]:
             f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
             "have a leaf of its own for them"
         )
-    return found + checks.iteration_problems(config) + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
+    found += checks.iteration_problems(config) + self_play.problems(config, env)
+    return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
 def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
@@ -145,6 +148,8 @@ def make_parts(
         normalize.running() if config.normalize_obs else normalize.identity(),
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         value_loss,
+        env.acting,
+        env.num_agents,
     )
 
 
@@ -178,6 +183,7 @@ def experience(config: Config, parts: Parts, state: Any, trajectory: Transition)
         discount=config.gamma * (1 - trajectory.terminated),
         last=trajectory.last,
         next_obs=parts.normalizer.apply(state.obs_moments, trajectory.next_obs),
+        acting=parts.acting(trajectory.obs) if parts.acting else (),
     )
     return experienced, scale
 
@@ -217,7 +223,7 @@ def make_learner(
         obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
         return learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics
 
-    return Learner(
+    learner = Learner(
         init=init,
         init_carry=network.init_carry,
         noise=distribution.noise,
@@ -225,6 +231,15 @@ def make_learner(
         policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
         exploit=exploit,
         update=learn_and_age,
+    )
+    if config.opponents == "latest":
+        return learner
+    return self_play.against_past(
+        config,
+        parts.num_agents,
+        learner,
+        snapshot=lambda state: Policy(state.params, state.obs_moments),
+        acting_as=lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments),
     )
 
 
@@ -249,17 +264,18 @@ def descend(
 
     def loss(params: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         policy, value, next_value = evaluate(parts.network, params, experience)
-        policy, value, action, acted = trees.merge((policy, value, experience.action, experience.log_prob), 2)
+        merged = policy, value, experience.action, experience.log_prob, experience.acting
+        policy, value, action, acted, acting = trees.merge(merged, 2)
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
         columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
         columns, next_value = jax.lax.stop_gradient((columns, next_value))
         estimated = estimates(estimate, columns[0], columns[1], experience, columns[2], next_value)
         advantage, target = trees.merge(estimated, 2)
-        policy_loss = -jnp.mean(advantage * log_prob)
+        policy_loss = -losses.mean(advantage * log_prob, acting)
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
-        entropy = jnp.mean(parts.distribution.entropy(policy))
-        total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio)
+        entropy = losses.mean(parts.distribution.entropy(policy), acting)
+        total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
         return total, {**metrics, "explained_variance": losses.explained_variance(value, target)}
 
     params, opt_state, more, metrics = gradients.gradient_step(
@@ -269,15 +285,21 @@ def descend(
 
 
 def three_terms(
-    config: Config, policy_loss: Array, value_loss: Array, entropy: Array, log_ratio: Array
+    config: Config,
+    policy_loss: Array,
+    value_loss: Array,
+    entropy: Array,
+    log_ratio: Array,
+    acting: Array | tuple[()],
 ) -> tuple[Array, Metrics]:
     """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
-    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio``."""
+    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio`` of the actions
+    that were not ignored."""
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approximate_kl": jnp.mean(losses.approximate_kl(log_ratio)),
+        "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), acting),
     }
     return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 

@@ -122,7 +122,9 @@ def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = Non
 
 
 def make_memory(config: Recall) -> Memory:
-    """The memory that ``config`` asks for, which must not be "none"."""
+    """The memory that ``config`` asks for."""
+    if config.memory == "none":
+        return memory.forgetful()
     return memory.make(config.memory, config.memory_size, config.memory_window)
 
 

@@ -46,7 +46,7 @@ class Config(policy_gradients.Config):
 class Batch(NamedTuple):
     """Samples to learn from, ``[N]`` leading, or sequences ``[N, L]`` with the ``carry`` ``[N]`` that they begin with.
 
-    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before.
+    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before, ``acting`` that of `Experience`.
     """
 
     obs: PyTree
@@ -57,6 +57,7 @@ class Batch(NamedTuple):
     value: Array
     advantage: Array
     target: Array
+    acting: Array | tuple[()]
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -100,11 +101,13 @@ def descend(
         else:
             policy, new_value, _ = network.unroll(params, batch.obs, batch.carry, batch.last)
         log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
-        policy_loss = -jnp.mean(objective(log_ratio, losses.standardise(batch.advantage), config))
+        advantage = losses.standardise(batch.advantage, batch.acting)
+        policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
         value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
-        entropy = jnp.mean(distribution.entropy(policy))
-        total, metrics = policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio)
-        return total, {**metrics, "clip_fraction": jnp.mean(jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon)}
+        entropy = losses.mean(distribution.entropy(policy), batch.acting)
+        total, metrics = policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)
+        clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
+        return total, {**metrics, "clip_fraction": losses.mean(clipped, batch.acting)}
 
     def cut(x: Array) -> Array:
         """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
@@ -113,9 +116,11 @@ def descend(
         x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
         return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
 
-    obs, action, last = jax.tree.map(cut, (experience.obs, experience.action, experience.last))
+    obs, action, last, acting = jax.tree.map(
+        cut, (experience.obs, experience.action, experience.last, experience.acting)
+    )
     carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
-    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target))
+    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting)
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
     metrics["explained_variance"] = losses.explained_variance(value, target)

@@ -1,12 +1,18 @@
 """Evaluating a policy on whole episodes."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from purerl import trees
 from purerl.envs.fleet import fleet
+from purerl.errors import ConfigError
+from purerl.formulas import exploration
 from purerl.loops.rollout import restart
+from purerl.spaces import Discrete, sample
 from purerl.types import Array, Env, Key, Learner, PyTree
 
 
@@ -18,6 +24,56 @@ class Evaluation(NamedTuple):
     finished: Array
 
 
+class Player(NamedTuple):
+    """Whoever plays rows: ``act(obs [B, ...], carry, key) -> (action, carry)``."""
+
+    act: Callable[[PyTree, PyTree, Key], tuple[Array, PyTree]]
+    init_carry: Callable[[int], PyTree]
+
+
+def player(learner: Learner, policy: PyTree) -> Player:
+    """The evaluated policy of ``learner``."""
+    return Player(lambda obs, carry, key: learner.exploit(policy, obs, carry, key), learner.init_carry)
+
+
+def random_player(env: Env) -> Player:
+    """Uniformly random actions, of those that are legal. Raises `ConfigError` for illegal actions of another space than
+    `Discrete`."""
+    if env.legal and not isinstance(env.action_space, Discrete):
+        raise ConfigError(f"env = {env.name!r}: random actions are legal only if they are Discrete")
+
+    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
+        if env.legal is None:
+            return sample(env.action_space, key, (trees.length(obs),)), carry
+        legal = env.legal(obs)
+        noise = jax.random.uniform(key, (*legal.shape[:-1], 2))
+        return exploration.epsilon_greedy(legal.astype(jnp.float32), 1.0, noise, legal), carry
+
+    return Player(act, lambda num_envs: ())
+
+
+def versus(
+    key: Key, env: Env, one: Player, other: Player, num_episodes: int = 100, max_steps: int = 10_000
+) -> Evaluation:
+    """Plays ``one`` in one seat of each episode and ``other`` in all other seats: the returns of ``one``.
+
+    The seat of ``one`` changes from one episode to the next. Otherwise it is `evaluate`.
+    """
+    seat = np.arange(num_episodes) % env.num_agents
+    ours = np.arange(env.num_agents)[None] == seat[:, None]  # [E, N]
+    rows = np.flatnonzero(ours.reshape(-1))
+
+    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
+        key_one, key_other = jax.random.split(key)
+        (first, carry_one), (second, carry_other) = one.act(obs, carry[0], key_one), other.act(obs, carry[1], key_other)
+        which = ours.reshape(-1, *[1] * (first.ndim - 1))
+        return jnp.where(which, first, second), (carry_one, carry_other)
+
+    both = Player(act, lambda num_envs: (one.init_carry(num_envs), other.init_carry(num_envs)))
+    found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
+    return found
+
+
 def evaluate(
     key: Key, env: Env, learner: Learner, policy: PyTree, num_episodes: int = 100, max_steps: int = 10_000
 ) -> Evaluation:
@@ -27,8 +83,23 @@ def evaluate(
     Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is
     ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
     """
+    whole = player(learner, policy)
+    return play(key, env, whole, num_episodes, max_steps, restart(learner))
+
+
+def play(
+    key: Key,
+    env: Env,
+    whole: Player,
+    num_episodes: int,
+    max_steps: int,
+    begin_anew: Callable[[PyTree, Array], PyTree] | None = None,
+) -> Evaluation:
+    """`evaluate` of whoever plays all rows. ``begin_anew(carry, last)`` is what it remembers after each step; None:
+    where an episode ended, nothing."""
     key_reset, key_step = jax.random.split(key)
-    rows, begin_anew = fleet(env, num_episodes), restart(learner)
+    rows = fleet(env, num_episodes)
+    begin_anew = begin_anew or (lambda carry, last: trees.restart(carry, whole.init_carry(last.shape[0]), last))
     env_state, obs = rows.reset(key_reset)
 
     def under_way(loop):
@@ -38,7 +109,7 @@ def evaluate(
     def act(loop):
         time, env_state, obs, carry, total, length, finished = loop
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
-        action, carry = learner.exploit(policy, obs, carry, key_policy)
+        action, carry = whole.act(obs, carry, key_policy)
         env_state, step = rows.step(rows.noise(key_env, ()), env_state, action)
         carry = begin_anew(carry, step.terminated | step.truncated)
         total = total + jnp.where(finished, 0.0, step.reward)
@@ -49,7 +120,7 @@ def evaluate(
         jnp.zeros((), jnp.int32),
         env_state,
         obs,
-        learner.init_carry(rows.size),
+        whole.init_carry(rows.size),
         jnp.zeros(rows.size),
         jnp.zeros(rows.size, jnp.int32),
         jnp.zeros(rows.size, bool),

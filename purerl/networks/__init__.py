@@ -7,10 +7,11 @@ from purerl.networks.heads import (
     actor_critic,
     as_actor_critic,
     legal_only,
+    one_each,
     predictions,
 )
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, ResNet, is_image, torso
+from purerl.networks.torsos import CNN, ResNet, Seen, is_image, torso
 
 __all__ = [
     "ACTIVATIONS",
@@ -21,12 +22,14 @@ __all__ = [
     "Head",
     "PolicyAndValue",
     "ResNet",
+    "Seen",
     "actor_critic",
     "as_actor_critic",
     "dense",
     "halve",
     "is_image",
     "legal_only",
+    "one_each",
     "orthogonal",
     "predictions",
     "torso",

@@ -61,17 +61,17 @@ def for_box(
 ) -> ActorAndCritics:
     """For actions of ``size`` dimensions: an actor with ``outputs`` numbers after ``torso``, and critics that lay the
     action beside the ``features`` of the observation, before the dense layers of ``joint``."""
-    return ActorAndCritics(Head(torso, outputs, scale=0.01), _several(Critic, num_critics, -1)(features, joint), size)
+    return ActorAndCritics(Head(torso, outputs, scale=0.01), several(Critic, num_critics, -1)(features, joint), size)
 
 
 def for_discrete(num_actions: int, num_critics: int, torso: nn.Module) -> ActorAndCritics:
     """For ``A = num_actions``: an actor of logits, and critics of all actions."""
     return ActorAndCritics(
-        Head(torso, num_actions, scale=0.01), _several(Head, num_critics, -2)(torso, num_actions, 1.0)
+        Head(torso, num_actions, scale=0.01), several(Head, num_critics, -2)(torso, num_actions, 1.0)
     )
 
 
-def _several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
+def several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
     """Modules of one ``kind`` with parameters of their own, what they put out side by side along ``axis``."""
     return nn.vmap(
         kind,

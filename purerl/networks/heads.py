@@ -112,6 +112,37 @@ def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array]) -> ActorC
     return network._replace(act=act, unroll=unroll)
 
 
+def one_each(network: ActorCritic, num_agents: int, which: Callable[[PyTree], Array]) -> ActorCritic:
+    """``network`` with parameters of its own for each of ``N = num_agents``, of which an observation takes those that
+    ``which(obs)``, one-hot ``[..., N]``, names. All ``N`` are computed for every observation."""
+
+    def init(key: Key, obs: PyTree) -> PyTree:
+        return jax.vmap(network.init, in_axes=(0, None))(jax.random.split(key, num_agents), obs)
+
+    def chosen(made: PyTree, obs: PyTree) -> PyTree:
+        index = jnp.argmax(which(obs), axis=-1)[None]
+
+        def pick(x: Array) -> Array:
+            return jnp.take_along_axis(x, index.reshape(*index.shape, *[1] * (x.ndim - index.ndim)), axis=0)[0]
+
+        return jax.tree.map(pick, made)
+
+    def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
+        made: tuple[Array, PyTree] = chosen(jax.vmap(lambda p: network.act(p, obs, carry))(params), obs)
+        return made
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+        made = jax.vmap(lambda p: network.unroll(p, obs, carry, last))(params)
+        found: tuple[Array, Array, PyTree] = chosen(made, obs)
+        return found
+
+    def value(params: PyTree, obs: PyTree, carry: PyTree) -> Array:
+        made: Array = chosen(jax.vmap(lambda p: network.value(p, obs, carry))(params), obs)
+        return made
+
+    return ActorCritic(init, network.init_carry, act, unroll, value)
+
+
 def predictions(out: Array) -> Array:
     """What a critic puts out, ``[..., K]``; a single prediction without its axis."""
     return jnp.squeeze(out, axis=-1) if out.shape[-1] == 1 else out

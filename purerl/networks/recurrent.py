@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from purerl import trees
 from purerl.formulas import exploration
@@ -66,6 +67,58 @@ def legal_only(network: Recurrent, legal: Callable[[PyTree], Array | None]) -> R
         return exploration.masked(q, legal(obs)), carries, carry
 
     return network._replace(step=step, unroll=unroll)
+
+
+def rows(network: Recurrent, inputs: Callable[[PyTree], PyTree], num_rows: int) -> Recurrent:
+    """``network`` of several rows at a time, each with a carry of its own.
+
+    ``inputs(obs)`` makes what ``network`` sees, ``[..., M, *obs]`` with ``M = num_rows``, of an observation ``[...]``.
+    What it puts out is ``[..., M, ...]``, and so are the carries.
+    """
+
+    def init(key: Key, obs: PyTree) -> PyTree:
+        return network.init(key, trees.merge(inputs(obs), 2))
+
+    def init_carry(num_envs: int) -> PyTree:
+        return trees.split(network.init_carry(num_envs * num_rows), (num_envs, num_rows))
+
+    def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
+        return network.step(params, inputs(obs), carry)
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
+        seen = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), inputs(obs))
+        all_last = jnp.repeat(last, num_rows, axis=1)
+        out, carries, carry = network.unroll(params, seen, trees.merge(carry, 2), all_last)
+        out, carries = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, num_rows, *x.shape[2:]), (out, carries))
+        return out, carries, trees.split(carry, (last.shape[1], num_rows))
+
+    return Recurrent(init, init_carry, step, unroll)
+
+
+def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:
+    """An actor ``[..., num_params]`` and a critic ``[...]`` with a memory each: the carry is that of both."""
+
+    def init(key: Key, obs: PyTree) -> PyTree:
+        key_actor, key_critic = jax.random.split(key)
+        return {"actor": actor.init(key_actor, obs), "critic": critic.init(key_critic, obs)}
+
+    def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
+        policy, of_actor = actor.step(params["actor"], obs, carry[0])
+        _, of_critic = critic.step(params["critic"], obs, carry[1])
+        return policy, (of_actor, of_critic)
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
+        policy, of_actor, _ = actor.unroll(params["actor"], obs, carry[0], last)
+        value, of_critic, _ = critic.unroll(params["critic"], obs, carry[1], last)
+        return policy, value[..., 0], (of_actor, of_critic)
+
+    return ActorCritic(
+        init=init,
+        init_carry=lambda num_envs: (actor.init_carry(num_envs), critic.init_carry(num_envs)),
+        act=act,
+        unroll=unroll,
+        value=lambda params, obs, carry: critic.step(params["critic"], obs, carry[1])[0][..., 0],
+    )
 
 
 def actor_critic(network: Recurrent) -> ActorCritic:

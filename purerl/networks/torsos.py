@@ -79,6 +79,17 @@ class Join(nn.Module):
         return self.joint(jnp.concatenate(features, axis=-1))
 
 
+class Seen(nn.Module):
+    """``inner`` of the part of an observation that ``select`` selects."""
+
+    select: Callable[[PyTree], PyTree]
+    inner: nn.Module
+
+    def __call__(self, obs: PyTree) -> Array:
+        out: Array = self.inner(self.select(obs))
+        return out
+
+
 def torso(
     space: Space,
     hidden_sizes: Sequence[int],

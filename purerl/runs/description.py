@@ -117,7 +117,8 @@ def describe(
 
 
 class Setup(NamedTuple):
-    """What a description stands for: the members of a run, and how to make their environments and trainers.
+    """What a description stands for: the members of a run, and how to make their trainers, and their environments as
+    the algorithm sees them.
 
     ``swept`` in a description maps names to one value for each configuration. Member ``i`` has configuration ``i // S``
     and seed ``i % S``, so that all configurations share their seeds' keys; ``labels`` say so, member by member.
@@ -137,11 +138,14 @@ class Setup(NamedTuple):
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
 
-        def make_env(env_params: dict[str, Any] | None = None) -> Env:
+        def plain_env(env_params: dict[str, Any] | None = None) -> Env:
             return envs.make(description.env, **{**description.env_params, **(env_params or {})})
 
+        def make_env(env_params: dict[str, Any] | None = None) -> Env:
+            return algo.view(config, plain_env(env_params))
+
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
-            return algo.make_trainer(config, make_env(env_params), **artefacts.parts(learned, config))
+            return algo.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config))
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}

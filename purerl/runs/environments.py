@@ -43,7 +43,7 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
             jax.eval_shape(lambda x, given=given, make=make: make(**{given: x}).reset(key), first[given])
         except Exception as error:
             problems.append(f"env = {name!r}: {given}: cannot be swept ({type(error).__name__} when it is traced)")
-    if ":" in name and env.num_agents == 1:
+    if ":" in name:
         problems += [f"env = {name!r}: {problem}" for problem in type_problems(env, key)]
     if problems:
         raise ConfigError("\n".join(problems))

@@ -1,15 +1,17 @@
 """Policies read back from a run directory, and played."""
 
 import reprlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from purerl import population, trees
+from purerl import population, spaces, trees
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
-from purerl.loops.evaluation import evaluate
+from purerl.loops.evaluation import Player, evaluate, player, random_player, versus
 from purerl.runs.description import Description, Setup
 from purerl.runs.swept import env_part
 from purerl.store import policies
@@ -66,43 +68,88 @@ def shapes(description: Description, members: int) -> PyTree:
 
     def fresh(key):
         learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
-        _, obs = setup.make_env(env_part(setup.swept, 0)).reset(key)
-        return learner.policy(learner.init(key, obs[None]))
+        _, obs = fleet(setup.make_env(env_part(setup.swept, 0)), setup.config.num_envs).reset(key)
+        return learner.policy(learner.init(key, obs))
 
     like = jax.eval_shape(fresh, jax.random.key(0))
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), like)
 
 
-def evaluate_run(directory: Path, episodes: int, max_steps: int, seed: int, *, trust: bool = False) -> dict[str, Any]:
-    """Plays the policies of a run directory, which is only read. Raises `ConfigError` as `load` does, which ``trust``
-    is for."""
+RANDOM = "random"
+
+
+class Rivals(NamedTuple):
+    """Who plays the other agents: ``player(env, policy)`` of the policies ``[P]``, one for each member."""
+
+    player: Callable[[Env, PyTree], Player]
+    policies: PyTree
+
+
+def rivals(run: Run, against: str, *, trust: bool = False) -> Rivals:
+    """The agents of the run directory ``against``, by turns if they are fewer, or `RANDOM` moves.
+
+    Raises `ConfigError` as `load` does, and if the environment of ``run`` has one agent or what the rivals see is
+    something else.
+    """
+    env, size = run.env, run.setup.members.size
+    if env.num_agents == 1:
+        raise ConfigError(f"against = {against!r}: {run.saved['algo']} on {run.saved['env']} is one agent")
+    if against == RANDOM:
+        return Rivals(lambda env, policy: random_player(env), ())
+    other = load(against, trust=trust)
+    same = other.saved["env"] == run.saved["env"] and spaces.struct(other.env.observation_space) == spaces.struct(
+        env.observation_space
+    )
+    if not same or other.env.num_agents != env.num_agents:
+        raise ConfigError(f"against = {against!r}: its agents do not play {run.saved['env']} as those of the run do")
+    which = np.arange(size) % other.setup.members.size
+    return Rivals(lambda env, policy: player(other.learner, policy), trees.take(other.policy, which))
+
+
+def evaluate_run(
+    directory: Path, episodes: int, max_steps: int, seed: int, *, against: str = "", trust: bool = False
+) -> dict[str, Any]:
+    """Plays the policies of a run directory, which is only read; ``against`` others if named (`rivals`). Raises
+    `ConfigError` as `load` does, which ``trust`` is for."""
     run = load(directory, trust=trust)
+    others = rivals(run, against, trust=trust) if against else None
     return {
         "run": str(directory),
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
         "members": run.setup.labels,
         "episodes": episodes,
-        **play(run.setup, run.policy, episodes, max_steps, seed=seed),
+        **play(run.setup, run.policy, episodes, max_steps, seed=seed, others=others),
     }
 
 
 def play(
-    setup: Setup, policy: PyTree, episodes: int, max_steps: int, *, seed: int = 0, batch_size: int | None = None
+    setup: Setup,
+    policy: PyTree,
+    episodes: int,
+    max_steps: int,
+    *,
+    seed: int = 0,
+    batch_size: int | None = None,
+    others: Rivals | None = None,
 ) -> dict[str, Any]:
     """Plays ``episodes`` with each member's policy, in its own environment; lists have an entry for each member.
 
     The episodes follow from the member's key and ``seed``; those of seed 0 end a training. ``batch_size`` members play
-    at once (default: all).
+    at once (default: all). With ``others`` in the other seats there are also the parts of the episodes whose return was
+    above, at and below 0.
     """
     size = setup.members.size
     layout = population.layout(min(batch_size or size, size))
     fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)  # noqa: E731
-    everyone = setup.members.given, jax.vmap(fold)(setup.members.keys), policy
+    everyone = setup.members.given, jax.vmap(fold)(setup.members.keys), policy, others.policies if others else ()
 
     def one(member, state):
-        given, key, policy = member
-        env = setup.make_env(given.get("env_params"))
-        return state, evaluate(key, env, setup.make_trainer(**given).learner, policy, episodes, max_steps)
+        given, key, policy, theirs = member
+        env, learner = setup.make_env(given.get("env_params")), setup.make_trainer(**given).learner
+        if others is None:
+            return state, evaluate(key, env, learner, policy, episodes, max_steps)
+        mine, rival = player(learner, policy), others.player(env, theirs)
+        return state, versus(key, env, mine, rival, episodes, max_steps)
 
     program, found = jax.jit(population.spread(one, layout)), []
     for first in range(0, size, layout.size):
@@ -116,4 +163,11 @@ def play(
         "return_std_per_seed": episode_return.std(axis=1, dtype=np.float64).tolist(),
         "length_per_seed": length.mean(axis=1).tolist(),
         "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
+        **(results(episode_return) if others else {}),
     }
+
+
+def results(episode_return: np.ndarray) -> dict[str, list[float]]:
+    """The parts of the episodes ``[P, E]`` that were won, drawn and lost: whose return was above, at and below 0."""
+    found = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
+    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in found.items()}

@@ -170,12 +170,31 @@ class EvalOptions(MachineOptions):
     """Number of episodes to play with each agent's policy, always with its most likely action."""
     max_steps: cfg.Count = 10_000
     """Number of steps after which an episode is cut off."""
+    against: str = ""
+    """Who plays the other agents, where there are several: another run directory, whose agent of the same number does,
+    or "random". The seat changes from one episode to the next. Empty: each agent's policy plays all of them."""
     seed: cfg.Seed = 0
     """Seed of the episodes; 0 repeats the evaluation at the end of the training."""
     trust: bool = False
     """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
     json: bool = False
     """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowOptions(MachineOptions):
+    """What to grow, and to which widths."""
+
+    run: str
+    """Run directory of a training or a sweep, which is only read."""
+    hidden_sizes: tuple[cfg.Count, ...] = ()
+    """Widths of the dense layers: as many as the run has, each as large or larger."""
+    out: str | None = None
+    """Run directory to make (default: RUN-grown)."""
+    overwrite: bool = False
+    """Replace an earlier run in the run directory."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
 
 
 @dataclasses.dataclass(frozen=True)

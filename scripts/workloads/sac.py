@@ -36,10 +36,12 @@ def problem(args: argparse.Namespace) -> str | None:
 
 def purerl_program(asked: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
-    from purerl import envs, sac, use_cpu_cores
+    from purerl import envs, sac, use_cpu_cores, use_one_thread
 
     if asked["agents"] > 1:
         use_cpu_cores()
+    else:
+        use_one_thread()
     config = sac.Config(
         total_steps=asked["total_steps"],
         num_envs=NUM_ENVS,

@@ -131,8 +131,6 @@ def test_pgx():
     np.testing.assert_array_equal(env.legal(step.obs), np.stack([step.obs["obs"][:, 0] % 2 == 0, [True] * 40], 1))
     plain = types.SimpleNamespace(num_players=1, id="minatar-x", init=Counter().init, step=Counter().step)
     assert envs.from_pgx("x", plain).legal is None
-    with pytest.raises(ConfigError, match="has 2 players"):
-        envs.from_pgx("x", types.SimpleNamespace(num_players=2))
 
 
 class Spec:

@@ -1,20 +1,24 @@
-"""Adapter of pgx' games for one player to `Env`. pgx (the extra ``purerl[pgx]``) is imported on first use."""
+"""Adapter of pgx' games to `Env`. pgx (the extra ``purerl[pgx]``) is imported on first use."""
 
 import inspect
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from purerl.catalogue import check_parameters
 from purerl.envs.adapters.libraries import library
 from purerl.envs.adapters.stepping import Consequence, episodes, lenient, unbounded
-from purerl.errors import ConfigError
 from purerl.spaces import Discrete
 from purerl.types import Array, Env, Key, PyTree
 
+SEATED = "kuhn_poker", "leduc_holdem"
+"""Games whose observations do not tell who began, without which different situations look the same."""
+
 
 def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
-    """The game of pgx called ``task``, for example ``minatar-breakout`` or ``2048``.
+    """The game of pgx called ``task``, for example ``minatar-breakout``, ``2048`` or ``connect_four``.
 
     ``max_steps`` and ``reset_pool`` are those of `from_pgx`, and ``params`` are arguments of the game's constructor,
     which may not be traced. Raises `ConfigError` for an unknown name or parameter, and if pgx is not installed.
@@ -31,38 +35,54 @@ def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **
 
 
 def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset_pool: int = 0) -> Env:
-    """Adapts a game of pgx for one player. pgx has no time limits; ``max_steps`` adds one.
+    """Adapts a game of pgx. ``max_steps`` truncates; pgx' own limits of some games are draws, which terminate.
 
     In the games of MinAtar every action is legal, and the observation is pgx' own. For all others it is a dict of
-    ``obs`` and ``legal`` (bool ``[A]``), and `Env.legal` gives the latter; an illegal action ends the game. The noise
-    of a step is that of `stepping.episodes` with one key for pgx. Raises `ConfigError` for games of several players and
-    for numbers that are too small.
-    """
-    if environment.num_players != 1:
-        raise ConfigError(f"env = {name!r}: has {environment.num_players} players; only games for one are supported")
-    free = environment.id.startswith("minatar-")
+    ``obs`` and ``legal`` (bool ``[A]``), and `Env.legal` gives the latter; an illegal action ends the game. In games
+    for several the players are the agents, by their number in pgx, and the observation is each one's view. There also
+    is ``acting`` (bool), which `Env.acting` gives: whether it is this player's turn. To one that waits every action is
+    legal, and ignored. Views of the games `SEATED` end with the player's seat, counted from who began, as bits.
 
-    def observe(state: PyTree) -> PyTree:
-        return state.observation if free else {"obs": state.observation, "legal": state.legal_action_mask}
+    The noise of a step is that of `stepping.episodes` with one key for pgx. Raises `ConfigError` for numbers that are
+    too small.
+    """
+    num_players = environment.num_players
+    several, free = num_players > 1, environment.id.startswith("minatar-")
+    players = np.arange(num_players, dtype=np.int32)
+
+    def observe(state: PyTree, first: PyTree) -> PyTree:
+        if not several:
+            return state.observation if free else {"obs": state.observation, "legal": state.legal_action_mask}
+        obs = jax.vmap(environment.observe, (None, 0))(state, players)
+        if environment.id in SEATED:
+            seat = (players - first) % num_players
+            obs = jnp.concatenate([obs, seat[:, None] == players], axis=-1)
+        acting = players == state.current_player
+        return {"obs": obs, "legal": state.legal_action_mask | ~acting[:, None], "acting": acting}
 
     def reset(key: Key) -> tuple[PyTree, PyTree]:
         state = environment.init(key)
-        return state, observe(state)
+        first = state.current_player if several else ()
+        return (state, first), observe(state, first)
 
-    def step(state: PyTree, action: Array, key: Key) -> Consequence:
-        state = environment.step(state, action, key)
-        return Consequence(state, observe(state), state.rewards[0], state.terminated, state.truncated)
+    def step(states: PyTree, action: Array, key: Key) -> Consequence:
+        state, first = states
+        state = environment.step(state, action[state.current_player] if several else action, key)
+        rewards = state.rewards if several else state.rewards[0]
+        return Consequence((state, first), observe(state, first), rewards, state.terminated, state.truncated)
 
     with lenient():
-        state, shapes = jax.eval_shape(reset, jax.random.key(0))
-    return episodes(
+        (state, _), shapes = jax.eval_shape(reset, jax.random.key(0))
+    env = episodes(
         name,
         reset,
         step,
-        unbounded(shapes),
+        unbounded(shapes, lead=int(several)),
         Discrete(state.legal_action_mask.shape[0]),
         chance=jax.random.split,
         max_steps=max_steps,
         reset_pool=reset_pool,
         legal=None if free else lambda obs: obs["legal"],
+        num_agents=num_players,
     )
+    return env._replace(acting=lambda obs: obs["acting"]) if several else env

@@ -48,12 +48,16 @@ def into(space: Space, action: Array) -> Array:
     return jnp.clip(jnp.asarray(action, jnp.int32), low, high)
 
 
-def unbounded(tree: PyTree) -> Space:
-    """The space of all arrays of the shapes and dtypes of ``tree``."""
+def unbounded(tree: PyTree, lead: int = 0) -> Space:
+    """The space of all arrays of the shapes and dtypes of ``tree``, without their first ``lead`` axes."""
 
     def box(x: Any) -> Box:
-        low, high = (False, True) if x.dtype == bool else (np.float32(-np.inf), np.float32(np.inf))
-        return Box(low, high, tuple(x.shape), x.dtype)
+        bounds: tuple[Any, Any] = (np.float32(-np.inf), np.float32(np.inf))
+        if x.dtype == bool:
+            bounds = False, True
+        elif jnp.issubdtype(x.dtype, jnp.integer):
+            bounds = jnp.iinfo(x.dtype).min, jnp.iinfo(x.dtype).max
+        return Box(*bounds, tuple(x.shape[lead:]), x.dtype)
 
     return jax.tree.map(box, tree)
 
@@ -77,6 +81,7 @@ def episodes(
     max_steps: int | None = None,
     reset_pool: int = 0,
     legal: Callable[[PyTree], Array] | None = None,
+    num_agents: int = 1,
 ) -> Env:
     """An `Env` of an environment without automatic reset, whose numbers may be of any dtype.
 
@@ -88,6 +93,8 @@ def episodes(
       termination wins over either.
     - ``reset_pool``: 0: each episode begins in a new random state, which is computed at every step, needed or not.
       Otherwise: each begins in a random one of this many states, which are drawn once and are the same in all runs.
+    - ``num_agents``: with several, observations, actions and rewards lead with that many, and a `Consequence` has one
+      flag of each kind for all.
 
     The noise of a step is a key or an index (int32) into the pool, and that of ``chance``. Raises `ConfigError` for
     counts that are too small.
@@ -118,6 +125,9 @@ def episodes(
         key_beginning, key_chance = jax.random.split(key)
         return beginnings(key_beginning, shape), chance(key_chance, shape)
 
+    def for_all(flag: Array) -> Array:
+        return flag if num_agents == 1 else jnp.broadcast_to(flag, (num_agents,))
+
     def advance(noise: tuple[Array, PyTree], env_state: Episode, action: Array) -> tuple[Episode, Step]:
         with lenient():
             inner, obs, reward, terminated, truncated = step(env_state.inner, into(action_space, action), noise[1])
@@ -128,10 +138,10 @@ def episodes(
         last = terminated | truncated
         begin = trees.take(pool, noise[0]) if reset_pool else fresh(noise[0])
         begin_inner, begin_obs = jax.tree.map(lambda new, old: jnp.where(last, new, old), begin, (inner, obs))
-        result = Step(begin_obs, obs, jnp.asarray(reward, jnp.float32), terminated, truncated)
+        result = Step(begin_obs, obs, jnp.asarray(reward, jnp.float32), for_all(terminated), for_all(truncated))
         return Episode(begin_inner, jnp.where(last, 0, time)), result
 
-    return Env(name, first, noise, advance, observation_space, action_space, legal)
+    return Env(name, first, noise, advance, observation_space, action_space, legal, num_agents)
 
 
 def _cast(tree: PyTree, like: PyTree) -> PyTree:

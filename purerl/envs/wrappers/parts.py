@@ -22,6 +22,20 @@ def ended(step: Step) -> Array:
     return step.terminated | step.truncated
 
 
+def seen_as(env: Env, view: Callable[[PyTree], PyTree], space: Space) -> Env:
+    """``env`` with every observation seen through ``view``, whose results are elements of ``space``."""
+
+    def reset(key: Key) -> tuple[PyTree, PyTree]:
+        env_state, obs = env.reset(key)
+        return env_state, view(obs)
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        env_state, step = env.step(noise, env_state, action)
+        return env_state, step._replace(obs=view(step.obs), next_obs=view(step.next_obs))
+
+    return env._replace(reset=reset, step=step, observation_space=space)
+
+
 def begin(which: Array, fresh: tuple[PyTree, PyTree], env_state: PyTree, step: Step) -> tuple[PyTree, Step]:
     """The state and the `Step`; if ``which``, with the state and first observation of ``fresh``, as ``Env.reset`` gives
     them, in place of those that the policy would have met next."""

@@ -1,7 +1,6 @@
 """Wrappers whose observations are one vector: all of an observation, some of it, or more than it."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.kinds import INDICES, switch, takes
-from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent
+from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent, seen_as
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Leaf
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -33,7 +32,7 @@ def flatten(env: Env) -> Env:
         parts = spaces.tree_map(_flat, space, obs)
         return jnp.concatenate(jax.tree.leaves(parts), axis=-1)
 
-    return _seen(env, flat, vector)
+    return seen_as(env, flat, vector)
 
 
 @takes(INDICES)
@@ -53,7 +52,7 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     if max(hidden) >= space.shape[0] or not shown.size:
         raise ConfigError(f"{told}: must be some of 0 to {space.shape[0] - 1}, and not all of them")
     low, high = (spaces.library(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high))
-    return _seen(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
+    return seen_as(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
 
 
 @switch
@@ -88,20 +87,6 @@ def show_last(env: Env) -> Env:
     low = _joined([low, np.zeros(num_actions, np.float32), np.full(1, -np.inf, np.float32)])
     high = _joined([high, np.ones(num_actions, np.float32), np.full(1, np.inf, np.float32)])
     return plain._replace(reset=reset, step=step, observation_space=Box(low, high, low.shape, jnp.float32))
-
-
-def _seen(env: Env, view: Callable[[PyTree], Array], space: Box) -> Env:
-    """``env`` with every observation seen through ``view``, whose results are elements of ``space``."""
-
-    def reset(key: Key) -> tuple[PyTree, Array]:
-        env_state, obs = env.reset(key)
-        return env_state, view(obs)
-
-    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        env_state, step = env.step(noise, env_state, action)
-        return env_state, step._replace(obs=view(step.obs), next_obs=view(step.next_obs))
-
-    return env._replace(reset=reset, step=step, observation_space=space)
 
 
 def _flat(leaf: Leaf, x: Array) -> Array:

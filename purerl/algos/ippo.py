@@ -1,0 +1,39 @@
+"""Independent PPO (de Witt et al. 2020, "Is independent learning all you need in the StarCraft multi-agent challenge?",
+arXiv 2011.09533): every agent is a learner of its own, and by default they share one network."""
+
+from typing import Any
+
+from purerl import config as cfg
+from purerl.algos import ppo as parent
+from purerl.algos.algorithm import Algorithm
+from purerl.envs import agents
+from purerl.learners import many_agents, policy_gradients
+from purerl.types import Env, Learner
+
+
+@cfg.config
+class Config(many_agents.Settings, parent.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+
+def view(config: Config, env: Env) -> Env:
+    """Each agent is a row, which sees its own observations and, with ``agent_ids``, which agent it is."""
+    own = agents.own(env)
+    return agents.with_ids(own) if many_agents.tells_ids(config) else own
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """Independent PPO as a `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
+    network = network or many_agents.make_network(config, env, policy_gradients.make_network, lambda obs: obs["id"])
+    return parent.make_learner(config, env, network=network, **parts)
+
+
+ippo = Algorithm(
+    "ippo",
+    Config,
+    parent.problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=parent.ppo.sockets,
+    view=view,
+)

@@ -1,0 +1,66 @@
+"""Multi-agent PPO (Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", arXiv
+2103.01955): actors that see their own observations, and a critic that sees the whole environment."""
+
+from collections.abc import Callable
+from typing import Any
+
+from purerl import config as cfg
+from purerl import networks
+from purerl.algos import ppo as parent
+from purerl.algos.algorithm import Algorithm
+from purerl.envs import agents
+from purerl.learners import many_agents, policy_gradients, settings
+from purerl.networks import ActorCritic, recurrent
+from purerl.types import Distribution, Env, Learner, PyTree
+
+
+@cfg.config
+class Config(many_agents.Settings, parent.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+
+def view(config: Config, env: Env) -> Env:
+    """Each agent is a row. Its observation is ``{"own", "state"}``: what its actor sees, and what the critic sees
+    besides."""
+    return agents.with_state(agents.with_ids(env) if many_agents.tells_ids(config) else env)
+
+
+def make_network(config: Config, env: Env, distribution: Distribution) -> ActorCritic:
+    """An actor and a critic of their own, with a memory each if the config has one."""
+    select: Callable[[PyTree], PyTree] = env.own  # type: ignore[assignment]  # `view` gives one
+    own = env._replace(observation_space=select(env.observation_space))
+    size, free = distribution.num_params - distribution.num_free, distribution.num_free
+    if config.memory == "none":
+        of_actor = networks.Seen(select, settings.make_torso(config, own))
+        return networks.actor_critic(
+            networks.Head(of_actor, size, scale=0.01, free=free),
+            networks.Head(settings.make_torso(config, env), 1, scale=1.0),
+        )
+    *sizes, width = config.hidden_sizes
+    hidden = networks.MLP((width,), networks.ACTIVATIONS[config.activation])
+    actor = recurrent.recurrent(
+        networks.Seen(select, settings.make_torso(config, own, sizes)),
+        settings.make_memory(config),
+        networks.Head(hidden, size, scale=0.01, free=free),
+    )
+    critic = recurrent.recurrent(
+        settings.make_torso(config, env, sizes), settings.make_memory(config), networks.Head(hidden, 1, scale=1.0)
+    )
+    return recurrent.separate(actor, critic)
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """Multi-agent PPO as a `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
+    network = network or many_agents.make_network(config, env, make_network, lambda obs: obs["own"]["id"])
+    return parent.make_learner(config, env, network=network, **parts)
+
+
+mappo = Algorithm(
+    "mappo",
+    Config,
+    parent.problems,
+    make_learner,
+    policy_gradients.make_trainer,
+    sockets=parent.ppo.sockets,
+    view=view,
+)

@@ -1,0 +1,126 @@
+"""Multi-agent soft actor-critic with discrete actions: DI-engine's MASAC (github.com/opendilab/DI-engine, discrete SAC
+for teams), which is Christodoulou 2019 (arXiv 1910.07207) with critics that see the whole environment.
+
+Actors share a network of their own observations. The critics of an agent see the state as well, and give a value for
+each of its actions, in expectation over what the others do; all learn from the team's reward.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import networks
+from purerl.algos import sac, sac_discrete
+from purerl.algos.algorithm import Algorithm
+from purerl.envs import agents
+from purerl.formulas import distributions, exploration, losses, soft, td_errors
+from purerl.learners import many_agents, off_policy_gradients, settings
+from purerl.learners.off_policy_gradients import Method
+from purerl.networks import critics
+from purerl.networks.critics import ActorAndCritics
+from purerl.spaces import Discrete, MultiDiscrete
+from purerl.types import Array, Env, Learner, Metrics, PyTree
+
+
+@cfg.config
+class Config(sac_discrete.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    agent_ids: bool = True
+    """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
+
+
+def view(config: Config, env: Env) -> Env:
+    """All agents at once (`agents.joint`)."""
+    return agents.joint(env)
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
+    found = many_agents.problems(env, (Discrete,))
+    joint = None if found or env is None else view(config, env)
+    return found + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
+
+
+def make_network(config: Config, env: Env) -> ActorAndCritics:
+    """Of joint observations: logits ``[..., M, A]``, and critics ``[..., M, K, A]``."""
+    team = many_agents.team(env)
+    own, own_inputs = many_agents.inputs(env, ids=config.agent_ids)
+    all_inputs = many_agents.with_state(team, own_inputs)
+    of_actor = settings.make_torso(config, env._replace(observation_space=own))
+    of_critic = settings.make_torso(config, env._replace(observation_space={"own": own, "state": team.state_space}))
+    return ActorAndCritics(
+        networks.Head(networks.Seen(own_inputs, of_actor), team.num_actions, scale=0.01),
+        critics.several(networks.Head, config.num_critics, -2)(
+            networks.Seen(all_inputs, of_critic), team.num_actions, 1.0
+        ),
+    )
+
+
+def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+    """A categorical policy of each of ``M`` agents over its legal actions."""
+    team = many_agents.team(env)
+    categorical = distributions.categorical(team.num_actions)
+
+    def logits(actor: PyTree, obs: PyTree) -> Array:
+        return exploration.masked(network.act(actor, obs), team.legal(obs))
+
+    def value(critic: PyTree, obs: PyTree, action: Array) -> Array:
+        chosen = jax.nn.one_hot(action, team.num_actions)
+        return jnp.sum(network.judge(critic, obs) * chosen[..., None, :], axis=-1)
+
+    def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
+        """Soft values of each agent's policy, by the least that any critic says, and its entropies, ``[N, M]``.
+        Entropy is worth nothing where an agent does not act."""
+        if team.acting:
+            temperature = jnp.where(team.acting(obs), temperature, 0.0)[..., None]
+        log_probs = jax.nn.log_softmax(logits(actor, obs))
+        q = td_errors.least(jnp.moveaxis(network.judge(critic, obs), -2, -1))
+        entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
+        return soft.expected_soft_value(q, log_probs, temperature), entropy
+
+    def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
+        temperature = jnp.exp(params["log_temperature"])
+        return soft_values(params["actor"], target_params["critic"], next_obs, temperature)[0]
+
+    def actor_loss(moving: dict, critic: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Metrics]:
+        value, entropy = soft_values(moving["actor"], critic, obs, sac.temperature(moving))
+        legal = team.legal(obs)
+        count = team.num_actions if legal is None else jnp.sum(legal, axis=-1)
+        target = config.target_entropy * jnp.log(jnp.float32(count))
+        each, metrics = sac.with_temperature(config, moving, -value, entropy, target)
+        acting = team.acting(obs) if team.acting else ()
+        return jax.vmap(losses.mean)(each, acting), metrics
+
+    return Method(
+        init=lambda key, obs: sac.init_params(config, network, key, obs),
+        noise=lambda key, shape: categorical.noise(key, (*shape, team.num_agents)),
+        explore=lambda state, obs, carry, noise: (
+            categorical.sample(logits(state.params["actor"], obs), noise),
+            carry,
+        ),
+        exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
+        value=value,
+        next_value=next_value,
+        actor_loss=actor_loss,
+        targets=("critic",),
+    )
+
+
+def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+    """MASAC as a `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
+    method = make_method(config, env, network or make_network(config, env))
+    return off_policy_gradients.make_learner(config, env, method, **parts)
+
+
+masac = Algorithm(
+    "masac",
+    Config,
+    problems,
+    make_learner,
+    off_policy_gradients.make_trainer,
+    sockets=("td-loss", "optimiser"),
+    view=view,
+)

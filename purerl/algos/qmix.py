@@ -1,0 +1,35 @@
+"""QMIX (Rashid et al. 2018, arXiv 1803.11485): the value of what a team does is a monotonic function of its agents'
+action values, whose weights depend on the state. The agents' greedy actions then are the team's."""
+
+from typing import Any
+
+from purerl import config as cfg
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import factored_values
+from purerl.networks import mixers
+from purerl.types import Env, Learner
+
+
+@cfg.config
+class Config(factored_values.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    mixer_size: cfg.Count = 32
+    """Width of the hidden layer of the mixer."""
+    hyper_size: cfg.NonNegativeCount = 64
+    """Width of the hidden layer of the networks that give the mixer's weights. 0: none."""
+
+
+def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+    """As a `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
+    return factored_values.make_learner(config, env, mixers.monotonic(config.mixer_size, config.hyper_size), **parts)
+
+
+qmix = Algorithm(
+    "qmix",
+    Config,
+    factored_values.problems,
+    make_learner,
+    factored_values.make_trainer,
+    view=factored_values.view,
+)

@@ -1,0 +1,24 @@
+"""Value decomposition networks (Sunehag et al. 2017, arXiv 1706.05296): the value of what a team does is the sum of its
+agents' action values."""
+
+from typing import Any
+
+from purerl.algos.algorithm import Algorithm
+from purerl.learners import factored_values
+from purerl.networks import mixers
+from purerl.types import Env, Learner
+
+
+def make_learner(config: factored_values.Config, env: Env, **parts: Any) -> Learner:
+    """As a `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
+    return factored_values.make_learner(config, env, mixers.summed(), **parts)
+
+
+vdn = Algorithm(
+    "vdn",
+    factored_values.Config,
+    factored_values.problems,
+    make_learner,
+    factored_values.make_trainer,
+    view=factored_values.view,
+)

@@ -1,0 +1,39 @@
+"""``purerl grow RUN``."""
+
+from pathlib import Path
+
+from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+from purerl.errors import ConfigError
+from purerl.names import choose
+
+
+def grow(args: list[str]) -> int:
+    """``purerl grow RUN --hidden-sizes ...``: a new run directory, from which `resume` goes on."""
+    from purerl import config as cfg
+    from purerl.runs.options import GrowOptions, SweepOptions, TrainOptions
+
+    options = parsing.parse(GrowOptions, "purerl grow", args, positional=True)
+    cfg.check(options)
+
+    from purerl.runs import config_file, description, growing
+
+    file = config_file.read(Path(options.run) / config_file.NAME)
+    if not options.trust:
+        config_file.trusted(file, (), "--trust imports it")
+    if file.command == "evolve":
+        raise ConfigError(f"{file.path}: is of purerl evolve; only a training or a sweep has a network that can grow")
+    algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
+    start = description.start(file)
+    kind = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
+    before = parsing.started(start, kind, algo)
+    wider = growing.widened(algo, before.config, options.hidden_sizes)
+    with prepared(options):
+        params = parsing.env_params(before.options.env_params)
+        more = start.swept, start.learned
+        old, new = (
+            description.describe(algo, before.options, config, params, *more, usual=before.config)
+            for config in (before.config, wider)
+        )
+        return growing.grow(old, new, before.options, file, options)

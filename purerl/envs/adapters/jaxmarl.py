@@ -1,0 +1,217 @@
+"""Adapter of JaxMARL to `Env`. jaxmarl (the extra ``purerl[jaxmarl]``) is imported on first use."""
+
+import contextlib
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.catalogue import check_parameters
+from purerl.envs.adapters.libraries import library
+from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, lenient, unbounded
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Env, Key, PyTree
+
+TIMED = "MPE", "overcooked", "coin_game"
+"""Beginnings of the names of environments whose episodes end by a time limit alone."""
+LATE = "MPE", "SMAX"
+"""Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
+
+
+def make_jaxmarl(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
+    """The environment registered in JaxMARL as ``task``, a map of SMAX or a kitchen of Overcooked.
+
+    Examples are ``MPE_simple_spread_v3``, ``SMAX/2s3z``, whose enemies follow JaxMARL's heuristic, and
+    ``overcooked/cramped_room``. ``max_steps`` is JaxMARL's own time limit unless it is given; it is the number of steps
+    that an episode of JaxMARL really takes, 26 in MPE and 101 in SMAX. ``reset_pool`` is that of `from_jaxmarl`, and
+    ``params`` are numbers and texts among the arguments of the environment's constructor, which may not be traced.
+    Raises `ConfigError` for an unknown name or parameter, for what JaxMARL refuses, and if jaxmarl is not installed.
+    """
+    name = f"jaxmarl/{task}"
+    check_counts(name, max_steps=(max_steps, 1))
+    with library("jaxmarl", task):
+        with _streams_kept():
+            import jaxmarl
+
+        registered, given = _registered(task)
+        environment = jaxmarl.make(registered, **given)
+        check_parameters(name, params, {*_arguments(environment, given), "max_steps", "reset_pool"})
+        limit = getattr(environment, "max_steps", None)
+        if limit is not None:
+            max_steps = limit + task.startswith(LATE) if max_steps is None else max_steps
+            params["max_steps"] = max_steps
+        try:
+            environment = jaxmarl.make(registered, **given, **params)
+        except (AssertionError, TypeError, ValueError) as error:
+            raise ConfigError(f"env = {name!r}: {error}") from None
+    return from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps, reset_pool=reset_pool)
+
+
+def from_jaxmarl(
+    name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None, reset_pool: int = 0
+) -> Env:
+    """Adapts an environment of JaxMARL without wrappers; its agents are the rows, in JaxMARL's order.
+
+    - ``timed``: the environment's episodes end by a time limit alone, so that it truncates them. Otherwise they
+      terminate where JaxMARL ends them, and are truncated after ``max_steps`` steps, if given.
+    - Observations of unequal shapes become vectors, padded with zeros to one size. Actions of unequal sizes are padded
+      too: further integers are illegal, further numbers are ignored.
+    - Where actions can be illegal, or JaxMARL tells the state of the world, observations are dicts of ``obs``,
+      ``legal`` (bool ``[A]``) and ``state``, which `Env.legal` and `Env.state` give. Where JaxMARL leaves an agent no
+      action, all of its own are legal. Agents see all but ``state``.
+    - ``acting`` is False where JaxMARL leaves an agent a single action: in SMAX it is dead then, and in Hanabi it is
+      another's turn.
+    - ``reset_pool`` is that of `stepping.episodes`. The noise of a step is that of it with one key for JaxMARL.
+
+    Raises `ConfigError` for numbers that are too small, and for actions that cannot be expressed.
+    """
+    agents, num_agents = environment.agents, len(environment.agents)
+    action_space, sizes, native = _actions(name, agents, [environment.action_space(agent) for agent in agents])
+    with lenient():
+        obs_like, state_like = jax.eval_shape(environment.reset, jax.random.key(0))
+    stacked = _stacked([obs_like[agent].shape for agent in agents])
+    mask, changing = _mask(environment, state_like, action_space, sizes)
+    tells_state = hasattr(environment, "get_world_state")
+
+    def observe(obs: PyTree, state: PyTree) -> PyTree:
+        seen = {"obs": stacked([obs[agent] for agent in agents])}
+        if mask:
+            seen["legal"] = mask(state)
+        if tells_state:
+            world = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(environment.get_world_state(state))])
+            seen["state"] = jnp.broadcast_to(world, (num_agents, world.size))
+        seen = jax.tree.map(lambda x: x[0], seen) if num_agents == 1 else seen
+        return seen if len(seen) > 1 else seen["obs"]
+
+    def reset(key: Key) -> tuple[PyTree, PyTree]:
+        obs, state = environment.reset(key)
+        return state, observe(obs, state)
+
+    def step(state: PyTree, action: Array, key: Key) -> Consequence:
+        obs, state, rewards, dones, _ = environment.step_env(key, state, native(action))
+        reward = jnp.stack([jnp.asarray(rewards[agent], jnp.float32) for agent in agents])
+        ended = dones["__all__"]
+        flags = (False, ended) if timed else (ended, False)
+        return Consequence(state, observe(obs, state), reward[0] if num_agents == 1 else reward, *flags)
+
+    with lenient():
+        shapes = jax.eval_shape(reset, jax.random.key(0))[1]
+    env = episodes(
+        name,
+        reset,
+        step,
+        unbounded(shapes, lead=int(num_agents > 1)),
+        action_space,
+        chance=jax.random.split,
+        max_steps=max_steps,
+        reset_pool=reset_pool,
+        legal=(lambda obs: obs["legal"]) if mask else None,
+        num_agents=num_agents,
+    )
+    if changing:
+        env = env._replace(acting=lambda obs: jnp.sum(obs["legal"], axis=-1) > 1)
+    if tells_state:
+        own = lambda obs: {part: x for part, x in obs.items() if part != "state"}
+        env = env._replace(own=own, state=lambda obs: obs["state"])
+    return env
+
+
+@contextlib.contextmanager
+def _streams_kept() -> Iterator[None]:
+    """Within it ``sys.__stdout__`` is what ``sys.stdout`` is, and so for errors: the import of jaxmarl sets the latter
+    to the former, which would undo a redirection."""
+    streams = "stdout", "stderr"
+    before = [getattr(sys, f"__{each}__") for each in streams]
+    for each in streams:
+        setattr(sys, f"__{each}__", getattr(sys, each))
+    try:
+        yield
+    finally:
+        for each, stream in zip(streams, before, strict=True):
+            setattr(sys, f"__{each}__", stream)
+
+
+def _registered(task: str) -> tuple[str, dict[str, Any]]:
+    """The name in JaxMARL's registry, and the arguments that ``task`` stands for."""
+    kind, _, variant = task.partition("/")
+    if kind == "SMAX":
+        from jaxmarl.environments.smax import map_name_to_scenario
+
+        return "HeuristicEnemySMAX", {"scenario": map_name_to_scenario(variant)}
+    if kind == "overcooked":
+        from jaxmarl.environments import overcooked_layouts
+
+        return kind, {"layout": overcooked_layouts[variant]}
+    return kind, {"layout": variant} if variant else {}
+
+
+def _arguments(environment: Any, given: dict[str, Any]) -> set[str]:
+    """Arguments of the constructors of an environment and of the one in it that are numbers or texts, and that are not
+    in ``given``, nor fields of what is."""
+    kinds = type(environment), type(getattr(environment, "_env", environment))
+    arguments = [each for kind in kinds for each in inspect.signature(kind).parameters.values()]
+    fixed = {field.name for x in given.values() if dataclasses.is_dataclass(x) for field in dataclasses.fields(x)}
+    return {each.name for each in arguments if isinstance(each.default, int | float | str)} - set(given) - fixed
+
+
+def _actions(
+    name: str, agents: list[str], spaces: list[Any]
+) -> tuple[Space, list[int], Callable[[Array], dict[str, Array]]]:
+    """The space of an action of any agent, the sizes of the agents' own, and what turns actions into JaxMARL's."""
+    lone = len(agents) == 1
+    rows = lambda action: action[None] if lone else action
+    if all(hasattr(space, "n") for space in spaces):
+        sizes = [int(space.n) for space in spaces]
+
+        def choose(action: Array) -> dict[str, Array]:
+            own = jnp.minimum(rows(action), np.array(sizes) - 1)
+            return {agent: own[i] for i, agent in enumerate(agents)}
+
+        return Discrete(max(sizes)), sizes, choose
+    if not all(hasattr(space, "low") and len(space.shape) == 1 for space in spaces):
+        raise ConfigError(f"env = {name!r}: actions {spaces} cannot be expressed; only integers and vectors can")
+    sizes = [space.shape[0] for space in spaces]
+
+    def move(action: Array) -> dict[str, Array]:
+        parts = zip(agents, spaces, rows(action), strict=True)
+        return {agent: jnp.clip(part[: space.shape[0]], space.low, space.high) for agent, space, part in parts}
+
+    low, high = min(np.min(space.low) for space in spaces), max(np.max(space.high) for space in spaces)
+    return Box(float(low), float(high), (max(sizes),), jnp.float32), sizes, move
+
+
+def _stacked(shapes: list[tuple[int, ...]]) -> Callable[[list[Array]], Array]:
+    """What stacks arrays of these shapes, one for each agent; as vectors of the largest size if they are unequal."""
+    if len(set(shapes)) == 1:
+        return jnp.stack
+    largest = max(int(np.prod(shape)) for shape in shapes)
+    return lambda rows: jnp.stack([jnp.pad(jnp.ravel(row), (0, largest - row.size)) for row in rows])
+
+
+def _mask(
+    environment: Any, state: PyTree, action_space: Space, sizes: list[int]
+) -> tuple[Callable[[PyTree], Array] | None, bool]:
+    """What tells the legal actions ``[N, A]`` in a state of JaxMARL, if any are illegal, and whether they change."""
+    if not isinstance(action_space, Discrete):
+        return None, False
+    own = np.arange(action_space.n) < np.array(sizes)[:, None]
+    available = getattr(environment, "get_legal_moves", environment.get_avail_actions)
+    try:
+        with lenient():
+            jax.eval_shape(available, state)
+    except NotImplementedError:
+        return (None if own.all() else lambda _: jnp.asarray(own)), False
+
+    def mask(state: PyTree) -> Array:
+        moves = available(state)
+        padded = _stacked([(size,) for size in sizes])
+        found = padded([jnp.asarray(moves[agent], bool) for agent in environment.agents])
+        return found | (~jnp.any(found, axis=-1, keepdims=True) & own)
+
+    return mask, True

@@ -1,0 +1,204 @@
+"""Views of an environment of several agents: what each agent sees, and all agents as one."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.wrappers.parts import seen_as
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, MultiDiscrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
+
+Select = Callable[[PyTree], PyTree]
+
+
+def own(env: Env) -> Env:
+    """``env`` without what its agents' policies may not see: an observation is what ``Env.own`` selects of it."""
+    if env.own is None:
+        return env
+    return seen_as(env._replace(own=None, state=None), env.own, env.own(env.observation_space))
+
+
+def with_ids(env: Env) -> Env:
+    """Observations become ``{"obs": as before, "id": one-hot [N] float32}``, the number of the agent that sees them.
+
+    Without it, agents that share parameters do the same wherever they see the same. An environment of one agent stays
+    as it is.
+    """
+    num_agents = env.num_agents
+    if num_agents == 1:
+        return env
+    ids = np.eye(num_agents, dtype=np.float32)
+
+    def view(obs: PyTree) -> PyTree:
+        return {"obs": obs, "id": jnp.asarray(ids)}
+
+    def keep_id(select: Select | None) -> Select | None:
+        return select and (lambda obs: {"obs": select(obs["obs"]), "id": obs["id"]})
+
+    seen = env._replace(
+        legal=_of("obs", env.legal), acting=_of("obs", env.acting), own=keep_id(env.own), state=_of("obs", env.state)
+    )
+    space = {"obs": env.observation_space, "id": Box(0, 1, (num_agents,), jnp.float32)}
+    return seen_as(seen, view, space)
+
+
+def with_state(env: Env) -> Env:
+    """Observations become ``{"own": what the agent's policy may see, "state": what a central critic sees besides}``.
+
+    The state is what ``Env.state`` selects, or, of an environment without one, the observations of all agents, as one
+    float32 vector.
+    """
+    own_space, select = _own_part(env)
+
+    def view(obs: PyTree) -> PyTree:
+        if env.state is not None:
+            return {"own": select(obs), "state": env.state(obs)}
+        if env.num_agents == 1:
+            return {"own": select(obs), "state": flat(own_space, select(obs))}
+        everything = flat(own_space, select(obs)).reshape(-1)
+        return {"own": select(obs), "state": jnp.broadcast_to(everything, (env.num_agents, everything.size))}
+
+    size = env.num_agents * flat_size(own_space)
+    state_space = env.state(env.observation_space) if env.state else Box(-np.inf, np.inf, (size,), jnp.float32)
+    seen = env._replace(
+        legal=_of("own", env.legal),
+        acting=_of("own", env.acting),
+        own=lambda obs: {"own": obs["own"]},
+        state=lambda obs: obs["state"],
+    )
+    return seen_as(seen, view, {"own": own_space, "state": state_space})
+
+
+def joint(env: Env, previous: bool = False) -> Env:
+    """All ``N`` agents of ``env`` as one, for algorithms that learn what they do together.
+
+    Observations are ``{"agents": those of all agents [N, ...]}``, beside it ``"state"``, ``"legal"`` (bool ``[N, A]``)
+    and ``"acting"`` (bool ``[N]``) where ``env`` tells them, and with ``previous`` (for Discrete actions) what each did
+    last, ``"previous"`` (int32 ``[N]``): 1 more than the action, 0 at the start of an episode. Actions are
+    `MultiDiscrete` of ``N`` parts, or a `Box` ``[N, ...]``. The reward is the mean over agents, which is the team's
+    where they share one. Raises `ConfigError` for actions that are neither `Discrete` nor a `Box`.
+    """
+    own_space, select = _own_part(env)
+    alone, num_agents = env.num_agents == 1, env.num_agents
+    space = {"agents": _stacked(own_space, num_agents)}
+    of_state, legal, acting, nothing = env.state, env.legal, env.acting, np.zeros(num_agents, np.int32)
+    if of_state:
+        space["state"] = of_state(env.observation_space)
+    if legal:
+        space["legal"] = Box(False, True, (num_agents, _num_actions(env)), jnp.bool_)
+    if acting:
+        space["acting"] = Box(False, True, (num_agents,), jnp.bool_)
+
+    if previous:
+        space["previous"] = Box(0, _num_actions(env), (num_agents,), jnp.int32)
+
+    def view(obs: PyTree, did: Array) -> PyTree:
+        obs = jax.tree.map(lambda x: x[None], obs) if alone else obs
+        mine = select(obs)
+        seen = {"agents": mine}
+        if of_state:
+            seen["state"] = jax.tree.map(lambda x: x[0], of_state(obs))
+        if legal:
+            seen["legal"] = legal(mine)
+        if acting:
+            seen["acting"] = acting(mine)
+        if previous:
+            seen["previous"] = did
+        return seen
+
+    def reset(key: Key) -> tuple[PyTree, PyTree]:
+        env_state, obs = env.reset(key)
+        return env_state, view(obs, jnp.asarray(nothing))
+
+    def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        env_state, made = env.step(noise, env_state, action[0] if alone else action)
+        terminated = jnp.all(made.terminated)
+        truncated = jnp.any(made.truncated) & ~terminated
+        did = action + 1 if previous else jnp.asarray(nothing)
+        obs = view(made.obs, jnp.where(terminated | truncated, nothing, did))
+        return env_state, Step(obs, view(made.next_obs, did), jnp.mean(made.reward), terminated, truncated)
+
+    return Env(
+        env.name,
+        reset,
+        env.noise,
+        step,
+        space,
+        _joint_actions(env),
+        legal and (lambda obs: obs["legal"].reshape(*obs["legal"].shape[:-2], -1)),
+    )
+
+
+def agents_of(space: Space) -> tuple[int, Space]:
+    """``N``, and the observations of one agent, by the observation space of `joint`."""
+    leaves = spaces.leaves(space["agents"])
+    return leaves[0].shape[0], spaces.tree_map(
+        lambda leaf: leaf._replace(low=_first(leaf.low), high=_first(leaf.high), shape=leaf.shape[1:]), space["agents"]
+    )
+
+
+def flat(space: Space, obs: PyTree) -> Array:
+    """Observations of a tree of spaces, with any leading axes, as vectors ``[..., D]`` float32."""
+    parts = spaces.tree_map(
+        lambda leaf, x: x.astype(jnp.float32).reshape(*x.shape[: x.ndim - len(_shape(leaf))], -1), space, obs
+    )
+    return jnp.concatenate(jax.tree.leaves(parts), axis=-1)
+
+
+def flat_size(space: Space) -> int:
+    """``D`` of `flat`."""
+    return sum(math.prod(_shape(leaf)) for leaf in spaces.leaves(space))
+
+
+def _shape(leaf: Any) -> tuple[int, ...]:
+    return tuple(spaces.struct(leaf).shape)
+
+
+def _own_part(env: Env) -> tuple[Space, Select]:
+    """The space of what a policy may see, and what selects it."""
+    if env.own is None:
+        return env.observation_space, lambda obs: obs
+    return env.own(env.observation_space), env.own
+
+
+def _of(name: str, function: Select | None) -> Select | None:
+    return function and (lambda obs: function(obs[name]))
+
+
+def _stacked(space: Space, num_agents: int) -> Space:
+    """The space of ``N`` elements side by side; integers become boxes of integers."""
+
+    def leaf(one: Any) -> Box:
+        low, high = spaces.bounds(one)
+        num_frames = one.num_frames if isinstance(one, Box) else 1
+        kind = one.dtype if isinstance(one, Box) else jnp.int32
+        return Box(_lead(low), _lead(high), (num_agents, *_shape(one)), kind, num_frames)
+
+    return spaces.tree_map(leaf, space)
+
+
+def _lead(bound: Any) -> Any:
+    return bound if np.ndim(bound) == 0 else bound[None]
+
+
+def _first(bound: Any) -> Any:
+    return bound if np.ndim(bound) == 0 else bound[0]
+
+
+def _num_actions(env: Env) -> int:
+    if not isinstance(env.action_space, Discrete):
+        raise ConfigError(f"env = {env.name!r}: has {spaces.kind(env.action_space)} actions; agents need Discrete ones")
+    return env.action_space.n
+
+
+def _joint_actions(env: Env) -> Space:
+    space = env.action_space
+    if isinstance(space, Box):
+        return Box(_lead(space.low), _lead(space.high), (env.num_agents, *space.shape), space.dtype)
+    return MultiDiscrete((_num_actions(env),) * env.num_agents)

@@ -1,0 +1,1 @@
+"""Small games of several agents, whose values are known exactly or by enumeration."""

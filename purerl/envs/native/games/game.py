@@ -1,0 +1,69 @@
+"""What the games share: an episode of several agents, with discrete actions and observations of bits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl.envs.episodic import EpisodeState, episodic
+from purerl.errors import ConfigError
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+def game(
+    name: str,
+    *,
+    num_agents: int,
+    num_actions: int,
+    initial: Callable[[PyTree], PyTree],
+    dynamics: Callable[[PyTree, Array], tuple[PyTree, Array, Array]],
+    observe: Callable[[PyTree], PyTree],
+    observation_space: Space,
+    time_limit: Any,
+    noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
+    legal: Callable[[PyTree], Array] | None = None,
+    acting: Callable[[PyTree], Array] | None = None,
+    own: Callable[[PyTree], PyTree] | None = None,
+    state: Callable[[PyTree], PyTree] | None = None,
+) -> Env:
+    """A game as an `Env` of ``num_agents`` agents ``N``, who end their episodes together.
+
+    - ``name, legal, acting, own, state``: those of the `Env`.
+    - ``num_actions``: of each agent. Actions are brought into range.
+    - ``initial, time_limit``: as in `episodic`.
+    - ``dynamics(physical, action [N]) -> (physical, reward, terminated)``: the reward is that of each agent ``[N]``, or
+      one for the team ``[]``; ``terminated`` is ``[]``.
+    - ``observe(physical) -> obs``: of all agents, ``[N, ...]``.
+    - ``observation_space``: of one agent.
+    - ``noise``: as in `episodic`; None: every episode begins alike.
+    """
+    alone = episodic(
+        name,
+        noise=noise or (lambda key, shape: jnp.zeros(shape)),
+        initial=initial,
+        dynamics=lambda physical, action: dynamics(physical, jnp.clip(action, 0, num_actions - 1)),
+        observe=observe,
+        time_limit=time_limit,
+        observation_space=observation_space,
+        action_space=Discrete(num_actions),
+        legal=legal,
+    )
+
+    def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
+        env_state, made = alone.step(noise, env_state, action)
+        outcome = made.reward, made.terminated, made.truncated
+        return env_state, Step(made.obs, made.next_obs, *(jnp.broadcast_to(x, (num_agents,)) for x in outcome))
+
+    return alone._replace(step=step, num_agents=num_agents, acting=acting, own=own, state=state)
+
+
+def bits(size: int) -> Box:
+    """Vectors of ``size`` booleans."""
+    return Box(False, True, (size,), jnp.dtype(bool))
+
+
+def check(name: str, parameter: str, value: Any, sound: bool, told: str) -> None:
+    """Raises `ConfigError` unless a parameter of environment ``name`` is ``sound``; ``told`` completes "must be"."""
+    if not sound:
+        raise ConfigError(f"env = {name!r}: {parameter} = {value!r}: must be {told}")

@@ -1,0 +1,75 @@
+"""Two agents on a grid who must stand on two landmarks, one on each."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.native.games.game import bits, game
+from purerl.spaces import MultiDiscrete
+from purerl.types import Array, Env
+
+SIZE = 5
+"""Rows and columns of the grid. Row 0 is at the top, column 0 at the left."""
+MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
+"""Of the actions: rows and columns that an agent moves by."""
+
+
+class Physical(NamedTuple):
+    """Rows and columns ``[2, 2]`` int32 of the agents and of the landmarks."""
+
+    agents: Array
+    landmarks: Array
+
+
+def landmarks(*, step_cost: float = 0.05, max_steps: int = 12) -> Env:
+    """Landmarks-v0. The team's reward is 1 at each step after which both landmarks are occupied, minus ``step_cost``.
+
+    Actions 0 to 4: stay, up, down, left, right; the border stops a move, and agents may share a cell. Which agent
+    stands on which landmark does not matter. Agents begin anywhere, landmarks lie in two different cells. Random play
+    is worth ``(2 / 625 - 0.05) * 12 = -0.56`` an episode, and the best 8.99.
+
+    Observations are ``{"own", "state"}``, of ``[40]`` bools each: rows and columns, one-hot, of the agent, the other
+    agent and both landmarks; and of agent 0, agent 1 and both landmarks. ``own`` is all that an agent needs to see.
+
+    - ``step_cost``: what each step costs.
+    - ``max_steps``: steps after which an episode is truncated; it never terminates.
+    """
+    cells = SIZE**2
+    beginnings = MultiDiscrete((cells, cells, cells, cells - 1))
+
+    def initial(noise):
+        at = jnp.stack([noise[0], noise[1], noise[2], (noise[2] + 1 + noise[3]) % cells])
+        places = jnp.stack([at // SIZE, at % SIZE], axis=-1)
+        return Physical(places[:2], places[2:])
+
+    def dynamics(now, action):
+        agents = jnp.clip(now.agents + jnp.asarray(MOVES)[action], 0, SIZE - 1)
+        meet = jnp.all(agents[:, None] == now.landmarks[None], axis=-1)
+        occupied = jnp.all(jnp.any(meet, axis=0))
+        return now._replace(agents=agents), jnp.where(occupied, 1.0, 0.0) - step_cost, False
+
+    def observe(now):
+        agents, marks = (jax.nn.one_hot(places, SIZE, dtype=bool).reshape(2, -1) for places in now)
+        marks = jnp.stack([marks.reshape(-1)] * 2)
+        everything = jnp.stack([agents.reshape(-1)] * 2)
+        return {
+            "own": jnp.concatenate([agents, agents[::-1], marks], axis=-1),
+            "state": jnp.concatenate([everything, marks], axis=-1),
+        }
+
+    return game(
+        "Landmarks-v0",
+        num_agents=2,
+        num_actions=len(MOVES),
+        initial=initial,
+        dynamics=dynamics,
+        observe=observe,
+        observation_space={"own": bits(8 * SIZE), "state": bits(8 * SIZE)},
+        time_limit=max_steps,
+        noise=lambda key, shape: spaces.sample(beginnings, key, shape),
+        own=lambda obs: obs["own"],
+        state=lambda obs: obs["state"],
+    )

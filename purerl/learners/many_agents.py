@@ -1,0 +1,115 @@
+"""What algorithms share that know of several agents: settings, networks, and joint environments as teams see them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import config as cfg
+from purerl.envs import agents
+from purerl.formulas import distributions
+from purerl.learners import checks
+from purerl.networks import ActorCritic, one_each
+from purerl.spaces import Box, Discrete, Space
+from purerl.types import Array, Distribution, Env, PyTree
+
+
+@cfg.config
+class Settings:
+    """How agents are told apart that are rows of a trajectory."""
+
+    agent_ids: bool = True
+    """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
+    share_parameters: bool = True
+    """One network for all agents, instead of one for each. One for each computes all of them for every agent."""
+
+
+def tells_ids(config: Settings) -> bool:
+    """Whether agents must observe which one they are."""
+    return config.agent_ids or not config.share_parameters
+
+
+def make_network(
+    config: Any,
+    env: Env,
+    make: Callable[[Any, Env, Distribution], ActorCritic],
+    which: Callable[[PyTree], Array],
+) -> ActorCritic:
+    """What ``make(config, env, distribution)`` makes, shared by all agents or with parameters for each, of which
+    ``which(obs)`` is the one-hot number."""
+    network = make(config, env, distributions.for_space(env.action_space))
+    if config.share_parameters or env.num_agents == 1:
+        return network
+    return one_each(network, env.num_agents, which)
+
+
+class Team(NamedTuple):
+    """A joint environment of ``M`` agents with ``A`` actions each. Its functions are of observations with any leading
+    axes: ``legal(obs)`` bool ``[..., M, A]``, or None if all are; ``acting(obs)`` bool ``[..., M]``; ``state(obs)``
+    ``[..., S]`` float32. ``acting`` itself is None where all agents always act."""
+
+    num_agents: int
+    num_actions: int
+    legal: Callable[[PyTree], Array | None]
+    acting: Callable[[PyTree], Array] | None
+    state: Callable[[PyTree], Array]
+    state_space: Box
+
+
+def problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
+    """Why the actions of the agents of ``env`` (None: not known) will not do."""
+    return checks.space_problems(env, kinds)
+
+
+def team(env: Env) -> Team:
+    """The team of a joint environment (`agents.joint`) with Discrete actions."""
+    space, sizes = env.observation_space, env.action_space.sizes
+    part = "state" if "state" in space else "agents"
+    size = agents.flat_size(space[part])
+    return Team(
+        len(sizes),
+        sizes[0],
+        (lambda obs: obs["legal"]) if "legal" in space else (lambda obs: None),
+        (lambda obs: obs["acting"]) if "acting" in space else None,
+        lambda obs: agents.flat(space[part], obs[part]),
+        Box(-np.inf, np.inf, (size,), jnp.float32),
+    )
+
+
+def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable[[PyTree], PyTree]]:
+    """What each agent of a joint environment sees: its space, and the function that makes it ``[..., M, ...]`` of joint
+    observations ``[...]``. It is the agent's own observation, with ``ids`` which agent it is, and with ``previous``
+    what it did last, if the environment tells."""
+    num_agents, own = agents.agents_of(env.observation_space)
+    space = {"obs": own}
+    if ids:
+        space["id"] = Box(0, 1, (num_agents,), jnp.float32)
+    if previous:
+        space["previous"] = Discrete(env.action_space.sizes[0] + 1)
+    rank = len(jax.tree.leaves(own, is_leaf=lambda x: isinstance(x, Box))[0].shape)
+
+    def seen(obs: PyTree) -> PyTree:
+        found = {"obs": obs["agents"]}
+        first = jax.tree.leaves(obs["agents"])[0]
+        if ids:
+            found["id"] = jnp.broadcast_to(jnp.eye(num_agents), (*first.shape[: first.ndim - rank], num_agents))
+        if previous:
+            found["previous"] = obs["previous"]
+        return found
+
+    return space, seen
+
+
+def with_state(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+    """What a central critic of each agent sees: ``{"own": what seen makes, "state": the same for all}``."""
+
+    def both(obs: PyTree) -> PyTree:
+        state = team.state(obs)[..., None, :]
+        return {
+            "own": seen(obs),
+            "state": jnp.broadcast_to(state, (*state.shape[:-2], team.num_agents, state.shape[-1])),
+        }
+
+    return both

@@ -1,0 +1,207 @@
+"""Learning against past selves: some games of a rollout are played against older versions of the learner.
+
+In every game all seats are by default the newest version's, and it learns from all of them. With past selves, in some
+of the environments one seat is the learner's and the others are an older version's, of whose play nothing is learned
+(Berner et al. 2019, arXiv 1912.06680, appendix N; Vinyals et al. 2019, Nature 575, prioritised fictitious self-play).
+
+``K`` past selves are kept, ``G`` of them met in one iteration. Rows are those of `envs.fleet`: environment ``i``, agent
+``j`` is row ``i * N + j``.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import config as cfg
+from purerl.formulas import opponents
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Transition
+
+WITH_PAST = cfg.Needs("past opponents", lambda config: config.opponents != "latest")
+DECAY, RATE = 0.99, 0.01
+"""Of the record of wins, once an iteration in which a past self was met; of the qualities (eta)."""
+
+
+@cfg.config
+class Settings:
+    """Settings of who the opponents are, in environments of several agents."""
+
+    opponents: Literal["latest", "past", "prioritised"] = "latest"
+    """Who plays the other agents. latest: the learner itself. past: in some games older versions of it, chosen by
+    OpenAI Five's quality scores. prioritised: those chosen that it beats least often."""
+    past_selves: Annotated[cfg.Count, WITH_PAST] = 8
+    """Older versions that are kept."""
+    snapshot_period: Annotated[cfg.Count, WITH_PAST] = 10
+    """Iterations between two versions that are kept."""
+    past_met: Annotated[cfg.Count, WITH_PAST] = 4
+    """Older versions that are met in one iteration."""
+    past_games: Annotated[cfg.NonNegativeCount, WITH_PAST] = 0
+    """Environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a fifth."""
+
+
+class State(NamedTuple):
+    """``past`` are acting policies ``[K, ...]``, of which ``present`` says which there are; ``quality``, ``score`` and
+    ``games`` ``[K]`` are the record against them. ``met`` ``[G]`` are played now. ``age`` counts iterations."""
+
+    learner: PyTree
+    past: PyTree
+    present: Array
+    quality: Array
+    score: Array
+    games: Array
+    met: Array
+    age: Array
+
+
+class Seats(NamedTuple):
+    """Rows of a fleet: all that the learner learns from; ``ours`` and ``theirs`` ``[G, ...]`` are those of the learner
+    and of each past self in their games."""
+
+    learned: np.ndarray
+    ours: np.ndarray
+    theirs: np.ndarray
+
+
+def num_games(config: Any) -> int:
+    """Environments in which past selves are met."""
+    return config.past_games or max(config.num_envs // 5 // config.past_met, 1) * config.past_met
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """Why past selves cannot be met, a line each."""
+    if config.opponents == "latest" or not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
+        return []
+    found, games = [], num_games(config)
+    if config.max_lag:
+        found.append(f"max_lag = {config.max_lag}: must be 0 with past opponents")
+    if games % config.past_met or games > config.num_envs:
+        found.append(
+            f"past_games = {games}: must be a multiple of past_met = {config.past_met}, at most num_envs = "
+            f"{config.num_envs}"
+        )
+    if env is None or found:
+        return found
+    if env.num_agents == 1:
+        return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
+    if not hasattr(config, "num_minibatches") or not cfg.sound(config, "num_minibatches", "sequence_length"):
+        return found
+    samples, what = seats(config, env.num_agents).learned.size * config.num_steps, "steps"
+    if config.memory != "none":
+        samples, what = samples // config.sequence_steps, "sequences"
+    if samples % config.num_minibatches:
+        found.append(
+            f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"
+        )
+    return found
+
+
+def seats(config: Any, num_agents: int) -> Seats:
+    """Who plays which row. The learner's seat changes from one environment to the next."""
+    envs = np.arange(num_games(config))
+    rows = envs[:, None] * num_agents + np.arange(num_agents)
+    own = np.arange(num_agents) == (envs % num_agents)[:, None]
+    theirs = rows[~own]
+    everyone = np.arange(config.num_envs * num_agents)
+    return Seats(
+        np.setdiff1d(everyone, theirs),
+        rows[own].reshape(config.past_met, -1),
+        theirs.reshape(config.past_met, -1),
+    )
+
+
+def against_past(
+    config: Any,
+    num_agents: int,
+    learner: Learner,
+    snapshot: Callable[[PyTree], PyTree],
+    acting_as: Callable[[PyTree, PyTree], PyTree],
+) -> Learner:
+    """``learner`` that meets its past selves, with a `State` around its own.
+
+    ``snapshot(state)`` is what acting needs of its state, and ``acting_as(state, snapshot)`` the state that acts so. A
+    game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
+    past selves are cut out before anything is learned.
+    """
+    where = seats(config, num_agents)
+    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)  # noqa: E731
+
+    def init(key: Key, obs: PyTree) -> State:
+        learned = learner.init(key, of(where.learned, obs))
+        count, first = config.past_selves, jnp.zeros(config.past_selves)
+        past = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), snapshot(learned))
+        met = jnp.zeros(config.past_met, jnp.int32)
+        present = jnp.arange(count) == 0
+        return State(learned, past, present, first, first, first, met, jnp.zeros((), jnp.int32))
+
+    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
+        action, following, extras = learner.explore(state.learner, obs, carry, noise)
+
+        def theirs(policy: PyTree, obs: PyTree, carry: PyTree, noise: PyTree) -> tuple[Array, PyTree]:
+            return learner.explore(acting_as(state.learner, policy), obs, carry, noise)[:2]
+
+        facing = of(state.met, state.past)
+        made = jax.vmap(theirs)(facing, *(of(where.theirs, x) for x in (obs, carry, noise)))
+        replaced = jax.tree.map(lambda x, new: x.at[where.theirs].set(new), (action, following), made)
+        return *replaced, extras
+
+    def update(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+        key_learn, key_choose = jax.random.split(key)
+        mine = jax.tree.map(lambda x: x[:, where.learned], trajectory)
+        learned, metrics = learner.update(state.learner, mine, key_learn)
+        reward, last = trajectory.reward[:, where.ours], trajectory.last[:, where.ours]  # [T, G, games]
+        points = jnp.where(reward > 0, 1.0, jnp.where(reward < 0, 0.0, 0.5))
+        of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))  # noqa: E731
+        score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
+        state = state._replace(learner=learned, age=state.age + 1)
+        state = _enter(config, _recorded(state, score, games, wins), snapshot(learned))
+        chance = opponents.by_quality(state.quality, state.present)
+        if config.opponents == "prioritised":
+            chance = opponents.shares(opponents.hard(_win_rates(state)), state.present)
+        drawn = jax.random.uniform(key_choose, (config.past_met,))
+        met = jax.vmap(opponents.choose, in_axes=(None, 0))(chance, drawn)
+        of_past = {
+            "past_selves": jnp.sum(state.present, dtype=jnp.float32),
+            "score_against_past": jnp.sum(score) / jnp.sum(games),
+        }
+        return state._replace(met=met), {**metrics, **of_past}
+
+    return learner._replace(
+        init=init,
+        explore=explore,
+        policy=lambda state: learner.policy(state.learner),
+        update=update,
+    )
+
+
+def _win_rates(state: State) -> Array:
+    return jnp.where(state.games > 0, state.score / jnp.maximum(state.games, 1e-6), 0.5)
+
+
+def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
+    """The record after these games against each of the past selves that were met, ``[G]``."""
+    met, present = state.met, state.present
+    forget = jnp.ones_like(state.score).at[met].set(DECAY)
+    chance = opponents.by_quality(state.quality, present)[met]
+    fall = RATE * wins / (jnp.sum(present) * jnp.maximum(chance, 1e-6))
+    return state._replace(
+        quality=state.quality.at[met].add(-fall),
+        score=(state.score * forget).at[met].add(score),
+        games=(state.games * forget).at[met].add(games),
+    )
+
+
+def _enter(config: Settings, state: State, policy: PyTree) -> State:
+    """A new past self takes the oldest one's place, if it is time."""
+    due, slot = state.age % config.snapshot_period == 0, state.age // config.snapshot_period % config.past_selves
+    quality, present = opponents.enter(state.quality, state.present, slot)
+    entered = state._replace(
+        past=jax.tree.map(lambda x, new: x.at[slot].set(new), state.past, policy),
+        present=present,
+        quality=quality,
+        score=state.score.at[slot].set(0.0),
+        games=state.games.at[slot].set(0.0),
+    )
+    chosen: State = jax.tree.map(lambda new, old: jnp.where(due, new, old), entered, state)
+    return chosen

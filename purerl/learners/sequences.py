@@ -1,0 +1,94 @@
+"""Learning action values from replayed sequences: unrolling a recurrent network, and targets along a sequence.
+
+``L`` steps, ``N`` sequences. The last step of a sequence only bootstraps, unless a time limit cuts the sequence there
+and the ring holds what followed (`replay.views.Cut`).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.formulas import returns
+from purerl.networks.recurrent import Recurrent
+from purerl.types import Array, PyTree, Scalar, Transition
+
+
+@cfg.config
+class Sequences:
+    """Settings of what a sequence is. A Config that extends them has ``num_steps``."""
+
+    burn_in: cfg.NonNegativeCount = 8
+    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
+    unroll: cfg.Count = 16
+    """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
+    period: cfg.Count = 8
+    """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
+    stored_carry: bool = True
+    """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
+    store_next_obs: bool = False
+    """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32. A
+    sequence learns from its last truncated step alone, either way."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows that a sequence spans."""
+        return self.burn_in + self.unroll
+
+    @property
+    def sample_stride(self) -> int:
+        """Samples may start only at every `sample_stride`-th row."""
+        return self.period
+
+
+def problems(config: Any) -> list[str]:
+    """Why the sequences of ``config`` do not cover every step, a line each."""
+    if not cfg.sound(config, "num_steps", "period", "unroll"):
+        return []
+    found = []
+    if config.num_steps % config.period:
+        found.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
+    if config.unroll <= config.period:
+        found.append(
+            f"unroll = {config.unroll}: must be above period = {config.period}; the last step is not learned from"
+        )
+    return found
+
+
+def late(config: Sequences, x: Array) -> Array:
+    """The steps after the burn-in."""
+    return x[config.burn_in :]
+
+
+def unroll(config: Sequences, network: Recurrent, params: PyTree, items: Transition) -> tuple[PyTree, PyTree]:
+    """What ``network`` gives for the steps after the burn-in ``[L, N, ...]``, through which no gradient flows, and
+    ``[N, ...]`` for what followed the sequences' cut."""
+    carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
+    steps = items.obs, items.terminated | items.truncated
+    obs, last = jax.tree.map(lambda x: x[: config.burn_in], steps)
+    if config.burn_in:
+        carry = jax.lax.stop_gradient(network.unroll(params, obs, carry, last)[2])
+    obs, last = jax.tree.map(lambda x: late(config, x), steps)
+    out, carries, _ = network.unroll(params, obs, carry, last)
+    index = jnp.maximum(items.next_obs.step - config.burn_in, 0)
+    carry = jax.tree.map(lambda x: x[index, jnp.arange(len(index))], carries)
+    return out, network.step(params, items.next_obs.obs, carry)[0]
+
+
+def targets(
+    config: Sequences, items: Transition, value: Array, after_cut: Array, gamma: Scalar, n_step: int
+) -> tuple[Array, Array]:
+    """Targets over ``n_step`` rewards, and which steps have one (bool), both ``[L, N]``, of the steps after the
+    burn-in. ``value`` ``[L, N]`` is that of their observations, ``after_cut`` ``[N]`` that of what followed a cut."""
+    reward, terminated, truncated = (late(config, x) for x in (items.reward, items.terminated, items.truncated))
+    cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None] - config.burn_in
+    target = jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
+        reward,
+        value,
+        gamma * (1 - terminated),
+        truncated,
+        jnp.where(cut, reward + gamma * after_cut[None], value),
+        n_step,
+    )
+    return target, ~truncated.at[-1].set(True) | cut

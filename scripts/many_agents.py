@@ -1,0 +1,227 @@
+"""Acceptance experiments of many agents, each against a threshold that a wrong build misses.
+
+    python scripts/many_agents.py two-step|permutation|logit|landmarks|tic-tac-toe [--seeds S]
+
+Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from claims import claim, main, population, show
+
+from purerl import envs, ippo, iql, mappo, masac, ppo, qmix, vdn
+from purerl.algos.masac import make_network as make_networks
+from purerl.envs import agents
+from purerl.learners import factored_values, many_agents
+from purerl.loops.evaluation import player, random_player, versus
+from purerl.networks import mixers
+
+TWO_STEP = {
+    "total_steps": 20_512,
+    "num_envs": 4,
+    "num_steps": 4,
+    "num_updates": 8,
+    "unroll": 3,
+    "period": 2,
+    "capacity": 10_000,
+    "warmup_steps": 512,
+    "batch_size": 32,
+    "memory": "none",
+    "last_action": False,
+    "hidden_sizes": (64,),
+    "epsilon_end": 1.0,
+    "target_period": 100,
+    "learning_rate_decay": 0.0,
+    "gamma": 0.99,
+}
+"""About 10,000 episodes of uniformly random play, and as many updates."""
+ON_POLICY = {"num_envs": 64, "num_steps": 16, "learning_rate": 1e-2}
+
+
+def two_step(seeds: int) -> None:
+    """IQL and VDN take the 7 of the two-step game, QMIX the 8; and the tables of values that VDN and QMIX learn."""
+    env = envs.make("TwoStep-v0")
+    for algo, best, mixer in (
+        (iql, 7, mixers.apart()),
+        (vdn, 7, mixers.summed()),
+        (qmix, 8, mixers.monotonic(8, 64)),
+    ):
+        size = {"mixer_size": 8} if algo is qmix else {}
+        config = algo.Config(**TWO_STEP, **size)
+        joint = factored_values.view(config, env)
+        network, team = factored_values.make_network(config, joint), many_agents.team(joint)
+
+        def read(key, config=config, algo=algo, joint=joint, network=network, team=team, mixer=mixer):
+            state = algo.make_train(config, env)(key).state.learner
+            learner = algo.make_trainer(config, env).learner
+            _, obs = jax.vmap(joint.reset)(jax.random.split(key, 1))
+            env_state, _ = joint.reset(key)
+            total, tables = 0.0, []
+            for _ in range(2):
+                action, _ = learner.exploit(learner.policy(state), obs, learner.init_carry(1), key)
+                env_state, step = joint.step(joint.noise(key, ()), env_state, action[0])
+                total, obs = total + step.reward, jax.tree.map(lambda x: x[None], step.obs)
+            env_state, _ = joint.reset(key)
+            _, risky = joint.step(joint.noise(key, ()), env_state, jnp.array([1, 0]))
+            for at in (jax.tree.map(lambda x: x[None], risky.obs), jax.vmap(joint.reset)(jax.random.split(key, 1))[1]):
+                q, _ = network.step(state.params["agents"], at, network.init_carry(1))
+                pairs = jnp.stack(jnp.meshgrid(*q[0], indexing="ij"), axis=-1)[None]
+                tables.append(mixer.mix(state.params["mixer"], pairs, jnp.broadcast_to(team.state(at), (1, 2, 2, 3))))
+            return total, jnp.stack(tables)
+
+        found, tables = population(lambda config, read=read: read, config, seeds)
+        show(f"{algo.name}, greedy return", found)
+        claim(f"{algo.name}: {best} on every seed", np.all(found == best))
+        if algo is not iql:
+            show(f"{algo.name}, Q_tot after the risky choice", tables[:, 0])
+            show(f"{algo.name}, Q_tot at the start", tables[:, 1])
+
+
+def permutation(seeds: int) -> None:
+    """Three agents who see the same must do different things: with and without numbers."""
+    env = envs.make("Permutation-v0")
+    for algo in (ippo, mappo):
+        for ids, holds, told in ((True, lambda x: x >= 0.98, ">= 0.98"), (False, lambda x: x <= 0.25, "<= 0.25")):
+            config = algo.Config(**ON_POLICY, total_steps=64 * 16 * 80, agent_ids=ids)
+            train = lambda config, algo=algo: lambda key: algo.make_train(config, env)(key).metrics  # noqa: E731
+            found = population(train, config, seeds)["episode_return"][:, -8:].mean(axis=1)
+            title = f"{algo.name} {'with' if ids else 'without'} numbers, return"
+            show(title, found)
+            claim(f"{title} {told} on every seed", np.all(holds(found)))
+
+
+EQUILIBRIA = {
+    0.3: ((0.001, 0.78, 0.22), (0.0, 0.47, 0.53)),
+    1.0: ((0.16, 0.39, 0.45), (0.14, 0.29, 0.57)),
+}
+"""Policies of both agents in the climbing game by temperature, reached from uniform ones."""
+
+
+def logit_equilibrium(temperature: float) -> np.ndarray:
+    """Each agent's softmax of its expected pay-off over the temperature, iterated from uniform policies ``[2, 3]``."""
+    payoff = np.array([[11, -30, 0], [-30, 7, 6], [0, 0, 5]]) / 10
+    policies = np.full((2, 3), 1 / 3)
+    for _ in range(20_000):
+        wanted = []
+        for values in (payoff @ policies[1], policies[0] @ payoff):
+            powers = np.exp((values - values.max()) / temperature)
+            wanted.append(powers / powers.sum())
+        policies += 0.01 * (np.array(wanted) - policies)
+    return policies
+
+
+def logit(seeds: int) -> None:
+    """MASAC of a fixed temperature in the climbing game, beside its logit equilibrium."""
+    env = envs.make("MatrixGame-v0", game="climbing")
+    for temperature, told in EQUILIBRIA.items():
+        config = masac.Config(
+            total_steps=400_000,
+            num_envs=64,
+            num_steps=1,
+            num_updates=1,
+            capacity=4096,
+            warmup_steps=1024,
+            hidden_sizes=(32,),
+            learning_rate=3e-3,
+            actor_learning_rate=1e-3,
+            learning_rate_decay=1.0,
+            initial_temperature=temperature,
+            learn_temperature=False,
+            tau=1.0,
+        )
+        joint = masac.view(config, env)
+        network = make_networks(config, joint)
+        _, obs = joint.reset(jax.random.key(0))
+
+        def policies(config, network=network, obs=obs):
+            def train(key: Any) -> Any:
+                state = masac.make_train(config, env)(key).state.learner
+                return jax.nn.softmax(network.act(state.params["actor"], obs))
+
+            return train
+
+        found, exact = population(policies, config, seeds), logit_equilibrium(temperature)
+        show(f"temperature {temperature}, policies", found)
+        claim(
+            f"the equilibrium printed and computed agree, temperature {temperature}", np.abs(exact - told).max() < 0.01
+        )
+        distance = 0.5 * np.abs(found - exact).sum(axis=-1).max(axis=-1)
+        show(f"temperature {temperature}, total variation", distance)
+        claim(f"temperature {temperature}: total variation at most 0.02 on every seed", distance.max() <= 0.02)
+
+
+def landmarks(seeds: int) -> None:
+    """MASAC: two agents on two landmarks, in either order."""
+    env = envs.make("Landmarks-v0")
+    config = masac.Config(
+        total_steps=96_000,
+        num_envs=16,
+        num_steps=1,
+        num_updates=1,
+        capacity=50_000,
+        warmup_steps=1024,
+        batch_size=128,
+        hidden_sizes=(64, 64),
+        learning_rate=1e-3,
+        actor_learning_rate=1e-3,
+        target_entropy=0.1,
+        initial_temperature=0.1,
+    )
+    metrics = population(lambda config: lambda key: masac.make_train(config, env)(key).metrics, config, seeds)
+    found = np.nanmean(metrics["episode_return"][:, -400:], axis=1)
+    show("return", found)
+    claim("return at least 5 on two thirds of the seeds", np.mean(found >= 5) >= 2 / 3)
+
+
+def tic_tac_toe(seeds: int) -> None:
+    """PPO's self-play against uniformly random moves, with half of the games against past selves; and its collapse."""
+    env = agents.own(envs.make("TicTacToe-v0"))
+    for title, changes in (
+        ("half against past selves", {"opponents": "past", "past_games": 128}),
+        ("a fifth against past selves", {"opponents": "past", "past_games": 52}),
+        ("prioritised, half", {"opponents": "prioritised", "past_games": 128}),
+        ("latest, entropy 0.02", {"entropy_coef": 0.02}),
+    ):
+        settings = {
+            "total_steps": 256 * 9 * 400,
+            "num_envs": 256,
+            "num_steps": 9,
+            "num_minibatches": 4,
+            "hidden_sizes": (128, 128),
+            "learning_rate": 1e-3,
+            "entropy_coef": 0.3,
+            "gamma": 1.0,
+        }
+        config = ppo.Config(**{**settings, **changes})
+
+        def play(config):
+            def train(key: Any) -> Any:
+                state = ppo.make_train(config, env)(key).state.learner
+                learner = ppo.make_trainer(config, env).learner
+                mine = player(learner, learner.policy(state))
+                found = versus(jax.random.fold_in(key, 1), env, mine, random_player(env), 1024).episode_return
+                return jnp.stack([jnp.mean(found > 0), jnp.mean(found == 0), jnp.mean(found < 0)])
+
+            return train
+
+        found = population(play, config, seeds)
+        show(f"{title}: won, drawn, lost of 1024 games against random moves", found)
+        if config.entropy_coef > 0.05:
+            claim(f"{title}: at most 2 % lost on every seed", found[:, 2].max() <= 0.02)
+            claim(f"{title}: at least 75 % won on every seed", found[:, 0].min() >= 0.75)
+
+
+if __name__ == "__main__":
+    main(
+        __doc__,
+        {
+            "two-step": (two_step, 10),
+            "permutation": (permutation, 8),
+            "logit": (logit, 3),
+            "landmarks": (landmarks, 3),
+            "tic-tac-toe": (tic_tac_toe, 2),
+        },
+    )
