@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import counters
+from purerl.algos.algorithm import rows
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import schedules
@@ -76,9 +77,10 @@ def of(
     Raises `ConfigError` for arguments that it does not support.
     """
     unfit = not isinstance(config, policy_gradients.Config) or socket.name in ("optimiser", "rule")
-    if unfit or len(envs) != 1:
+    several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
+    if unfit or several or len(envs) != 1:
         raise ConfigError(
-            f"strategy = {NAME!r}: needs a policy gradient, a socket in its loss that has a slope "
+            f"strategy = {NAME!r}: needs a policy gradient of one agent, a socket in its loss that has a slope "
             "(value-loss, policy-drift or vtrace-weight), and one environment"
         )
     [env] = envs

@@ -118,7 +118,8 @@ def test_settings_are_shared_by_the_families():
         assert {"total_steps", "num_envs", "num_steps", "gamma", "torso", "hidden_sizes", "layer_norm"} <= names
         assert {"learning_rate", "learning_rate_decay", "max_grad_norm"} <= names
     with_memory = {name for name, names in fields.items() if {"memory", "memory_size", "memory_window"} <= names}
-    assert with_memory == {"a2c", "appo", "dpo", "impala", "ppo", "r2d2", "reinforce"}
+    gradients = {"a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"}
+    assert with_memory == gradients | {"iql", "qmix", "r2d2", "vdn"}
 
 
 def test_a_residual_torso_for_action_values():

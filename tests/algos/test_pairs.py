@@ -46,7 +46,14 @@ OF_BOXES = {
     "tree": "has dict actions; the algorithm needs Box",
 }
 """What those say that need actions in a bounded Box."""
-GRADIENTS = "a2c", "appo", "dpo", "impala", "ppo", "reinforce"
+OF_TEAMS = {
+    **dict.fromkeys(("numbers", "too many"), "has MultiDiscrete actions; the algorithm needs Discrete"),
+    **dict.fromkeys(("vector", "scalar", "unbounded"), "has Box actions; the algorithm needs Discrete"),
+    "tree": "has dict actions; the algorithm needs Discrete",
+}
+"""What those say whose agents choose one of their actions each."""
+GRADIENTS = "a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"
+TEAMS = "iql", "masac", "qmix", "vdn"
 BOXES = "ddpg", "sac", "td3"
 
 
@@ -62,8 +69,8 @@ def test_every_pair_of_spaces(algo):
     algorithm = ALGORITHMS[algo]
     config = algorithm.Config(hidden_sizes=(4,))
     for name, (actions, line) in ACTIONS.items():
-        others = OF_GRADIENTS if algo in GRADIENTS else OF_BOXES if algo in BOXES else {}
-        line = others.get(name, line)
+        others = {GRADIENTS: OF_GRADIENTS, BOXES: OF_BOXES, TEAMS: OF_TEAMS}
+        line = next((told for family, told in others.items() if algo in family), {}).get(name, line)
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)
             if line is None:

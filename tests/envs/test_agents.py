@@ -177,9 +177,16 @@ def test_joint(end):
 
 def test_joint_of_one_agent():
     """It is the environment itself, with an axis of one agent."""
-    alone = envs.make("probe/illegal-actions")
+    plain_env, given = envs.make("probe/illegal-actions"), []
+
+    def step(noise, env_state, action):
+        given.append(action.shape)
+        return plain_env.step(noise, env_state, action)
+
+    alone = plain_env._replace(step=step)
     env = agents.joint(alone, previous=True)
     first, steps = played(env, [1], [2])
+    assert given == [(), ()]
     plain, plain_steps = played(alone, 1, 2)
     same(first["agents"], jax.tree.map(lambda x: x[None], plain))
     assert env.action_space == MultiDiscrete((3,))

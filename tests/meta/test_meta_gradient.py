@@ -46,7 +46,9 @@ def test_is_a_search(search):
     ],
 )
 def test_problems(socket, algo, config, environments):
-    with pytest.raises(ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient, a socket in its loss"):
+    with pytest.raises(
+        ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent, a socket"
+    ):
         meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
 
 
