@@ -28,6 +28,10 @@ def summed() -> Mixer:
     return Mixer(lambda key, q, state: {}, lambda params, q, state: jnp.sum(q, axis=-1, keepdims=True))
 
 
+SCALE = 0.2
+"""Of the layers that give weights at first: a team's value then moves about as much as those of its agents."""
+
+
 class Monotonic(nn.Module):
     """A network of the values that grows with each of them (Rashid et al. 2018, arXiv 1803.11485, section 4).
 
@@ -42,7 +46,7 @@ class Monotonic(nn.Module):
     def __call__(self, q: Array, state: Array) -> Array:
         def weights(size: int) -> Array:
             hidden = MLP((self.hyper_width,) if self.hyper_width else (), nn.relu)(state)
-            return jnp.abs(dense(size, 1.0)(hidden))
+            return jnp.abs(dense(size, SCALE)(hidden))
 
         first = weights(q.shape[-1] * self.width).reshape(*q.shape, self.width)
         hidden = nn.elu(jnp.sum(q[..., None] * first, axis=-2) + dense(self.width, 1.0)(state))
