@@ -38,7 +38,7 @@ TWO_STEP = {
     "gamma": 0.99,
 }
 """About 10,000 episodes of uniformly random play, and as many updates."""
-ON_POLICY = {"num_envs": 64, "num_steps": 16, "learning_rate": 1e-2}
+ON_POLICY = {"num_envs": 64, "num_steps": 16, "learning_rate": 5e-3}
 
 
 def two_step(seeds: int) -> None:
