@@ -78,7 +78,7 @@ def bounds(leaf: Any) -> tuple[Any, Any]:
 
 def is_bounded(box: Box) -> bool:
     """Whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
-    return all(library(bound) is jnp or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
+    return all(array_namespace(bound) is jnp or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
 
 
 def unit(box: Box) -> tuple[Any, Any]:
@@ -86,7 +86,7 @@ def unit(box: Box) -> tuple[Any, Any]:
 
     A dimension without finite bounds keeps its own units: centre 0, scale 1.
     """
-    xp = library(box.low, box.high)
+    xp = array_namespace(box.low, box.high)
     low, high = (xp.broadcast_to(xp.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
     if xp is jnp:
         return (high + low) / 2, (high - low) / 2
@@ -95,8 +95,8 @@ def unit(box: Box) -> tuple[Any, Any]:
     return ((high + low) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
 
 
-def library(*bounds: Any) -> Any:
-    """The library that can compute with ``bounds``: numpy, or jax.numpy if one is traced."""
+def array_namespace(*bounds: Any) -> Any:
+    """The array library that can compute with ``bounds``: numpy, or jax.numpy if one is traced."""
     return jnp if any(isinstance(bound, jax.core.Tracer) for bound in bounds) else np
 
 
@@ -162,7 +162,7 @@ def _problem(leaf: Any) -> str | None:
         return f"shape {leaf.shape}: has no elements"
     if jax.dtypes.canonicalize_dtype(leaf.dtype) != jnp.dtype(leaf.dtype):
         return f"dtype {jnp.dtype(leaf.dtype)}: JAX has {jax.dtypes.canonicalize_dtype(leaf.dtype)} in its place"
-    if library(leaf.low, leaf.high) is jnp:
+    if array_namespace(leaf.low, leaf.high) is jnp:
         return None
     try:
         ordered = np.all(np.broadcast_to(leaf.low, leaf.shape) <= np.broadcast_to(leaf.high, leaf.shape))

@@ -1,22 +1,15 @@
 """Multi-agent PPO (Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", arXiv
 2103.01955): actors that see their own observations, and a critic that sees the whole environment."""
 
-from collections.abc import Callable
 from typing import Any
 
-from purerl import config as cfg
 from purerl import networks
 from purerl.algos import ppo as parent
-from purerl.algos.algorithm import Algorithm
+from purerl.algos.ippo import Config, ippo
 from purerl.envs import agents
-from purerl.learners import many_agents, policy_gradients, settings
+from purerl.learners import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
-from purerl.types import Distribution, Env, Learner, PyTree
-
-
-@cfg.config
-class Config(many_agents.Settings, parent.Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+from purerl.types import Distribution, Env, Learner
 
 
 def view(config: Config, env: Env) -> Env:
@@ -27,7 +20,7 @@ def view(config: Config, env: Env) -> Env:
 
 def make_network(config: Config, env: Env, distribution: Distribution) -> ActorCritic:
     """An actor and a critic of their own, with a memory each if the config has one."""
-    select: Callable[[PyTree], PyTree] = env.own  # type: ignore[assignment]  # `view` gives one
+    select = env.own or (lambda obs: obs)
     own = env._replace(observation_space=select(env.observation_space))
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     if config.memory == "none":
@@ -55,12 +48,4 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
     return parent.make_learner(config, env, network=network, **parts)
 
 
-mappo = Algorithm(
-    "mappo",
-    Config,
-    parent.problems,
-    make_learner,
-    policy_gradients.make_trainer,
-    sockets=parent.ppo.sockets,
-    view=view,
-)
+mappo = ippo._replace(name="mappo", make_learner=make_learner, view=view)

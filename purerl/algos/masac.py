@@ -16,7 +16,7 @@ from purerl.algos import sac, sac_discrete
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.formulas import distributions, exploration, losses, soft, td_errors
-from purerl.learners import many_agents, off_policy_gradients, settings
+from purerl.learners import checks, many_agents, off_policy_gradients, settings
 from purerl.learners.off_policy_gradients import Method
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
@@ -25,11 +25,8 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 
 @cfg.config
-class Config(sac_discrete.Config):
+class Config(many_agents.Numbers, sac_discrete.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
-
-    agent_ids: bool = True
-    """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
 
 
 def view(config: Config, env: Env) -> Env:
@@ -39,7 +36,7 @@ def view(config: Config, env: Env) -> Env:
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
-    found = many_agents.problems(env, (Discrete,))
+    found = checks.space_problems(env, (Discrete,))
     joint = None if found or env is None else view(config, env)
     return found + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
 
@@ -48,7 +45,7 @@ def make_network(config: Config, env: Env) -> ActorAndCritics:
     """Of joint observations: logits ``[..., M, A]``, and critics ``[..., M, K, A]``."""
     team = many_agents.team(env)
     own, own_inputs = many_agents.inputs(env, ids=config.agent_ids)
-    all_inputs = many_agents.with_state(team, own_inputs)
+    all_inputs = many_agents.central(team, own_inputs)
     of_actor = settings.make_torso(config, env._replace(observation_space=own))
     of_critic = settings.make_torso(config, env._replace(observation_space={"own": own, "state": team.state_space}))
     return ActorAndCritics(

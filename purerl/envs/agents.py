@@ -94,7 +94,6 @@ def joint(env: Env, previous: bool = False) -> Env:
         space["legal"] = Box(False, True, (num_agents, _num_actions(env)), jnp.bool_)
     if acting:
         space["acting"] = Box(False, True, (num_agents,), jnp.bool_)
-
     if previous:
         space["previous"] = Box(0, _num_actions(env), (num_agents,), jnp.int32)
 

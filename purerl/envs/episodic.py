@@ -81,4 +81,4 @@ def box(low: Any, high: Any) -> Box:
 
 def _bound(values: Any) -> Any:
     """Bounds as a float32 array: numpy's, or jax's if a value is traced."""
-    return spaces.library(*values).array(values, dtype=np.float32)
+    return spaces.array_namespace(*values).array(values, dtype=np.float32)

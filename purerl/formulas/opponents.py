@@ -44,7 +44,7 @@ def record(payoff: Payoff, player: Array, opponent: Array, score: Scalar, decay:
 
 def win_rates(payoff: Payoff) -> Array:
     """The part of the decayed games that the row's player won, a draw counting half; 1/2 for a pair that has not met.
-    ``[N, N]``."""
+    Elementwise, as in ``[N, N]``."""
     return jnp.where(payoff.games > 0, payoff.score / jnp.where(payoff.games > 0, payoff.games, 1.0), 0.5)
 
 
@@ -93,15 +93,16 @@ def by_quality(quality: Array, present: Array) -> Array:
 
 
 def beaten(quality: Array, present: Array, opponent: Array, won: Array, rate: Scalar = 0.01) -> Array:
-    """Qualities ``[N]`` after a game against the past version ``opponent``: if the learner ``won`` (bool), ``q_i``
-    falls by ``rate / (N p_i)``, with ``N`` the number of versions that are ``present``; otherwise nothing changes.
+    """Qualities ``[N]`` after games against past versions: for each that the learner ``won``, ``q_i`` falls by
+    ``rate / (N p_i)``, with ``N`` the number of versions that are ``present``; otherwise nothing changes.
 
+    ``opponent`` (int32) and ``won``, a number of games or whether one was won, are ``[]`` or ``[G]``.
     The probability with which the opponent was chosen cancels, so that all are judged alike in expectation (Berner et
     al. 2019, arXiv 1912.06680, appendix N, where ``rate`` (eta) is 0.01).
     """
     chance = by_quality(quality, present)[opponent]
-    fall = rate / (jnp.sum(present) * jnp.where(chance > 0, chance, 1.0))
-    return quality.at[opponent].add(jnp.where(won & (chance > 0), -fall, 0.0))
+    fall = rate * won / (jnp.sum(present) * jnp.where(chance > 0, chance, 1.0))
+    return quality.at[opponent].add(jnp.where(chance > 0, -fall, 0.0))
 
 
 def enter(quality: Array, present: Array, slot: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from purerl import config as cfg
 from purerl import draw, networks, replay, trees
 from purerl.envs import agents
 from purerl.formulas import exploration
-from purerl.learners import action_values, from_replay, many_agents, sequences, settings
+from purerl.learners import action_values, checks, from_replay, many_agents, sequences, settings
 from purerl.learners.action_values import State
 from purerl.networks import recurrent
 from purerl.networks.mixers import Mixer
@@ -27,11 +27,9 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trai
 
 
 @cfg.config
-class Config(settings.Recall, sequences.Sequences, action_values.Config):
+class Config(many_agents.Numbers, settings.Recall, sequences.Sequences, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    agent_ids: bool = True
-    """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
     last_action: bool = True
     """Let each agent observe what it did last."""
     num_steps: cfg.Count = 16
@@ -59,7 +57,7 @@ def view(config: Config, env: Env) -> Env:
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
-    found = many_agents.problems(env, (Discrete,))
+    found = checks.space_problems(env, (Discrete,))
     joint = None if found or env is None else view(config, env)
     found += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
     found += action_values.lag_problems(config)

@@ -10,18 +10,23 @@ import numpy as np
 from purerl import config as cfg
 from purerl.envs import agents
 from purerl.formulas import distributions
-from purerl.learners import checks
 from purerl.networks import ActorCritic, one_each
 from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Distribution, Env, PyTree
 
 
 @cfg.config
-class Settings:
-    """How agents are told apart that are rows of a trajectory."""
+class Numbers:
+    """How agents are told apart."""
 
     agent_ids: bool = True
     """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
+
+
+@cfg.config
+class Settings(Numbers):
+    """Settings of agents that are rows of a trajectory."""
+
     share_parameters: bool = True
     """One network for all agents, instead of one for each. One for each computes all of them for every agent."""
 
@@ -56,11 +61,6 @@ class Team(NamedTuple):
     acting: Callable[[PyTree], Array] | None
     state: Callable[[PyTree], Array]
     state_space: Box
-
-
-def problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
-    """Why the actions of the agents of ``env`` (None: not known) will not do."""
-    return checks.space_problems(env, kinds)
 
 
 def team(env: Env) -> Team:
@@ -102,7 +102,7 @@ def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable
     return space, seen
 
 
-def with_state(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+def central(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """What a central critic of each agent sees: ``{"own": what seen makes, "state": the same for all}``."""
 
     def both(obs: PyTree) -> PyTree:

@@ -20,8 +20,8 @@ from purerl.formulas import opponents
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Transition
 
 WITH_PAST = cfg.Needs("past opponents", lambda config: config.opponents != "latest")
-DECAY, RATE = 0.99, 0.01
-"""Of the record of wins, once an iteration in which a past self was met; of the qualities (eta)."""
+DECAY = 0.99
+"""Of the record of wins, once an iteration in which a past self was met."""
 
 
 @cfg.config
@@ -32,13 +32,14 @@ class Settings:
     """Who plays the other agents. latest: the learner itself. past: in some games older versions of it, chosen by
     OpenAI Five's quality scores. prioritised: those chosen that it beats least often."""
     past_selves: Annotated[cfg.Count, WITH_PAST] = 8
-    """Older versions that are kept."""
+    """Number of older versions that are kept: the newest ones."""
     snapshot_period: Annotated[cfg.Count, WITH_PAST] = 10
     """Iterations between two versions that are kept."""
     past_met: Annotated[cfg.Count, WITH_PAST] = 4
-    """Older versions that are met in one iteration."""
+    """Number of older versions that are met in one iteration."""
     past_games: Annotated[cfg.NonNegativeCount, WITH_PAST] = 0
-    """Environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a fifth."""
+    """Number of the environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a
+    fifth of them."""
 
 
 class State(NamedTuple):
@@ -158,7 +159,8 @@ def against_past(
         state = _enter(config, _recorded(state, score, games, wins), snapshot(learned))
         chance = opponents.by_quality(state.quality, state.present)
         if config.opponents == "prioritised":
-            chance = opponents.shares(opponents.hard(_win_rates(state)), state.present)
+            rates = opponents.win_rates(opponents.Payoff(state.score, state.games))
+            chance = opponents.shares(opponents.hard(rates), state.present)
         drawn = jax.random.uniform(key_choose, (config.past_met,))
         met = jax.vmap(opponents.choose, in_axes=(None, 0))(chance, drawn)
         of_past = {
@@ -175,18 +177,12 @@ def against_past(
     )
 
 
-def _win_rates(state: State) -> Array:
-    return jnp.where(state.games > 0, state.score / jnp.maximum(state.games, 1e-6), 0.5)
-
-
 def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
     """The record after these games against each of the past selves that were met, ``[G]``."""
-    met, present = state.met, state.present
+    met = state.met
     forget = jnp.ones_like(state.score).at[met].set(DECAY)
-    chance = opponents.by_quality(state.quality, present)[met]
-    fall = RATE * wins / (jnp.sum(present) * jnp.maximum(chance, 1e-6))
     return state._replace(
-        quality=state.quality.at[met].add(-fall),
+        quality=opponents.beaten(state.quality, state.present, met, wins),
         score=(state.score * forget).at[met].add(score),
         games=(state.games * forget).at[met].add(games),
     )

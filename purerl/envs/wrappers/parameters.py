@@ -97,5 +97,5 @@ def _hull(leaf: Any, *others: Any) -> Leaf:
     if not isinstance(leaf, Box):
         return leaf
     lows, highs = zip(*((other.low, other.high) for other in (leaf, *others)), strict=True)
-    low = functools.reduce(spaces.library(*lows).minimum, lows)
-    return leaf._replace(low=low, high=functools.reduce(spaces.library(*highs).maximum, highs))
+    low = functools.reduce(spaces.array_namespace(*lows).minimum, lows)
+    return leaf._replace(low=low, high=functools.reduce(spaces.array_namespace(*highs).maximum, highs))

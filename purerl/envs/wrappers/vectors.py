@@ -51,7 +51,9 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     shown = np.array([i for i in range(space.shape[0]) if i not in hidden], np.int32)
     if max(hidden) >= space.shape[0] or not shown.size:
         raise ConfigError(f"{told}: must be some of 0 to {space.shape[0] - 1}, and not all of them")
-    low, high = (spaces.library(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high))
+    low, high = (
+        spaces.array_namespace(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high)
+    )
     return seen_as(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
 
 
@@ -104,10 +106,12 @@ def _flat_bounds(leaf: Leaf) -> tuple[Any, Any]:
     if not isinstance(leaf, Box):
         size = leaf.n if isinstance(leaf, Discrete) else sum(leaf.sizes)
         return np.zeros(size, np.float32), np.ones(size, np.float32)
-    low, high = (spaces.library(bound).broadcast_to(bound, leaf.shape).reshape(-1) for bound in (leaf.low, leaf.high))
+    low, high = (
+        spaces.array_namespace(bound).broadcast_to(bound, leaf.shape).reshape(-1) for bound in (leaf.low, leaf.high)
+    )
     return low, high
 
 
 def _joined(parts: list[Any]) -> Any:
     """Bounds side by side, as float32: numpy's, or jax's if one is traced."""
-    return spaces.library(*parts).concatenate([part.astype(np.float32) for part in parts])
+    return spaces.array_namespace(*parts).concatenate([part.astype(np.float32) for part in parts])
