@@ -81,6 +81,28 @@ def retrace(log_ratio, reward, q_value, next_value, discount, last, lam):
     )
 
 
+def stored_retrace(trace, reward, q_value, value, discount, stop, stopped):
+    """The same, of rows of which the next is the next step but where one stops, which is worth what is said there."""
+    total = []
+    for t in range(len(reward)):
+        end = _end(stop, t)
+        delta = [reward[k] + discount[k] * value[k + 1] - q_value[k] for k in range(t, end)] + [
+            stopped[end] - q_value[end]
+        ]
+        weights = [np.prod(discount[t:k]) * np.prod(trace[t + 1 : k + 1]) for k in range(t, end + 1)]
+        total.append(q_value[t] + np.dot(weights, delta))
+    return np.array(total)
+
+
+def episodic_bonus(memory, x, num, mean, epsilon, cluster):
+    """Badia et al. 2020 (Never Give Up), Algorithm 1, of a list of embeddings; ``mean`` of squared distances."""
+    distances = sorted(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for y in memory)[:num]
+    similar = [epsilon / (max(d / mean - cluster, 0) + epsilon) for d in distances]
+    similar += [epsilon] * (num - len(similar))
+    s = sum(similar) ** 0.5 + 1e-3
+    return 0.0 if s > 8 else 1 / s
+
+
 def softmax(x):
     return np.exp(x - np.max(x)) / np.sum(np.exp(x - np.max(x)))
 

@@ -28,17 +28,34 @@ def no_games(num_players: int) -> Payoff:
     return Payoff(jnp.zeros((num_players, num_players)), jnp.zeros((num_players, num_players)))
 
 
+def points(reward: Array) -> Array:
+    """What the last reward of a game says of it: 1 for a win, above 0; 0 for a loss, below 0; else 1/2. Elementwise."""
+    return jnp.where(reward > 0, 1.0, jnp.where(reward < 0, 0.0, 0.5))
+
+
 def record(payoff: Payoff, player: Array, opponent: Array, score: Scalar, decay: Scalar = 0.99) -> Payoff:
     """The record after a game in which ``player`` scored 1 for a win, 1/2 for a draw, 0 for a loss.
 
     Earlier games of these two, and of no others, are first multiplied by ``decay``; AlphaStar's is 0.99 (Vinyals et al.
-    2019, Nature 575, supplementary pseudocode, ``Payoff``). ``player`` and ``opponent`` are int32 scalars that differ.
+    2019, Nature 575, supplementary pseudocode, ``Payoff``). ``player`` and ``opponent`` are int32 scalars; a game of a
+    player against itself is not recorded.
     """
+    return record_all(payoff, player, opponent, jnp.float32(score)[None], jnp.ones(1, bool), decay)
+
+
+def record_all(
+    payoff: Payoff, player: Array, opponent: Array, score: Array, counts: Array, decay: Scalar = 0.99
+) -> Payoff:
+    """`record` of one game after another, ``score`` ``[G]``, of which only those that ``counts`` (bool ``[G]``) do."""
+    counts = counts & (player != opponent)
+    later = jnp.sum(counts) - jnp.cumsum(counts)
+    weight = jnp.where(counts, jnp.float32(decay) ** later, 0.0)
+    scores = jnp.stack([jnp.vdot(weight, score), jnp.vdot(weight, 1 - score)])
     rows, columns = jnp.stack([player, opponent]), jnp.stack([opponent, player])
-    scores = jnp.stack([jnp.float32(score), 1 - jnp.float32(score)])
+    forget = jnp.float32(decay) ** jnp.sum(counts)
     return Payoff(
-        payoff.score.at[rows, columns].multiply(decay).at[rows, columns].add(scores),
-        payoff.games.at[rows, columns].multiply(decay).at[rows, columns].add(1.0),
+        payoff.score.at[rows, columns].multiply(forget).at[rows, columns].add(scores),
+        payoff.games.at[rows, columns].multiply(forget).at[rows, columns].add(jnp.sum(weight)),
     )
 
 

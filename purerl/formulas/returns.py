@@ -178,3 +178,24 @@ def retrace(
     c = trace_lambda * jnp.minimum(1.0, jnp.exp(log_ratio))
     delta = reward + discount * next_value - q_value
     return q_value + _accumulate(delta, discount * _next(c) * (1 - last))
+
+
+def stored_retrace(
+    trace: Array, reward: Array, q_value: Array, value: Array, discount: Array, stop: Array, stopped: Array
+) -> Array:
+    """Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` of a sequence from a replay buffer, of which the next row is
+    the next step, as in `stored_n_step` (Munos et al. 2016, arXiv 1606.02647, eq. 3).
+
+    ``q_value[t] + x[t]``, where ``x[t] = reward[t] + discount[t] * value[t+1] - q_value[t] + discount[t] * trace[t+1] *
+    x[t+1]``, and ``x[t] = stopped[t] - q_value[t]`` where ``stop[t]``. Where ``stopped`` is ``q_value``, earlier
+    targets bootstrap there.
+
+    - ``trace``: ``[T]``, ``lambda * min(1, pi(action) / mu(action))`` of the target policy pi and the behaviour mu.
+    - ``reward, discount``: ``[T]``, see the module docstring. ``q_value``: ``[T]``, Q(obs[t], action[t]).
+    - ``value``: ``[T]``, the expectation of Q(obs[t], .) under pi.
+    - ``stop``: ``[T]`` bool; the last row stops in any case. ``stopped``: ``[T]``.
+    """
+    chex.assert_rank([trace, reward, q_value, value, discount, stop, stopped], 1)
+    stop = stop.at[-1].set(True)
+    error = jnp.where(stop, stopped, reward + discount * _next(value)) - q_value
+    return q_value + _accumulate(error, jnp.where(stop, 0.0, discount * _next(trace)))

@@ -182,6 +182,12 @@ def unrescale(x: Array, epsilon: Scalar = 1e-3) -> Array:
     return u * (jnp.abs(u) + 2)
 
 
+def joined(extrinsic: Array, intrinsic: Array, beta: Scalar, epsilon: Scalar = 1e-3) -> Array:
+    """The value of both rewards, ``h(h^-1(extrinsic) + beta * h^-1(intrinsic))``, elementwise, of values that `rescale`
+    (``h``) has compressed (Badia et al. 2020, arXiv 2003.13350, eq. 2). ``beta`` is used nowhere else."""
+    return rescale(unrescale(extrinsic, epsilon) + beta * unrescale(intrinsic, epsilon), epsilon)
+
+
 def _at(x: Array, action: Array) -> Array:
     """``x[action]`` of ``[A]`` or ``[A, K]``, as a masked sum: its gradient needs no scatter."""
     chosen = (jnp.arange(x.shape[0]) == action).reshape(-1, *(1,) * (x.ndim - 1))

@@ -27,6 +27,8 @@ def trajectory(seed, terminated=(), truncated=()):
         "last": last,
         "truncated": flags["truncated"],
         "log_ratio": rng.normal(size=T),
+        "q_value": rng.normal(size=T),
+        "trace": rng.uniform(size=T),
     }
 
 
@@ -61,6 +63,12 @@ CASES = {
         oracles.retrace,
         ("log_ratio", "reward", "value", "next_value", "discount", "last"),
         (0.8,),
+    ),
+    "stored_retrace": (
+        returns.stored_retrace,
+        oracles.stored_retrace,
+        ("trace", "reward", "q_value", "value", "discount", "truncated", "next_value"),
+        (),
     ),
 }
 
@@ -132,6 +140,19 @@ def test_retrace_without_traces_is_one_step():
     data = trajectory(4, truncated=(6,))
     one_step = data["reward"] + data["discount"] * data["next_value"]
     np.testing.assert_allclose(call(returns.retrace, data, CASES["retrace"][2], 0.0), one_step, atol=1e-5)
+
+
+def test_stored_retrace_is_retrace_where_nothing_is_missing():
+    """Terminations only; the last row bootstraps as the end of a trajectory that is one row shorter."""
+    data = trajectory(5, terminated=(3, 10))
+    data["next_value"][:-1] = data["value"][1:]
+    data["trace"] = 0.7 * np.minimum(1.0, np.exp(data["log_ratio"]))
+    names = ("trace", "reward", "q_value", "value", "discount", "truncated", "q_value")
+    shorter = {name: x[:-1] for name, x in data.items()}
+    whole = oracles.retrace(
+        *(shorter[n] for n in ("log_ratio", "reward", "q_value", "next_value", "discount", "last")), 0.7
+    )
+    np.testing.assert_allclose(call(returns.stored_retrace, data, names)[:-1], whole, atol=1e-5)
 
 
 def test_truncation_is_worth_what_the_infinite_process_is():
