@@ -25,10 +25,11 @@ NATIVE = {
     "Permutation-v0": "purerl.envs.native.games.permutation:permutation",
     "TicTacToe-v0": "purerl.envs.native.games.tic_tac_toe:tic_tac_toe",
     "KuhnPoker-v0": "purerl.envs.native.games.kuhn_poker:kuhn_poker",
+    "DeepSea-v0": "purerl.envs.native.exploration.deep_sea:deep_sea",
+    "NoisyGrid-v0": "purerl.envs.native.exploration.noisy_grid:noisy_grid",
+    "CueCorridor-v0": "purerl.envs.native.exploration.cue_corridor:cue_corridor",
 }
 """Native environments: the module and the function that makes each."""
-VECTORS = frozenset(name for name in NATIVE if not name.endswith("-MinAtar"))
-"""Native environments whose observations are vectors of a few numbers."""
 PROBES = {
     "probe/constant-reward": "purerl.envs.probes:constant_reward",
     "probe/one-step": "purerl.envs.probes:one_step",
@@ -228,6 +229,11 @@ JAXMARL = (
     "coin_game",
 )
 """Those of JaxMARL for several agents that all learn; in its MPE_simple_facmac the preys follow a rule."""
+VECTORS = frozenset(
+    [name for name in NATIVE if not name.endswith("-MinAtar")]
+    + [f"jaxmarl/{name}" for name in JAXMARL if name.startswith("MPE")]
+)
+"""Environments whose observations are vectors of a few numbers: native ones, and JaxMARL's MPE."""
 EXTRAS = {
     "brax": "brax",
     "jumanji": "jumanji",

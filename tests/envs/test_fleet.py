@@ -64,10 +64,10 @@ def test_rows_of_a_fleet():
 
 
 def test_a_learner_decides_what_its_carry_keeps():
-    """A count of steps that begins anew with each episode, beside one that goes on."""
+    """A count of steps that begins anew with each episode, beside one of steps and rewards that goes on."""
     learner = ppo.make_learner(ppo.Config(), LONE)._replace(
         init_carry=lambda num_envs: (jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, jnp.int32)),
-        restart=lambda carry, last: (jnp.where(last, 0, carry[0]), carry[1]),
+        restart=lambda carry, step: (jnp.where(step.last, 0, carry[0]), carry[1] + (step.reward > 0)),
     )
     explore = learner.explore
 
@@ -80,6 +80,6 @@ def test_a_learner_decides_what_its_carry_keeps():
     state = learner.init(jax.random.key(1), actors.obs)
     after, trajectory, _ = rollout(jax.random.key(2), fleet(LONE, 3), learner, state, actors, 50)
     episode, life = trajectory.extras
-    assert np.all(life == np.arange(50)[:, None]) and np.all(after.carry[1] == 50)
+    assert np.all(life == 2 * np.arange(50)[:, None]) and np.all(after.carry[1] == 100)
     began = np.concatenate([np.ones((1, 3), bool), np.asarray(trajectory.last)[:-1]])
     assert np.all((episode == 0) == began) and np.sum(began) > 3

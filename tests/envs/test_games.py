@@ -219,6 +219,20 @@ def test_landmarks_step_by_step():
     assert paid > 0
 
 
+def test_landmarks_seen_as_ways():
+    """The same episodes, and each number by hand from the cells."""
+    shown, seen = (play(envs.make("Landmarks-v0", ways=ways), 64, 24)[2] for ways in (0, 1))
+    np.testing.assert_array_equal(shown.reward, seen.reward)
+    at = places(shown.next_obs["state"][..., 0, :]).astype(float)  # [T, B, 4, 2]: agents, landmarks
+    np.testing.assert_array_equal(seen.next_obs["state"][..., 1, :], (at.reshape(24, 64, 8) - 2) / 2)
+    for i in (0, 1):
+        me, other, marks = at[:, :, i], at[:, :, 1 - i], at[:, :, 2:]
+        parts = [me - 2, other - me, marks[:, :, 0] - me, marks[:, :, 1] - me]
+        parts += [marks[:, :, 0] - other, marks[:, :, 1] - other]
+        np.testing.assert_array_equal(seen.next_obs["own"][..., i, :], np.concatenate(parts, axis=-1) / 2)
+        assert np.abs(seen.obs["own"]).max() <= 2
+
+
 def test_what_landmarks_are_worth():
     """Random agents stay spread evenly over the cells, since borders stop them: the value of random play is exact."""
     env = envs.make("Landmarks-v0")
@@ -427,6 +441,7 @@ def test_seats_are_drawn_or_fixed(name, turn):
         ("Permutation-v0", {"num_agents": 1}, "num_agents = 1: must be 2 or more"),
         ("TicTacToe-v0", {"draw_seats": 2}, "draw_seats = 2: must be 0 or 1"),
         ("KuhnPoker-v0", {"draw_seats": -1}, "draw_seats = -1: must be 0 or 1"),
+        ("Landmarks-v0", {"ways": 2}, "ways = 2: must be 0 or 1"),
         ("Landmarks-v0", {"max_steps": 0}, "max_steps = 0: must be a whole number >= 1"),
     ],
 )
