@@ -22,6 +22,8 @@ _WHERE = {
     "plan": "purerl.population",
     "train_population": "purerl.population",
     "load": "purerl.runs.evaluation",
+    "load_dataset": "purerl.runs.datasets",
+    "record": "purerl.loops.recording",
     "population_based_training": "purerl.population.selection",
     "successive_halving": "purerl.population.selection",
 }

@@ -52,9 +52,14 @@ def length(tree: PyTree) -> int:
     return jax.tree.leaves(tree)[0].shape[0]
 
 
+LARGE = 2**14
+"""Leaves of more numbers for each ``B`` are not packed: it would copy them."""
+
+
 def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """The leaves of a tree, each ``[B, ...]``, side by side in as few arrays ``[B, K]`` as can be: for each ``B`` one
-    for all of 32 bits and for ``[B]`` bools, and one for all other bools; leaves of other types stay as they are.
+    for all of 32 bits and for ``[B]`` bools, and one for all other bools; leaves of other types, and `LARGE` ones, stay
+    as they are.
 
     Returns them and what makes the tree of them again, also where more axes lead. Nothing is rounded.
     """
@@ -84,6 +89,8 @@ def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
 
 def _place(x: Any) -> tuple[int, str] | None:
     """Rows and type of the array of `pack` that holds a leaf; None: the leaf stays as it is."""
+    if math.prod(x.shape[1:]) > LARGE:
+        return None
     if x.dtype == bool:
         return x.shape[0], "bool" if x.ndim > 1 else "int32"
     if jnp.issubdtype(x.dtype, jax.dtypes.extended) or x.dtype.itemsize != 4:

@@ -38,6 +38,19 @@ class Step(NamedTuple):
     terminated: Array
     truncated: Array
 
+    @property
+    def last(self) -> Array:
+        """Whether the episode ended here, either way."""
+        return self.terminated | self.truncated
+
+
+class Recorded(NamedTuple):
+    """Extras of which a replay of sequences keeps ``every`` for all steps, and ``first`` for steps at which sequences
+    begin."""
+
+    first: PyTree
+    every: PyTree
+
 
 class Transition(NamedTuple):
     """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting.
@@ -87,6 +100,27 @@ class Sample(NamedTuple):
     slot: Array
     env: Array
     weight: Array
+
+
+class Dataset(NamedTuple):
+    """Whole episodes of play, one after another: ``T`` steps of ``E`` episodes, as numpy arrays.
+
+    All but ``final_obs`` lead with ``[T]``. The next observation of a step is that of the next one; where an episode
+    ended it is in ``final_obs`` ``[E, ...]``, episode by episode. Every episode ends, terminated or truncated, and
+    that is how they are told apart.
+    """
+
+    obs: PyTree
+    action: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    final_obs: PyTree
+
+    @property
+    def last(self) -> Any:
+        """Whether an episode ended here, either way. ``[T]`` bool."""
+        return self.terminated | self.truncated
 
 
 class Actors(NamedTuple):
@@ -178,8 +212,8 @@ class Learner(NamedTuple):
 
     ``policy(state)`` is the part of the state that ``exploit`` reads, and all that a saved policy holds.
     ``noise(key, shape)`` draws the randomness of ``shape`` many calls of ``explore``, one environment each.
-    ``restart`` is called after every step with the environments whose episode ended, and decides what of their carry
-    begins anew; None: all of it does.
+    ``restart`` is called after every step with what it returned, rewards and ends of episodes among it, and decides
+    what the carry keeps of it and what begins anew; None: all of it does where an episode ended.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
@@ -193,7 +227,7 @@ class Learner(NamedTuple):
     update: Callable[..., tuple]
     # on policy (State, Transition [T, B], key) -> (State, Metrics)
     # off policy (State, Sample, key) -> (State, priority [N], Metrics)
-    restart: Callable[[PyTree, Array], PyTree] | None = None  # (carry, last [B]) -> carry
+    restart: Callable[[PyTree, Step], PyTree] | None = None  # (carry, Step [B]) -> carry
 
 
 class Replay(NamedTuple):

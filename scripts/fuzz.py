@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from mutations import CANARY, HOSTILE, Loader, fuzz
 
-from purerl import cli
+from purerl import cli, envs, replay, trees
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.errors import ConfigError
@@ -33,9 +33,10 @@ from purerl.learned import artefacts, sockets
 from purerl.names import choose
 from purerl.population import planning
 from purerl.runs import comparison, config_file, evaluation
+from purerl.runs import datasets as of_play
 from purerl.runs.description import Description, describe, start
 from purerl.runs.options import TrainOptions
-from purerl.store import checkpoint, json_files, log, policies
+from purerl.store import checkpoint, datasets, json_files, log, policies, tensors
 
 
 def small_run() -> Description:
@@ -77,7 +78,7 @@ def seal_policy(directory: Path) -> None:
     import safetensors.numpy
 
     arrays = safetensors.numpy.load_file(directory / policies.ARRAYS)
-    document["sha256"] = policies._digest(document, arrays)
+    document["sha256"] = tensors.digest(document, arrays)
     (directory / policies.DESCRIPTION).write_text(json.dumps(document))
 
 
@@ -98,7 +99,7 @@ def load_config(directory: Path) -> str:
         begin = start(file)
         given = parsing.started(begin, parsing.with_learned(TrainOptions, algo), algo)
         params = parsing.env_params(given.options.env_params)
-        more = begin.swept, begin.learned
+        more = begin.swept, begin.learned, begin.datasets
         found.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
     return json.dumps(json_files.finite(found))
 
@@ -140,10 +141,31 @@ COMMANDS = (
     "plan impala --env CartPole-v1 --total-steps 1e6 --memory gru --json",
     "evolve value-loss --env CartPole-v1 --population 8 --strategy SNES --sigma 0.1 --generations 4",
     "eval run --episodes 3 --seed 1",
+    "record run --episodes 3 --agent 1 --overwrite",
+    "train r2d3 --env CartPole-v1 --demos demos.safetensors --demo-ratio 0.25",
     "compare run run --json",
     "list envs --family gymnax",
     "resume run --total-steps 1e6 --checkpoint-seconds 5",
 )
+
+
+DEMOS = "demos.safetensors"
+CARTPOLE = envs.make("CartPole-v1")
+
+
+def make_dataset(directory: Path) -> None:
+    """``demos.safetensors``, of two episodes that nobody has played."""
+    like = replay.struct(CARTPOLE.observation_space, CARTPOLE.action_space, 5, 2)
+    ends = np.array([False, True, False, False, True])
+    data = trees.zeros(like)._replace(terminated=ends, obs=numbers(like.obs))
+    card = {"env": "CartPole-v1", "env_params": {}, "policy": {}, "steps": 5, "episodes": 2}
+    datasets.save(directory / DEMOS, trees.named_leaves(data), card)
+
+
+def load_dataset(directory: Path) -> str:
+    """The steps, and what is said of them."""
+    data, card = of_play.read(directory / DEMOS, CARTPOLE, {"env": "CartPole-v1", "env_params": {}})
+    return json.dumps([[np.asarray(x).tolist() for x in jax.tree.leaves(data)], card], sort_keys=True)
 
 
 def make_commands(directory: Path) -> None:
@@ -151,6 +173,7 @@ def make_commands(directory: Path) -> None:
     (directory / "run").mkdir()
     for make in (make_policy, make_config, make_summary):
         make(directory / "run")
+    make_dataset(directory)
     json_files.write_json(directory / "commands.json", [command.split() for command in COMMANDS])
 
 
@@ -216,6 +239,7 @@ def load_commands(directory: Path) -> str:
 def nothing_compiles() -> Iterator[None]:
     """Within it trainings, searches and plans end as they would begin."""
     ends: dict[str, Any] = {"runs.train.train": 0, "runs.train.resume": 0, "meta.search.search": 0}
+    ends |= {"runs.recording.record_run": {}, "runs.recording.in_words": ""}
     ends |= {"runs.measure.plan": (planning.Plan(*[1] * 10), None), "runs.evaluation.play": {"return_mean": 0.0}}
     with contextlib.ExitStack() as stack:
         for name, value in ends.items():
@@ -262,6 +286,7 @@ LOADERS = [
     Loader("log", ("metrics.jsonl",), make_checkpoint, load_log),
     Loader("commands", ("commands.json",), make_commands, load_commands, change=change_command),
     Loader("summary", ("summary.json",), make_summary, lambda d: repr(comparison.compare([d]))),
+    Loader("dataset", (DEMOS,), make_dataset, load_dataset, seal=lambda directory: None),
     Loader("artefact", (artefacts.NAME,), make_artefact, load_artefact, seal_artefact),
 ]
 """Everything that is read back. Add what else is."""

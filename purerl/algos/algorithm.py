@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from purerl import loops
+from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.types import Env, Key, Learner, Result, Trainer
@@ -24,17 +24,19 @@ class Algorithm(NamedTuple):
     ``parts`` are whatever else ``make_learner`` takes: a network, a loss, an optimiser. ``sockets`` names the places
     for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together.
     ``view(config, env)`` is how the algorithm sees an environment of several agents: what it makes learns and is
-    evaluated in this view.
+    evaluated in this view. ``datasets`` names the parts that are datasets of play (`types.Dataset`) in this view: its
+    trainings need them, and ``loop`` takes them beside the learner.
     """
 
     name: str
     Config: type
     problems: Callable[[Any, Env | None], list[str]]
     make_learner: Callable[..., Learner]  # (config, env, **parts)
-    loop: Callable[[Any, Env, Learner], Trainer]
+    loop: Callable[..., Trainer]  # (config, env, learner, **datasets)
     sockets: tuple[str, ...] = ()
     presets: Mapping[str, dict[str, Any]] = NO_PRESETS
     view: Callable[[Any, Env], Env] = rows
+    datasets: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.name, self.Config, self.make_learner))
@@ -44,10 +46,16 @@ class Algorithm(NamedTuple):
 
         Raises `ConfigError`, a line for each problem, for what can be seen: traced fields are not looked at.
         """
-        if found := self.problems(config, env):
+        lacking = [name for name in self.datasets if name not in parts]
+        lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
+        if found := self.problems(config, env) or lines:
             raise ConfigError("\n".join(found))
         seen = self.view(config, env)
-        return self.loop(config, seen, self.make_learner(config, seen, **parts))
+        data = {name: parts.pop(name) for name in self.datasets}
+        spaces = seen.observation_space, seen.action_space
+        if found := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
+            raise ConfigError("\n".join(found))
+        return self.loop(config, seen, self.make_learner(config, seen, **parts), **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""

@@ -107,13 +107,9 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         target, learned = sequences.targets(config, items, value, after_cut, config.gamma, config.n_step)
         target, action = td_errors.rescale(target, config.rescale_epsilon), sequences.late(config, items.action)
         taken = jnp.take_along_axis(q[0], actions.number(action)[..., None], axis=-1)[..., 0]
-        error = jnp.where(learned, target - taken, 0.0)
-        size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
-        mean = jnp.sum(size, axis=0) / steps
-        priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
+        total, priority, td_error = sequences.squared(config, target - taken, learned, weight)
         value = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
-        metrics = {"value": jnp.mean(value), "td_error": jnp.mean(weight * mean)}
-        return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), (priority, metrics)
+        return total, (priority, {"value": jnp.mean(value), "td_error": td_error})
 
     def best(chooser: Array, target_q: Array) -> Array:
         """What the target network says of the action that ``chooser`` values most, both ``[..., A]``, not rescaled."""

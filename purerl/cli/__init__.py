@@ -32,6 +32,7 @@ commands:
   resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
   grow RUN               widen the layers of a trained network, which goes on acting as before
   eval RUN               evaluate the policies of a run directory
+  record RUN             play a policy into a dataset, such as demonstrations
   compare RUN RUN ...    runs side by side, with intervals
   check-env ENV          tell whether an environment of your own keeps the contract
   list algos|envs        name what there is
@@ -46,6 +47,7 @@ COMMANDS = {
     "resume": ("resume", "resume"),
     "grow": ("grow", "grow"),
     "eval": ("read", "evaluate"),
+    "record": ("record", "record"),
     "compare": ("read", "compare"),
     "check-env": ("check", "check_env"),
     "list": ("read", "list_names"),

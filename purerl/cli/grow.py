@@ -31,7 +31,7 @@ def grow(args: list[str]) -> int:
     wider = growing.widened(algo, before.config, options.hidden_sizes)
     with prepared(options):
         params = parsing.env_params(before.options.env_params)
-        more = start.swept, start.learned
+        more = start.swept, start.learned, start.datasets
         old, new = (
             description.describe(algo, before.options, config, params, *more, usual=before.config)
             for config in (before.config, wider)

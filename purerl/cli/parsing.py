@@ -136,12 +136,15 @@ def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:
-    """Options with one more for each learned function that an algorithm takes."""
+    """Options with one more for each learned function and each dataset that an algorithm takes."""
     from purerl.learned import artefacts
 
     fields = []
     for name, socket in artefacts.options(algo).items():
         told = f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it."
+        fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
+    for name in ALGORITHMS[algo].datasets:
+        told = "Dataset of play to learn from: a file of `purerl record`."
         fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
     namespace = {"__doc__": options.__doc__}
     return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)

@@ -21,7 +21,8 @@ as if nothing had interrupted it.
   --trust            import the modules of somebody's own that the run names, which runs their code
 
 The other options of the command that began the run can be given as well. Those on which no result depends, such as
---checkpoint-seconds, take the new value. The rest cannot change, and are refused if they differ from the run's."""
+--checkpoint-seconds, take the new value. So does the path of a dataset that was moved, such as --demos FILE. The rest
+cannot change, and are refused if they differ from the run's."""
 
 
 def resume(args: list[str]) -> int:
@@ -45,19 +46,21 @@ def resume(args: list[str]) -> int:
 
 def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """A training or a sweep."""
+    from purerl.algos import ALGORITHMS
     from purerl.runs import description, resuming
     from purerl.runs.options import SweepOptions, TrainOptions
 
     start = description.start(file)
     options = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
     before, given = _given(start, options, directory, algo, args)
-    changed = resuming.changes(before, given, given.options.override)
+    changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
 
     from purerl.runs.train import resume
 
     with prepared(given.options, small=not start.swept and is_small(given.options, given.config)):
         params = parsing.env_params(given.options.env_params)
-        more = start.swept, start.learned
+        where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
+        more = start.swept, start.learned, where
         found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
         return resume(found, given.options, _resumed(directory, file, changed, given.options))
 

@@ -64,7 +64,7 @@ def plan(args: list[str]) -> int:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
         params = parsing.env_params(given.options.env_params)
-        more = (begin.swept, begin.learned) if begin else ()
+        more = (begin.swept, begin.learned, begin.datasets) if begin else ()
         description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
         cost, speed = measure.plan(description, given.options)
     if given.options.json:
@@ -81,8 +81,8 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
     from purerl.runs.description import describe
     from purerl.runs.train import train
 
-    options, learned = given.options, begin.learned if begin else None
+    options, more = given.options, (begin.learned, begin.datasets) if begin else ()
     with prepared(options, small=not swept and is_small(options, given.config)):
         params = parsing.env_params(options.env_params)
         usual = parsing.usual(begin, algo)
-        return train(describe(algo, options, given.config, params, swept, learned, usual=usual), options, command)
+        return train(describe(algo, options, given.config, params, swept, *more, usual=usual), options, command)

@@ -8,7 +8,7 @@ from purerl import config as cfg
 from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
 from purerl.learners import settings
-from purerl.types import Array, Env, Learner, PyTree, Replay, Trainer
+from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 
 @cfg.config
@@ -97,8 +97,9 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return found
 
 
-def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
-    """The ring that ``config`` asks for. ``initial`` gives new samples their priorities; None: the largest so far."""
+def make_ring(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+    """The ring that ``config`` asks for, with weights that are not yet normalised. ``initial`` gives new samples their
+    priorities; None: the largest so far."""
     shape = {
         "num_rows": config.capacity_rows,
         "num_envs": config.num_envs * env.num_agents,
@@ -109,22 +110,43 @@ def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyT
     }
     if not config.prioritised:
         return replay.uniform(**shape)
-    return replay.prioritised(
-        **shape,
-        alpha=config.priority_exponent,
-        beta=config.importance_exponent,
-        beta_end=config.importance_exponent_end,
-        num_updates=config.total_updates,
-        initial=initial,
-    )
+    return replay.weighted(**shape, **priorities(config), initial=initial)
+
+
+def make_fixed(config: Any, env: Env, view: replay.View, data: Dataset) -> Replay:
+    """``data`` beside the ring of `make_ring`, sampled as ``config`` says, with weights that are not yet normalised."""
+    exponents = priorities(config) if config.prioritised else {"alpha": 0.0, "beta": 0.0, "beta_end": 0.0}
+    frames = spaces.frames(env.observation_space)
+    return replay.fixed(data, batch_size=config.batch_size, view=view, num_frames=frames, **exponents)
+
+
+def priorities(config: Any) -> dict[str, Any]:
+    """How ``config`` samples by priority, as arguments of `replay.weighted`."""
+    return {
+        "alpha": config.priority_exponent,
+        "beta": config.importance_exponent,
+        "beta_end": config.importance_exponent_end,
+        "num_updates": config.total_updates,
+    }
+
+
+def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+    """`make_ring`, with weights as a sample has them."""
+    ring = make_ring(config, env, view, initial)
+    return replay.normalised(ring) if config.prioritised else ring
 
 
 def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
     """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
+    return learning_from(make_replay(config, env, **ring), config, env, learner)
+
+
+def learning_from(memory: Replay, config: Any, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, with ``memory`` as its replay."""
     return loops.off_policy(
         fleet(env, config.num_envs),
         learner,
-        make_replay(config, env, **ring),
+        memory,
         num_steps=config.num_steps,
         num_updates=config.num_updates,
         warmup=config.warmup_rows,

@@ -82,7 +82,7 @@ def targets(
     """Targets over ``n_step`` rewards, and which steps have one (bool), both ``[L, N]``, of the steps after the
     burn-in. ``value`` ``[L, N]`` is that of their observations, ``after_cut`` ``[N]`` that of what followed a cut."""
     reward, terminated, truncated = (late(config, x) for x in (items.reward, items.terminated, items.truncated))
-    cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None] - config.burn_in
+    cut = _cut(config, items)
     target = jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
         reward,
         value,
@@ -92,3 +92,45 @@ def targets(
         n_step,
     )
     return target, ~truncated.at[-1].set(True) | cut
+
+
+def retrace_targets(
+    config: Sequences,
+    items: Transition,
+    reward: Array,
+    discount: Array,
+    taken: Array,
+    value: Array,
+    after_cut: Array,
+    trace: Array,
+) -> tuple[Array, Array]:
+    """`targets` that correct along the traces (`returns.stored_retrace`).
+
+    ``reward, discount, taken, value, trace`` are ``[L, N]``, of the steps after the burn-in: ``taken`` are values of
+    the actions that were taken. ``after_cut`` ``[N]`` is the value of what followed a cut.
+    """
+    truncated, cut = late(config, items.truncated), _cut(config, items)
+    stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
+    columns = trace, reward, taken, value, discount, truncated, stopped
+    target = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
+    return target, ~truncated.at[-1].set(True) | cut
+
+
+def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
+    """The loss of TD errors ``[L, N]``, the sequences' priorities ``[N]``, and the mean size of an error; only steps
+    that are ``learned`` (bool ``[L, N]``) count.
+
+    A sequence's priority mixes its largest error with its mean one by ``config.priority_mix`` (Kapturowski et al. 2019,
+    section 2.3).
+    """
+    error = jnp.where(learned, error, 0.0)
+    size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
+    mean = jnp.sum(size, axis=0) / steps
+    priority = config.priority_mix * jnp.max(size, axis=0) + (1 - config.priority_mix) * mean
+    return jnp.mean(weight * 0.5 * jnp.mean(jnp.square(error), axis=0)), priority, jnp.mean(weight * mean)
+
+
+def _cut(config: Sequences, items: Transition) -> Array:
+    """Which steps after the burn-in are the cut. ``[L, N]`` bool."""
+    steps = len(items.reward) - config.burn_in
+    return jnp.arange(steps)[:, None] == items.next_obs.step[None] - config.burn_in

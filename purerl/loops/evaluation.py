@@ -11,9 +11,9 @@ from purerl import trees
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
-from purerl.loops.rollout import restart
+from purerl.loops.rollout import forgets, restart
 from purerl.spaces import Discrete, sample
-from purerl.types import Array, Env, Key, Learner, PyTree
+from purerl.types import Array, Env, Key, Learner, PyTree, Step
 
 
 class Evaluation(NamedTuple):
@@ -93,37 +93,60 @@ def play(
     whole: Player,
     num_episodes: int,
     max_steps: int,
-    begin_anew: Callable[[PyTree, Array], PyTree] | None = None,
+    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
 ) -> Evaluation:
-    """`evaluate` of whoever plays all rows. ``begin_anew(carry, last)`` is what it remembers after each step; None:
+    """`evaluate` of whoever plays all rows. ``begin_anew(carry, step)`` is what it remembers after each step; None:
     where an episode ended, nothing."""
-    key_reset, key_step = jax.random.split(key)
-    rows = fleet(env, num_episodes)
-    begin_anew = begin_anew or (lambda carry, last: trees.restart(carry, whole.init_carry(last.shape[0]), last))
-    env_state, obs = rows.reset(key_reset)
+    begin, move = playing(key, env, whole, num_episodes, begin_anew)
 
     def under_way(loop):
         time, *_, finished = loop
         return (time < max_steps) & ~jnp.all(finished)
 
     def act(loop):
-        time, env_state, obs, carry, total, length, finished = loop
-        key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
-        action, carry = whole.act(obs, carry, key_policy)
-        env_state, step = rows.step(rows.noise(key_env, ()), env_state, action)
-        carry = begin_anew(carry, step.terminated | step.truncated)
+        time, table, total, length, finished = loop
+        table, _, step = move(table, time)
         total = total + jnp.where(finished, 0.0, step.reward)
         length = length + ~finished
-        return time + 1, env_state, step.obs, carry, total, length, finished | step.terminated | step.truncated
+        return time + 1, table, total, length, finished | step.last
 
-    start = (
-        jnp.zeros((), jnp.int32),
-        env_state,
-        obs,
-        whole.init_carry(rows.size),
-        jnp.zeros(rows.size),
-        jnp.zeros(rows.size, jnp.int32),
-        jnp.zeros(rows.size, bool),
-    )
-    *_, total, length, finished = jax.lax.while_loop(under_way, act, start)
+    size = num_episodes * env.num_agents
+    nothing = jnp.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
+    *_, total, length, finished = jax.lax.while_loop(under_way, act, (jnp.zeros((), jnp.int32), begin(), *nothing))
     return Evaluation(total, length, finished)
+
+
+class Table(NamedTuple):
+    """``B`` rows at play: states of the environments, what is seen ``[B, ...]``, and what the player remembers."""
+
+    env_state: PyTree
+    obs: PyTree
+    carry: PyTree
+
+
+def playing(
+    key: Key,
+    env: Env,
+    whole: Player,
+    num_episodes: int,
+    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
+) -> tuple[Callable[[], Table], Callable[[Table, Array], tuple[Table, Array, Step]]]:
+    """``begin() -> table`` and ``move(table, time) -> (table, action, step)`` of ``num_episodes`` games side by side.
+
+    Arguments are as for `play`; what happens follows from ``key``, which is consumed. Where a game ends the next one
+    begins.
+    """
+    key_reset, key_step = jax.random.split(key)
+    rows = fleet(env, num_episodes)
+    begin_anew = begin_anew or forgets(whole.init_carry)
+
+    def begin() -> Table:
+        return Table(*rows.reset(key_reset), whole.init_carry(rows.size))
+
+    def move(table: Table, time: Array) -> tuple[Table, Array, Step]:
+        key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
+        action, carry = whole.act(table.obs, table.carry, key_policy)
+        env_state, step = rows.step(rows.noise(key_env, ()), table.env_state, action)
+        return Table(env_state, step.obs, begin_anew(carry, step)), action, step
+
+    return begin, move

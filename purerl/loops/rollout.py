@@ -8,7 +8,7 @@ from jax.tree_util import Partial
 
 from purerl import backend, trees
 from purerl.envs.fleet import Fleet
-from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Transition
+from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Step, Transition
 
 
 def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
@@ -23,11 +23,16 @@ def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
     )
 
 
-def restart(learner: Learner) -> Callable[[PyTree, Array], PyTree]:
-    """``(carry [B, ...], last [B]) -> carry``: what ``learner`` remembers after a step that may have ended episodes."""
+def restart(learner: Learner) -> Callable[[PyTree, Step], PyTree]:
+    """``(carry [B, ...], step [B]) -> carry``: what ``learner`` remembers after a step that may have ended episodes."""
     if learner.restart is not None:
         return learner.restart
-    return lambda carry, last: trees.restart(carry, learner.init_carry(last.shape[0]), last)
+    return forgets(learner.init_carry)
+
+
+def forgets(init_carry: Callable[[int], PyTree]) -> Callable[[PyTree, Step], PyTree]:
+    """``(carry [B, ...], step [B]) -> carry`` that begins anew where an episode ended."""
+    return lambda carry, step: trees.restart(carry, init_carry(step.reward.shape[0]), step.last)
 
 
 PACKED_UNROLL = 2
@@ -69,7 +74,7 @@ def rollout(
         env_noise, policy_noise = noises
         action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
         env_state, step = fleet.step(env_noise, env_state, action)
-        carry = begin_anew(carry, step.terminated | step.truncated)
+        carry = begin_anew(carry, step)
         transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
         return (env_state, step.obs, carry), transition
 

@@ -21,11 +21,11 @@ class Recurrent(NamedTuple):
     episode. It also returns the carries as each step leaves them, and the carry that continues where the steps ended.
     """
 
-    init: Callable[[Key, Array], PyTree]  # (key, obs [B, ...]) -> params
+    init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> params
     init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
-    step: Callable[[PyTree, Array, PyTree], tuple[PyTree, PyTree]]
+    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
     # (params, obs [..., *obs], carry [...]) -> (out [...], carry [...])
-    unroll: Callable[[PyTree, Array, PyTree, Array], tuple[PyTree, PyTree, PyTree]]
+    unroll: Callable[[PyTree, PyTree, PyTree, Array], tuple[PyTree, PyTree, PyTree]]
     # (params, obs [T, B, ...], carry, last [T, B]) -> (out [T, B, ...], carries [T, B, ...], carry)
 
 
@@ -93,6 +93,25 @@ def rows(network: Recurrent, inputs: Callable[[PyTree], PyTree], num_rows: int) 
         return out, carries, trees.split(carry, (last.shape[1], num_rows))
 
     return Recurrent(init, init_carry, step, unroll)
+
+
+def twins(network: Recurrent) -> Recurrent:
+    """Two networks like ``network`` with parameters and carries of their own: everything is a pair."""
+
+    def init(key: Key, obs: PyTree) -> PyTree:
+        one, other = jax.random.split(key)
+        return network.init(one, obs), network.init(other, obs)
+
+    def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
+        (one, first), (other, second) = (network.step(params[i], obs, carry[i]) for i in range(2))
+        return (one, other), (first, second)
+
+    def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
+        both = (network.unroll(params[i], obs, carry[i], last) for i in range(2))
+        out, carries, following = zip(*both, strict=True)
+        return out, carries, following
+
+    return Recurrent(init, lambda num_envs: (network.init_carry(num_envs), network.init_carry(num_envs)), step, unroll)
 
 
 def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:

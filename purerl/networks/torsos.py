@@ -90,6 +90,17 @@ class Seen(nn.Module):
         return out
 
 
+class Informed(nn.Module):
+    """The features of ``inner``, and beside them what ``describe`` makes of all else: of ``(obs, more)``."""
+
+    inner: nn.Module
+    describe: Callable[[PyTree], Array]
+
+    def __call__(self, seen: tuple[PyTree, PyTree]) -> Array:
+        obs, more = seen
+        return jnp.concatenate([self.inner(obs), self.describe(more)], axis=-1)
+
+
 def torso(
     space: Space,
     hidden_sizes: Sequence[int],

@@ -29,6 +29,8 @@ class Plan(NamedTuple):
     - ``flops_per_frame``: floating-point operations of one member per environment step (`arithmetic.flops`).
     - ``compile_seconds``: time spent compiling.
     - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
+    - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
+    - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
     """
 
     members: int
@@ -41,6 +43,8 @@ class Plan(NamedTuple):
     flops_per_frame: float
     compile_seconds: float
     replay_bytes: int = 0
+    carry_bytes: int = 0
+    dataset_bytes: int = 0
 
 
 def in_words(plan: Plan) -> str:
@@ -52,6 +56,8 @@ def in_words(plan: Plan) -> str:
         "peak memory": gigabytes(plan.peak_bytes),
         "memory an agent": gigabytes(plan.bytes_per_member),
         "replay an agent": gigabytes(plan.replay_bytes),
+        **({"memories an agent": gigabytes(plan.carry_bytes)} if plan.carry_bytes else {}),
+        **({"datasets, shared": gigabytes(plan.dataset_bytes)} if plan.dataset_bytes else {}),
         "free memory": gigabytes(plan.available_bytes),
         "agents that fit": f"{plan.fits:,}",
         "arithmetic a frame": f"{plan.flops_per_frame / 1e6:.3g} MFLOP",

@@ -4,21 +4,18 @@ A row is one step of all ``B`` environments.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from purerl import counters, draw
+from purerl import counters
 from purerl.counters import Count
 from purerl.formulas.schedules import anneal, progress
 from purerl.replay import storage, sums
+from purerl.replay.priorities import finite, importance, normalised, powered, stratified
 from purerl.replay.views import View
 from purerl.types import Array, Key, PyTree, Replay, Sample, Scalar, Transition
-
-MIN_PRIORITY = 1e-6
-"""Added to every priority, so that every usable sample can be drawn (Schaul et al. 2016, section 3.3)."""
-
 
 CUT_ROWS = 32
 """By default the next observation of one truncated step in so many rows is stored."""
@@ -158,7 +155,7 @@ def uniform(
     )
 
 
-def prioritised(
+def weighted(
     *,
     num_rows: int,
     num_envs: int,
@@ -175,8 +172,7 @@ def prioritised(
     """As `uniform`, but a sample with priority ``p`` is drawn with probability ``P = p^alpha / sum p^alpha``.
 
     Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, eq. 1), stratified over the batch. Weights are
-    ``(M P)^-beta``, where ``M`` is the number of samples in the data, divided by the largest in the batch (section
-    3.4). Floats may be traced.
+    ``(M P)^-beta``, where ``M`` is the number of samples in the data. Floats may be traced.
 
     - ``num_rows, num_envs, batch_size, view, num_frames, next_obs``: as for `uniform`.
     - ``alpha``: exponent of the priorities, in [0, 1].
@@ -187,18 +183,12 @@ def prioritised(
       Algorithm 1); None: the largest priority so far, 1 before any update.
 
     ``update(state, sample, priority)`` sets the priorities ``[N]`` of a batch. Of a sample drawn twice the larger
-    priority counts; a non-finite priority counts as 0. Samples that wrap from the newest to the oldest row, or that are
-    unusable when they are added, are never drawn; one that becomes unusable later has weight 0, and is drawn once.
-    Raises `ValueError` as `uniform` does.
+    priority counts; a non-finite priority counts as 0; draws whose ``env`` is none of the ring's are left out. Samples
+    that wrap from the newest to the oldest row, or that are unusable when they are added, are never drawn; one that
+    becomes unusable later has weight 0, and is drawn once. Raises `ValueError` as `uniform` does.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
     size, reach = ring.num_blocks * num_envs, ring.span - ring.first
-
-    def finite(priority: Array) -> Array:
-        return jnp.where(jnp.isfinite(priority), jnp.abs(priority), 0.0)
-
-    def powered(priority: Array) -> Array:
-        return (finite(priority) + MIN_PRIORITY) ** alpha
 
     def index(row: Array, env: Array) -> Array:
         """The index of a sample in the sums: that of the last block that it reaches."""
@@ -220,29 +210,35 @@ def prioritised(
         kept = sums.put(
             state.sums,
             jnp.concatenate([block * num_envs + env, gone]),
-            jnp.concatenate([jnp.where(usable & complete, powered(priority), 0.0), jnp.zeros(gone.size)]),
+            jnp.concatenate([jnp.where(usable & complete, powered(priority, alpha), 0.0), jnp.zeros(gone.size)]),
         )
         return state._replace(ring=stored, sums=kept)
 
     def sample(state: PrioritisedState, key: Key) -> Sample:
-        fraction = (jnp.arange(batch_size) + draw.uniform(key, (batch_size,))) / batch_size
-        place = sums.find(state.sums, fraction)
+        place = stratified(state.sums, key, batch_size)
         env = place % num_envs
         row = (place // num_envs - reach) % ring.num_blocks * view.stride
         items, usable = ring.read(state.ring, row, env)
-        total = sums.total(state.sums)
-        chance = sums.get(state.sums, place) / jnp.maximum(total, MIN_PRIORITY)
         exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
-        weight = (jnp.maximum(chance, 1e-30) * (ring.starts(state.ring) * num_envs)) ** -exponent
-        weight = jnp.where(usable & (total > 0), weight, 0.0)
-        return Sample(items, row, env, weight / jnp.where(jnp.max(weight) > 0, jnp.max(weight), 1.0))
+        weight = importance(state.sums, place, ring.starts(state.ring) * num_envs, exponent)
+        return Sample(items, row, env, jnp.where(usable & (sums.total(state.sums) > 0), weight, 0.0))
 
     def update(state: PrioritisedState, sample: Sample, priority: Array) -> PrioritisedState:
-        chance = jnp.where(sample.weight > 0, powered(priority), 0.0)
+        own = (sample.env >= 0) & (sample.env < num_envs)
+        counted = own & (sample.weight > 0)
         return state._replace(
-            sums=sums.put(state.sums, index(sample.slot, sample.env), chance),
-            largest=jnp.maximum(state.largest, jnp.max(jnp.where(sample.weight > 0, finite(priority), 0.0))),
+            sums=sums.put(
+                state.sums,
+                jnp.where(own, index(sample.slot, sample.env), sums.NOWHERE),
+                jnp.where(counted, powered(priority, alpha), 0.0),
+            ),
+            largest=jnp.maximum(state.largest, jnp.max(jnp.where(counted, finite(priority), 0.0))),
             updates=counters.increment(state.updates),
         )
 
     return Replay(init, add, sample, update, least_rows(view.length, view.stride, most_frames(num_frames)))
+
+
+def prioritised(**ring: Any) -> Replay:
+    """`weighted`, with its arguments; weights are `normalised`."""
+    return normalised(weighted(**ring))

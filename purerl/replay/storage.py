@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl.replay import cuts
 from purerl.replay.cuts import Cuts
-from purerl.types import Array, PyTree, Transition
+from purerl.types import Array, PyTree, Recorded, Transition
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["bits"], meta_fields=["shape"])
@@ -44,7 +44,7 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
     - ``item``: one step of one environment, as arrays or `jax.ShapeDtypeStruct`.
     - ``num_rows, num_envs``: rows and environments ``B``.
     - ``frames``: frames stacked in each leaf of an observation; a number, or a tree of them.
-    - ``stride``: extras are stored for every ``stride``-th row.
+    - ``stride``: extras are stored for every ``stride``-th row (but see `Recorded`).
     - ``next_obs``: which next observations are stored: 0 none, 1 all, otherwise that of one truncated step in so many
       rows (`Cuts`).
     """
@@ -66,15 +66,19 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
 
 def kept(trajectory: Transition, frames: PyTree, stride: int) -> Transition:
     """What may be stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest
-    frame, bit-packed; and the extras of every ``stride``-th step."""
+    frame, bit-packed; and the extras of every ``stride``-th step, but of `Recorded` ones ``every``."""
 
     def newest(obs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, n: pack(x[..., -1] if n > 1 else x, 2), obs, each(frames, obs))
 
+    def begins(extras: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: x[::stride], extras)
+
+    extras = trajectory.extras
     return trajectory._replace(
         obs=newest(trajectory.obs),
         next_obs=newest(trajectory.next_obs),
-        extras=jax.tree.map(lambda x: x[::stride], trajectory.extras),
+        extras=extras._replace(first=begins(extras.first)) if isinstance(extras, Recorded) else begins(extras),
     )
 
 

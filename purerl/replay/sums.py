@@ -14,6 +14,9 @@ from purerl.types import Array
 FAN_OUT = 8
 """``K``, the number of entries that one sum adds up."""
 
+NOWHERE = 2**31 - 1
+"""An index that no value has."""
+
 Sums = tuple[Array, ...]
 """Levels ``[groups, K]``, the values first, padded with zeros to a multiple of ``K``; the top level has one group."""
 
@@ -40,7 +43,8 @@ def get(sums: Sums, index: Array) -> Array:
 
 
 def put(sums: Sums, index: Array, values: Array) -> Sums:
-    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; for an index that occurs several times, the largest value.
+    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; for an index that occurs several times, the largest value; at
+    `NOWHERE` nothing.
 
     A scatter-min with ``values`` (rather than with 0) precedes the scatter-max. Both then depend on ``values``, so that
     XLA schedules both after what ``values`` were computed from, and can update the level in place.

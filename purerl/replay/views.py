@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.replay import storage
-from purerl.types import Array, Outcome, PyTree, Scalar, Transition
+from purerl.types import Array, Outcome, PyTree, Recorded, Scalar, Transition
 
 
 class View(NamedTuple):
@@ -102,8 +102,8 @@ def sequences(length: int, stride: int = 1) -> View:
 
     ``obs[i + 1]`` is the next observation of step ``i``, unless the episode ended there: then it is the first of
     another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` is the `Cut` of each sequence, or
-    ``()`` of a ring without next observations. ``extras`` ``[N]`` are those of the first step. Raises `ValueError` for
-    numbers below 1.
+    ``()`` of a ring without next observations. ``extras`` ``[N]`` are those of the first step; of `Recorded` ones
+    ``every`` is ``[L, N]``. Raises `ValueError` for numbers below 1.
     """
     if min(length, stride) < 1:
         raise ValueError(f"length = {length}, stride = {stride}: must be at least 1")
@@ -115,8 +115,15 @@ def sequences(length: int, stride: int = 1) -> View:
             obs=storage.observe(items, rows, envs, frames),
             **{name: getattr(items, name)[rows, envs] for name in ("action", "reward", "terminated", "truncated")},
             next_obs=_cut(items, rows, envs, frames) if storage.stores_next(items) else (),
-            extras=storage.read(items.extras, row // stride, env),
+            extras=_extras(items.extras, row // stride, env, rows, envs),
         )
         return sequence, jnp.ones(row.shape, bool)
 
     return View(length, stride, read)
+
+
+def _extras(extras: PyTree, block: Array, env: Array, rows: Array, envs: Array) -> PyTree:
+    """Of sequences that begin with ``block`` of ``env``, both ``[N]``, and lie in ``rows`` of ``envs``, ``[L, N]``."""
+    if not isinstance(extras, Recorded):
+        return storage.read(extras, block, env)
+    return Recorded(storage.read(extras.first, block, env), storage.read(extras.every, rows, envs))

@@ -61,13 +61,14 @@ class ConfigFile(NamedTuple):
 
 class Start(NamedTuple):
     """What a command starts from in place of its defaults: options and fields of the config by name, the values of a
-    sweep, and learned functions as JSON."""
+    sweep, learned functions as JSON, and datasets by path and digest."""
 
     file: ConfigFile
     options: dict[str, Any]
     config: dict[str, Any]
     swept: dict[str, list[float]]
     learned: dict[str, Any]
+    datasets: dict[str, Any] = {}
 
 
 def write(directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = ()) -> None:
@@ -97,8 +98,11 @@ def read(path: Path) -> ConfigFile:
 
 
 def digest(fields: dict[str, Any]) -> str:
-    """SHA-256 of what a run's results follow from, but for how long it is, as hexadecimal digits."""
+    """SHA-256 of what a run's results follow from, but for how long it is and where its datasets lie, as hexadecimal
+    digits."""
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
+    if of_play := kept.pop("datasets", {}):
+        kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 

@@ -1,6 +1,7 @@
 """What a run is to do: a description, and the members and trainers that it stands for."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,19 +15,20 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
-from purerl.runs import untrusted
+from purerl.runs import datasets, untrusted
 from purerl.runs.config_file import ConfigFile, Start
 from purerl.runs.environments import checked
 from purerl.runs.swept import config_part, env_part
-from purerl.types import Env, Trainer
+from purerl.types import Dataset, Env, Learner, Trainer
 
 
 class Description(NamedTuple):
     """What a run is to do, as JSON holds it: everything that its results follow from.
 
     ``env_params`` are keyword arguments of the environment, ``config`` the fields of the algorithm's config, ``swept``
-    maps names to one value for each configuration, and ``learned`` holds learned functions by the part that they take
-    the place of (`artefacts.described`).
+    maps names to one value for each configuration, ``learned`` holds learned functions by the part that they take the
+    place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
+    (`datasets.described`).
     """
 
     algo: str
@@ -36,6 +38,7 @@ class Description(NamedTuple):
     config: dict[str, Any]
     swept: dict[str, list[float]]
     learned: dict[str, Any]
+    datasets: dict[str, Any] = {}
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: bool = False) -> "Description":
@@ -46,7 +49,7 @@ class Description(NamedTuple):
         """
         if problems := untrusted.problems(fields, trust):
             raise ConfigError("\n".join(f"{source}: {line[: untrusted.MOST_CHARACTERS]}" for line in problems))
-        return cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        return cls(**{"learned": {}, "datasets": {}, **{name: fields[name] for name in cls._fields if name in fields}})
 
     @property
     def name(self) -> str:
@@ -66,11 +69,15 @@ def start(file: ConfigFile) -> Start:
         options["env"] = file.take("env", str, "")
     params = file.take("env_params", dict, {})
     options["env_params"] = [f"{name}={value}" for name, value in params.items()]
+    of_play = file.take("datasets", dict, {})
+    if wrong := datasets.problems(of_play, tuple(of_play)):
+        raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
+    options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
     columns = list(swept.values())
     numbers = all(isinstance(column, list) and all(type(x) in (int, float) for x in column) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
-    return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}))
+    return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play)
 
 
 def describe(
@@ -80,13 +87,16 @@ def describe(
     env_params: dict[str, Any],
     swept: dict[str, list[float]] | None = None,
     learned: dict[str, Any] | None = None,
+    recorded: dict[str, Any] | None = None,
     *,
     usual: Any = None,
 ) -> Description:
     """The description of the run that options ask for. Raises `ConfigError`, with all problems at once.
 
-    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside. ``usual``
-    is the config that the options change (default: the preset's), none of whose fields is refused for having no effect.
+    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside. So are the
+    datasets of an earlier description that are ``recorded``: what is read from the same paths must be the same.
+    ``usual`` is the config that the options change (default: the preset's), none of whose fields is refused for having
+    no effect.
     """
     swept = swept or {}
     problems = cfg.problems(options)
@@ -110,10 +120,14 @@ def describe(
         functions |= artefacts.described(algo, options)
     except ConfigError as error:
         problems.append(str(error))
+    of_play: dict[str, Any] = {}
+    if algorithm.datasets and env is not None and not problems:
+        seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
+        of_play = datasets.described(algorithm.datasets, options, seen, played, recorded or {})
     if problems:
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions)
+    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions, of_play)
 
 
 class Setup(NamedTuple):
@@ -122,11 +136,14 @@ class Setup(NamedTuple):
 
     ``swept`` in a description maps names to one value for each configuration. Member ``i`` has configuration ``i // S``
     and seed ``i % S``, so that all configurations share their seeds' keys; ``labels`` say so, member by member.
+    ``make_learner`` needs no dataset; ``data`` reads them, once.
     """
 
     config: Any
     make_env: Callable[..., Env]
+    make_learner: Callable[..., Learner]
     make_trainer: Callable[..., Trainer]
+    data: Callable[[], dict[str, Dataset]]
     members: population.Members
     labels: list[dict[str, int]]
     swept: dict[str, list[float]]
@@ -144,8 +161,15 @@ class Setup(NamedTuple):
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
 
+        def make_learner(config: Any, env_params: dict[str, Any] | None = None) -> Learner:
+            return algo.make_learner(config, make_env(env_params), **artefacts.parts(learned, config))
+
+        @functools.cache
+        def data() -> dict[str, Dataset]:
+            return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
+
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
-            return algo.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config))
+            return algo.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config), **data())
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
@@ -156,7 +180,7 @@ class Setup(NamedTuple):
         )
         which = [{"config": c} if swept else {} for c in range(count)]
         labels = [{**label, "seed": seed} for label in which for seed in seeds]
-        return cls(config, make_env, make_trainer, members, labels, swept)
+        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept)
 
     @property
     def trainer(self) -> Trainer:

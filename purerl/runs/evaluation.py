@@ -51,7 +51,7 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
         policy = policies.load_policy(Path(directory), saved, shapes(description, members))
         setup = Setup.of(description).first(members)
         env = setup.make_env(env_part(setup.swept, 0))
-        learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
+        learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
     except ConfigError as error:
         lines = (line if str(directory) in line else f"{path}: {line}" for line in str(error).splitlines())
         raise ConfigError("\n".join(lines)) from None
@@ -67,7 +67,7 @@ def shapes(description: Description, members: int) -> PyTree:
     setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
 
     def fresh(key):
-        learner = setup.make_trainer(config=setup.config, env_params=env_part(setup.swept, 0)).learner
+        learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
         _, obs = fleet(setup.make_env(env_part(setup.swept, 0)), setup.config.num_envs).reset(key)
         return learner.policy(learner.init(key, obs))
 
@@ -145,7 +145,7 @@ def play(
 
     def one(member, state):
         given, key, policy, theirs = member
-        env, learner = setup.make_env(given.get("env_params")), setup.make_trainer(**given).learner
+        env, learner = setup.make_env(given.get("env_params")), setup.make_learner(**given)
         if others is None:
             return state, evaluate(key, env, learner, policy, episodes, max_steps)
         mine, rival = player(learner, policy), others.player(env, theirs)

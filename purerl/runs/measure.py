@@ -11,9 +11,11 @@ import jax
 from purerl import backend, trees
 from purerl.display import progress
 from purerl.population import arithmetic, planning
+from purerl.runs import datasets
 from purerl.runs.description import Description, Setup
 from purerl.runs.forecast import Forecast, forecast
 from purerl.runs.program import Program, begin, chunks, compile_program
+from purerl.runs.swept import env_part
 from purerl.targets import absent
 
 SECONDS = 3.0
@@ -46,7 +48,9 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
-    cost = cost._replace(replay_bytes=trees.nbytes(state.replay))
+    shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
+    kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
+    cost = cost._replace(**kept, dataset_bytes=shared)
     if options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None

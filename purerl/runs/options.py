@@ -182,6 +182,35 @@ class EvalOptions(MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
+class RecordOptions(MachineOptions):
+    """Who plays, where, and into which file."""
+
+    who: str
+    """Run directory of which an agent plays; or MODULE:FUNCTION of your own, which makes a Player of an Env; or
+    "random"."""
+    out: str = "dataset.safetensors"
+    """File to write: every step of all episodes, and a card that says what they are."""
+    episodes: cfg.Count = 20
+    """Number of episodes. Of several agents, each has as many of its own."""
+    env: str = ""
+    """Environment, unless a run plays, which plays in its own."""
+    env_params: tuple[str, ...] = ()
+    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
+    agent: cfg.NonNegativeCount = 0
+    """Number of the run's agent that plays, always with its most likely action."""
+    max_steps: cfg.Count = 10_000
+    """Number of steps after which an episode is cut off, as if by a time limit."""
+    seed: cfg.Seed = 0
+    """Seed of the episodes."""
+    overwrite: bool = False
+    """Replace the file if it is there."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
+    json: bool = False
+    """Print the card as JSON instead of a line."""
+
+
+@dataclasses.dataclass(frozen=True)
 class GrowOptions(MachineOptions):
     """What to grow, and to which widths."""
 

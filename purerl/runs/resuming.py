@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,10 +63,11 @@ class Resumed(NamedTuple):
         return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
 
 
-def changes(before: Any, now: Any, override: bool) -> list[str]:
+def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> list[str]:
     """A line for each option and each field of the config that ``now`` has changed since ``before``.
 
-    Both are a `Train` of options and config. Raises `ConfigError` with a line for each that may not change.
+    Both are a `Train` of options and config. What is ``soft`` may change beside `SOFT`. Raises `ConfigError` with a
+    line for each that may not change.
     """
     found, refused = [], []
     for old, new in ((before.options, now.options), (before.config, now.config)):
@@ -74,7 +76,7 @@ def changes(before: Any, now: Any, override: bool) -> list[str]:
             name, was, value = field.name, getattr(old, field.name, field.default), getattr(new, field.name)
             if was == value or hasattr(ResumeOptions, name):
                 continue
-            if name in SOFT or (override and name in free):
+            if name in (*SOFT, *soft) or (override and name in free):
                 found.append(f"{name}: {was!r} -> {value!r}")
             else:
                 advice = "--override changes it all the same" if name in free else "it cannot change"

@@ -10,10 +10,20 @@ from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.names import check_trusted, choose
+from purerl.runs import datasets
 from purerl.runs.swept import ENV_PREFIX, config_part, env_part
 from purerl.types import Env
 
-KINDS = {"algo": str, "env": str, "env_params": dict, "seeds": list, "config": dict, "swept": dict, "learned": dict}
+KINDS = {
+    "algo": str,
+    "env": str,
+    "env_params": dict,
+    "seeds": list,
+    "config": dict,
+    "swept": dict,
+    "learned": dict,
+    "datasets": dict,
+}
 """The type of each field of a `Description` in JSON."""
 MOST_OF_A_SIZE = 2**16
 """The most that a whole number among the parameters of an environment may be, if it does not count steps."""
@@ -26,7 +36,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
     before. Nothing is imported that a file names, unless ``trust``."""
     if not isinstance(fields, dict):
         return ["not the description of a run"]
-    fields = {"learned": {}, **fields}
+    fields = {"learned": {}, "datasets": {}, **fields}
     wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
     if wrong:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
@@ -49,6 +59,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
     extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
+    found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets)
     return found + _learned_problems(algo, fields["learned"])
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import jax
@@ -16,9 +17,10 @@ import pytest
 import safetensors.numpy
 
 import purerl
-from purerl import a2c, cli
+from purerl import a2c, cli, ppo
 from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
+from purerl.cli.machine import is_small
 from purerl.errors import ConfigError
 from purerl.store.lock import LOCK
 from purerl.targets import absent
@@ -410,3 +412,12 @@ def test_peak_memory_does_not_grow_with_training():
         return jax.jit(loops.chunk(trainer, 256)).lower(state, 1).compile().memory_analysis().peak_memory_in_bytes
 
     assert peak(10) == peak(1000)
+
+
+def test_one_thread_is_for_a_lone_small_agent_of_vectors():
+    def small(env="jaxmarl/MPE_simple_spread_v3", num_seeds=1, **settings):
+        return is_small(SimpleNamespace(env=env, num_seeds=num_seeds), ppo.Config(num_envs=16, **settings))
+
+    assert small() and small("CartPole-v1")
+    assert not small("Breakout-MinAtar") and not small("jaxmarl/SMAX/3m") and not small(num_seeds=2)
+    assert not small(hidden_sizes=(64, 256))

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purerl import counters, envs, loops, replay, trees
-from purerl.replay.ring import MIN_PRIORITY, RingState
+from purerl.replay.priorities import MIN_PRIORITY
+from purerl.replay.ring import RingState
 from purerl.types import Replay, Sample, Transition
 
 ROWS, ENVS, BATCH, GAMMA, ALPHA = 12, 2, 32, 0.9, 0.6

@@ -1,0 +1,44 @@
+"""R2D3: R2D2 with demonstrations beside its replay (Paine et al. 2019, "Making efficient use of demonstrations to solve
+hard exploration problems", arXiv 1909.01387, section 3).
+
+Each sequence of a batch comes from the demonstrations with probability ``demo_ratio``. They never expire, and have
+priorities of their own. Nothing else is told of them: no loss imitates, no margin is kept.
+
+Sequences of demonstrations begin with a carry of zeros, since whoever played had another network or none, and the
+burn-in warms it up. The first of each episode begins with the episode, where zeros are the carry.
+"""
+
+from purerl import config as cfg
+from purerl import replay
+from purerl.algos import r2d2
+from purerl.algos.algorithm import Algorithm
+from purerl.algos.r2d2 import problems
+from purerl.learners import from_replay
+from purerl.types import Dataset, Env, Learner, Trainer
+
+
+@cfg.config
+class Config(r2d2.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    demo_ratio: cfg.Fraction = 1 / 16
+    """Probability that a sequence comes from the demonstrations. 1: from nothing else. Paine et al. found 1/256 best of
+    a batch of 64, with 256 actors."""
+
+
+def make_trainer(config: Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
+    """One iteration as a `Trainer`, learning from sequences of its own and of ``demos``."""
+    view = replay.sequences(config.sample_rows, config.period)
+    own, given = from_replay.make_ring(config, env, view), from_replay.make_fixed(config, env, view, demos)
+    both = replay.mixed(own, given, config.demo_ratio, config.num_envs * env.num_agents)
+    return from_replay.learning_from(replay.normalised(both), config, env, learner)
+
+
+r2d3 = Algorithm(
+    "r2d3",
+    Config,
+    problems,
+    r2d2.make_learner,
+    make_trainer,
+    datasets=("demos",),
+)

@@ -1,0 +1,23 @@
+"""``purerl record``."""
+
+import json
+
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+
+
+def record(args: list[str]) -> int:
+    """``purerl record RUN|MODULE:FUNCTION|random``."""
+    from purerl import config as cfg
+    from purerl.runs.options import RecordOptions
+
+    options = parsing.parse(RecordOptions, "purerl record", args, positional=True)
+    cfg.check(options)
+    params = parsing.env_params(options.env_params)
+
+    from purerl.runs import recording
+
+    with prepared(options):
+        card = recording.record_run(options, params)
+    print(json.dumps(card, indent=2) if options.json else recording.in_words(options.out, card))
+    return 0

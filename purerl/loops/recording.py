@@ -1,0 +1,66 @@
+"""Recording whole episodes of play as a dataset."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.loops.evaluation import Player, playing
+from purerl.types import Array, Dataset, Env, Key, PyTree, Step
+
+SEGMENT = 64
+"""Steps of each episode that the device plays before the host takes them."""
+
+
+def record(
+    key: Key,
+    env: Env,
+    whole: Player,
+    num_episodes: int,
+    max_steps: int = 10_000,
+    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
+) -> Dataset:
+    """``num_episodes`` episodes of whoever plays all rows, one after another; those that `evaluation.play` would play.
+
+    Arguments are as for `evaluation.play`. An episode that is not over after ``max_steps`` steps counts as truncated
+    there. Of an environment with several agents, each agent's episode is one of its own. Consumes ``key``. Not to jit:
+    the host collects what is played.
+    """
+    begin, move = playing(key, env, whole, num_episodes, begin_anew)
+
+    def act(state: tuple[PyTree, Array], time: Array) -> tuple[tuple[PyTree, Array], tuple[Dataset, Array]]:
+        table, finished = state
+        following, action, step = move(table, time)
+        cut = step.truncated | ((time + 1 >= max_steps) & ~step.terminated)
+        made = Dataset(table.obs, action, step.reward, step.terminated, cut, step.next_obs)
+        return (following, finished | made.last), (made, ~finished)
+
+    segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)))
+    state = jax.jit(begin)(), jnp.zeros(num_episodes * env.num_agents, bool)
+    steps, rows, final, final_rows = [], [], [], []
+    for first in range(0, max_steps, SEGMENT):
+        state, (made, live) = segment(state, jnp.int32(first))
+        made, live = jax.device_get((made, live))
+        over = live & made.last
+        steps.append(_where(made._replace(final_obs=()), live))
+        rows.append(np.nonzero(live)[1])
+        final.append(_where(made.final_obs, over))
+        final_rows.append(np.nonzero(over)[1])
+        if np.all(state[1]):
+            break
+    return _in_order(steps, rows)._replace(final_obs=_in_order(final, final_rows))
+
+
+def _where(tree: PyTree, chosen: np.ndarray) -> PyTree:
+    """The elements of leaves ``[T, B, ...]`` that are ``chosen`` ``[T, B]``, in order of time."""
+    return jax.tree.map(lambda x: x[chosen], tree)
+
+
+def _in_order(parts: list[Any], rows: list[np.ndarray]) -> Any:
+    """What was chosen of each segment, joined, row after row."""
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    join = functools.partial(jax.tree.map, lambda *x: np.concatenate(x)[order])
+    return join(*parts)

@@ -1,0 +1,138 @@
+"""A replay of whole episodes that never change, such as demonstrations."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import counters, spaces
+from purerl.counters import Count
+from purerl.formulas.schedules import anneal, progress
+from purerl.replay import cuts, storage, sums
+from purerl.replay.cuts import Cuts
+from purerl.replay.priorities import importance, powered, stratified
+from purerl.replay.views import View
+from purerl.spaces import Space
+from purerl.types import Array, Dataset, Key, PyTree, Replay, Sample, Scalar, Transition
+
+
+class FixedState(NamedTuple):
+    """``sums`` of ``priority^alpha``, one for each sample; the number of ``updates``. The data are no part of it."""
+
+    sums: sums.Sums
+    updates: Count
+
+
+def fixed(
+    data: Dataset,
+    *,
+    batch_size: int,
+    view: View,
+    alpha: Scalar,
+    beta: Scalar = 0.4,
+    beta_end: Scalar = 1.0,
+    num_updates: int = 1,
+    num_frames: PyTree = 1,
+) -> Replay:
+    """Samples of ``data`` by priority: as `ring.weighted`, with its arguments, of one environment, number 0.
+
+    A sample begins at the first step of each episode and at every ``view.stride``-th after it; its ``slot`` is that
+    step's number in ``data``. It may go on into later episodes and from the last one into the first, since no view lets
+    anything flow across an episode's end. All priorities are 1 at first. With ``alpha`` and ``beta`` 0 it is uniform.
+
+    Nothing is added. There are no ``extras``, since whoever played had another network or none: they are ``()``.
+
+    ``data`` are constants of the program, the same for all trainings under `jax.vmap`: a training's own state has the
+    priorities alone.
+    """
+    items, starts = stored(data, num_frames), jnp.asarray(beginnings(data, view.stride))
+    count = len(starts)
+
+    def init(item: Transition) -> FixedState:
+        first = jnp.full((count,), powered(jnp.ones(()), alpha))
+        return FixedState(sums.put(sums.init(count), jnp.arange(count), first), counters.of())
+
+    def sample(state: FixedState, key: Key) -> Sample:
+        place = stratified(state.sums, key, batch_size)
+        row, env = starts[place], jnp.zeros((batch_size,), jnp.int32)
+        read, usable = view.read(items, row, env, num_frames)
+        exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
+        weight = jnp.where(usable, importance(state.sums, place, count, exponent), 0.0)
+        return Sample(read, row, env, weight)
+
+    def update(state: FixedState, sample: Sample, priority: Array) -> FixedState:
+        place = jnp.where(sample.env == 0, jnp.searchsorted(starts, sample.slot).astype(jnp.int32), sums.NOWHERE)
+        value = jnp.where(sample.weight > 0, powered(priority, alpha), 0.0)
+        return FixedState(sums.put(state.sums, place, value), counters.increment(state.updates))
+
+    return Replay(init, lambda state, trajectory: state, sample, update, 0)
+
+
+def beginnings(data: Dataset, stride: int) -> np.ndarray:
+    """The steps ``[M]`` (int32) at which samples begin, in order: in each episode the first and every ``stride``-th."""
+    ends = np.flatnonzero(data.last) + 1
+    begins = np.concatenate([[0], ends[:-1]])
+    return np.concatenate([np.arange(a, b, stride) for a, b in zip(begins, ends, strict=True)]).astype(np.int32)
+
+
+def stored(data: Dataset, num_frames: PyTree = 1) -> Transition:
+    """``data`` as a ring of one environment keeps them ``[T, 1]``: observations once, and what followed each truncated
+    step, in blocks as long as the two of these that are closest are apart."""
+    with jax.ensure_compile_time_eval():
+        column = jax.tree.map(lambda x: jnp.asarray(x)[:, None], data)
+        flags = {name: getattr(column, name) for name in ("reward", "terminated", "truncated")}
+        whole = Transition(column.obs, column.action, **flags, next_obs=column.final_obs, extras=())
+        kept = storage.kept(whole, num_frames, 1)
+        at = np.flatnonzero(data.truncated)
+        every = int(min([cuts.NONE, *np.diff(at)]))
+        after = jax.tree.map(lambda x: x[np.flatnonzero(data.truncated[data.last])], kept.next_obs)
+        row_of = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), after)
+        empty = cuts.empty(row_of, len(data.reward), every)
+        held = jax.tree.map(lambda x, new: x.at[at // every].set(new), empty.obs, after)
+        row = empty.row.at[at // every].set(jnp.asarray(at % every, jnp.uint8)[:, None])
+        return kept._replace(next_obs=Cuts(held, row, every))
+
+
+def struct(observation_space: Space, action_space: Space, steps: int, episodes: int) -> Dataset:
+    """Shapes and dtypes of a dataset of so many steps and episodes, as `jax.ShapeDtypeStruct`."""
+
+    def many(count: int, tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree)
+
+    obs, action = spaces.struct(observation_space), spaces.struct(action_space)
+    number, flag = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)
+    one = Dataset(obs, action, number, flag, flag, ())
+    whole: Dataset = many(steps, one)
+    return whole._replace(final_obs=many(episodes, obs))
+
+
+def dataset_problems(data: Dataset, observation_space: Space, action_space: Space) -> list[str]:
+    """Why ``data`` are no episodes in these spaces, a line each: arrays of another shape, flags that mark no episodes,
+    actions that there are not."""
+    steps, episodes = len(data.reward), len(jax.tree.leaves(data.final_obs)[0])
+    wanted = struct(observation_space, action_space, steps, episodes)
+    structure: Any = jax.tree.structure(wanted)
+    if structure != jax.tree.structure(data):
+        return ["observations or actions are of another structure than the environment's"]
+    found = [
+        f"{jax.tree_util.keystr(path, simple=True, separator='.')} is {x.dtype}{list(x.shape)}, expected "
+        f"{like.dtype}{list(like.shape)}"
+        for (path, x), like in zip(jax.tree.leaves_with_path(data), jax.tree.leaves(wanted), strict=True)
+        if (x.shape, x.dtype) != (like.shape, like.dtype)
+    ]
+    if found or not steps:
+        return found or ["has no steps"]
+    if np.any(data.terminated & data.truncated):
+        found.append("a step is both terminated and truncated")
+    if np.sum(data.last) != episodes:
+        found.append(f"{np.sum(data.last)} steps end an episode, expected {episodes}")
+    if not data.last[-1]:
+        found.append("the last step ends no episode")
+    spaces_of = spaces.leaves(observation_space), spaces.leaves(action_space)
+    for name, leaves in (("obs", data.obs), ("final_obs", data.final_obs), ("action", data.action)):
+        for space, x in zip(spaces_of[name == "action"], jax.tree.leaves(leaves), strict=True):
+            low, high = spaces.bounds(space)
+            if not isinstance(space, spaces.Box) and (np.any(x < low) or np.any(x > high)):
+                found.append(f"{name}: has numbers that {spaces.kind(space)} space has not")
+    return found

@@ -1,0 +1,108 @@
+"""Playing a policy into a dataset: one that was trained, one that somebody wrote, or uniformly random actions."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import envs, trees
+from purerl.envs import agents
+from purerl.errors import ConfigError
+from purerl.loops.evaluation import Player, player, random_player
+from purerl.loops.recording import record
+from purerl.loops.rollout import restart
+from purerl.names import imported
+from purerl.runs import evaluation
+from purerl.runs.evaluation import RANDOM
+from purerl.runs.options import RecordOptions
+from purerl.runs.swept import env_part
+from purerl.store import checkpoint, datasets
+from purerl.types import Env
+
+RECORDING_SALT = 2**31 + 2
+"""Folded into a seed's key before it is recorded, so that the episodes are none that were trained or evaluated on."""
+
+
+class Cast(NamedTuple):
+    """Who plays where: the environment by its name and parameters, and as the policy sees it; the player, and what it
+    remembers after each step; and what the card says of it."""
+
+    name: str
+    env_params: dict[str, Any]
+    env: Env
+    player: Player
+    begin_anew: Any
+    policy: dict[str, Any]
+
+
+def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
+    """Writes the dataset that ``options`` ask for, and returns its card. Raises `ConfigError` before anything is
+    played."""
+    path = Path(options.out)
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"out = {options.out!r}: is there already; --overwrite replaces it")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(f"out = {options.out!r}: must be a file in a directory that is there")
+    if options.who == RANDOM or ":" in options.who:
+        cast = _of_function(options, env_params)
+    else:
+        cast = _of_run(options, env_params)
+    key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
+    data = record(key, cast.env, cast.player, options.episodes, options.max_steps, cast.begin_anew)
+    ends = np.flatnonzero(data.last)
+    returns = np.add.reduceat(data.reward.astype(np.float64), np.concatenate([[0], ends[:-1] + 1]))
+    card = {
+        "env": cast.name,
+        "env_params": cast.env_params,
+        "policy": cast.policy,
+        "seed": options.seed,
+        "max_steps": options.max_steps,
+        "steps": len(data.reward),
+        "episodes": len(ends),
+        "truncated": int(np.sum(data.truncated)),
+        "return_mean": float(returns.mean()),
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "versions": checkpoint.versions(),
+    }
+    return datasets.save(path, trees.named_leaves(data), card)
+
+
+def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+    """An agent of a run, in the environment that it was trained in."""
+    if options.env or env_params:
+        raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
+    run = evaluation.load(options.who, trust=options.trust)
+    size = run.setup.members.size
+    if options.agent >= size:
+        raise ConfigError(f"agent = {options.agent}: {options.who} has agents 0 to {size - 1}")
+    which = options.agent // len(run.saved["seeds"])
+    params = {**run.saved["env_params"], **env_part(run.setup.swept, which)}
+    given = trees.take(run.setup.members.given, options.agent)
+    learner, policy = run.setup.make_learner(**given), trees.take(run.policy, options.agent)
+    about = {"run": Path(options.who).name, **run.setup.labels[options.agent]}
+    about |= {name: run.saved[name] for name in ("algo", "sha256")}
+    env = run.setup.make_env(env_part(run.setup.swept, which))
+    return Cast(run.saved["env"], params, env, player(learner, policy), restart(learner), about)
+
+
+def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+    """What ``MODULE:FUNCTION`` makes of the environment, or random actions."""
+    if not options.env:
+        raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
+    env = agents.own(envs.make(options.env, **env_params))
+    made = random_player(env) if options.who == RANDOM else imported("policy", options.who)(env)
+    if not isinstance(made, Player):
+        raise ConfigError(
+            f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"
+        )
+    return Cast(options.env, env_params, env, made, None, {"function": options.who})
+
+
+def in_words(path: str, card: dict[str, Any]) -> str:
+    """A card as text."""
+    size, returns = Path(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
+    played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
+    scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
+    return f"{path}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"

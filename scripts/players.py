@@ -1,0 +1,39 @@
+"""Policies that somebody wrote, to record.
+
+purerl record scripts.players:expert --env CueCorridor-v0 --episodes 20 --out demos.safetensors
+"""
+
+import jax
+import jax.numpy as jnp
+
+from purerl.envs.native.exploration.cue_corridor import onward
+from purerl.loops.evaluation import Player
+from purerl.types import Array, Env, Key
+
+
+def expert(env: Env) -> Player:
+    """Knows the way through `CueCorridor-v0`, and remembers the cue."""
+    length = env.observation_space.shape[0] - 1
+    way = jnp.asarray(onward(length))
+
+    def act(obs: Array, carry: Array, key: Key) -> tuple[Array, Array]:
+        cell, shown = jnp.argmax(obs[:, :-1], axis=-1), obs[:, -1].astype(jnp.int32)
+        cue = jnp.where(shown == 0, carry, shown)
+        return jnp.where(cell == length - 1, (cue + 1) // 2, way[cell]), cue
+
+    return Player(act, lambda num_envs: jnp.zeros(num_envs, jnp.int32))
+
+
+MISTAKES = 0.1
+"""How often `hesitant` does something else."""
+
+
+def hesitant(env: Env) -> Player:
+    """`expert`, but for one action in ten."""
+    right = expert(env)
+
+    def act(obs: Array, carry: Array, key: Key) -> tuple[Array, Array]:
+        action, carry = right.act(obs, carry, key)
+        return jnp.where(jax.random.bernoulli(key, MISTAKES, action.shape), 1 - action, action), carry
+
+    return Player(act, right.init_carry)

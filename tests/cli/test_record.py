@@ -1,0 +1,104 @@
+"""Recorded play, and a training that learns from it: from the command line to a run that goes on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from purerl import cli, envs, load_dataset
+
+SMALL = ["--env", "CueCorridor-v0", "--env-params", "length=4", "cue_cell=2", "--hidden-sizes", "8"]
+SIZES = ["--num-envs", "2", "--num-steps", "8", "--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
+TRAIN = ["train", "r2d3", *SMALL, *SIZES, "--total-steps", "1024", "--memory-size", "8", "--eval-episodes", "2"]
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(list(map(str, args)))
+    assert stop.value.code == expect
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A file of random play, a file of somebody's policy, and a run that was trained with the first."""
+    directory = tmp_path_factory.mktemp("play")
+    run("record", "random", *SMALL[:5], "--episodes", "30", "--out", directory / "demos.safetensors")
+    run("record", "played:always_one", *SMALL[:2], "--episodes", "3", "--out", directory / "other.safetensors")
+    run(*TRAIN, "--demos", directory / "demos.safetensors", "--num-seeds", "2", "--out", directory / "run")
+    return directory
+
+
+def line(capsys, *args, expect=2):
+    run(*args, expect=expect)
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
+    assert len(told) == 1
+    return told[0]
+
+
+def test_a_card_says_what_was_played(place, capsys):
+    out = place / "again.safetensors"
+    run("record", "random", *SMALL[:5], "--episodes", "30", "--out", out, "--json")
+    card = json.loads(capsys.readouterr().out)
+    env = envs.make("CueCorridor-v0", length=4, cue_cell=2)
+    data = load_dataset(out, env)
+    assert card["env"] == "CueCorridor-v0" and card["env_params"] == {"length": 4, "cue_cell": 2}
+    assert card["policy"] == {"function": "random"} and card["versions"]["jax"] and card["episodes"] == 30
+    assert card["steps"] == len(data.reward) == int(np.ptp(np.flatnonzero(data.last))) + np.argmax(data.last) + 1
+    assert card["return_mean"] == pytest.approx(data.reward.sum() / 30)
+    first = json.loads((place / "run" / "config.json").read_text())["datasets"]["demos"]
+    assert first["sha256"] == card["sha256"]  # the same command, the same episodes
+
+
+def test_an_agent_of_a_run_is_recorded(place, capsys):
+    run("record", place / "run", "--agent", "1", "--episodes", "3", "--out", place / "own.safetensors", "--json")
+    card = json.loads(capsys.readouterr().out)
+    assert card["policy"]["algo"] == "r2d3" and card["policy"]["seed"] == 1
+    load_dataset(place / "own.safetensors", envs.make("CueCorridor-v0", length=4, cue_cell=2))
+    told = line(capsys, "record", place / "run", "--agent", "2", "--out", place / "none")
+    assert told.endswith("run has agents 0 to 1")
+    told = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
+    assert "plays in its own environment" in told
+    assert "already" in line(capsys, "record", place / "run", "--out", place / "own.safetensors")
+    assert "directory that is there" in line(capsys, "record", "random", "--out", place / "no" / "x")
+    assert "env: is missing" in line(capsys, "record", "random", "--out", place / "none")
+    assert "must give a purerl.loops.evaluation.Player" in line(
+        capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
+    )
+
+
+def test_files_that_are_refused_before_anything_compiles(place, capsys):
+    broken = place / "broken.safetensors"
+    broken.write_bytes((place / "demos.safetensors").read_bytes()[:-1])
+    for given, text in (
+        ([], "demos: is missing; give --demos FILE, a file of `purerl record`"),
+        (["--demos", place / "other.safetensors"], r"was played with env_params = {}, the run has"),
+        (["--demos", broken], "its header does not describe its"),
+        (["--demos", place / "nothing"], "No such file or directory"),
+    ):
+        assert text in line(capsys, *TRAIN, *given, "--out", place / "never")
+    assert not (place / "never").exists()
+
+
+def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
+    """Wherever they lie now, and with no others; and it is evaluated without them."""
+    (place / "demos.safetensors").rename(place / "moved.safetensors")
+    run("eval", place / "run", "--episodes", "2")
+    resume = ["resume", place / "run", "--total-steps", "1280"]
+    assert "No such file or directory" in line(capsys, *resume)
+    other = place / "fewer.safetensors"
+    run("record", "random", *SMALL[:5], "--episodes", "5", "--out", other)
+    assert "is another dataset than the run began with" in line(capsys, *resume, "--demos", other)
+    run(*resume, "--demos", place / "moved.safetensors")
+    config = json.loads((place / "run" / "config.json").read_text())
+    assert config["datasets"]["demos"]["path"] == str(place / "moved.safetensors")
+    summary = json.loads((place / "run" / "summary.json").read_text())
+    assert summary["status"] == "completed" and summary["env_steps"] == 1280
+
+
+def test_a_plan_tells_both(place, capsys):
+    data = next(path for path in (place / "moved.safetensors", place / "demos.safetensors") if path.exists())
+    run("plan", *TRAIN[1:], "--demos", data, "--num-seeds", "2", "--json")
+    cost = json.loads(capsys.readouterr().out)
+    steps = len(load_dataset(data, envs.make("CueCorridor-v0", length=4, cue_cell=2)).reward)
+    floats, others = 5 + 1 + 1, 2  # an observation, a reward and an action; both flags
+    assert cost["dataset_bytes"] == pytest.approx(steps * (4 * floats + others), rel=0.1) and cost["replay_bytes"] > 0

@@ -1,0 +1,42 @@
+"""Datasets for tests of all algorithms, some of which need one."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import record, replay, trees
+from purerl.loops.evaluation import Player, random_player
+
+
+def blank(algorithm, config, env):
+    """The datasets that ``algorithm`` needs, by name, of one step of zeros. Nothing compiles."""
+    if not algorithm.datasets:
+        return {}
+    seen = algorithm.view(config, env)
+    data = trees.zeros(replay.struct(seen.observation_space, seen.action_space, 1, 1))
+    return dict.fromkeys(algorithm.datasets, data._replace(terminated=np.ones(1, bool)))
+
+
+def given_demos(algorithm, env):
+    """``algorithm`` with demonstrations of random play in ``env``; in other environments, with none that count."""
+    demos = record(jax.random.key(0), env, random_player(env), 8, 50)
+
+    def loop(config, other, learner):
+        if not replay.dataset_problems(demos, other.observation_space, other.action_space):
+            return algorithm.loop(config, other, learner, demos=demos)
+        alone = dataclasses.replace(config, demo_ratio=0.0)
+        return algorithm.loop(alone, other, learner, **blank(algorithm, config, other))
+
+    return algorithm._replace(loop=loop, datasets=())
+
+
+def always_one(env):
+    """A policy as somebody may have written it."""
+    return Player(lambda obs, carry, key: (jnp.ones(len(obs), jnp.int32), carry), lambda rows: ())
+
+
+def nobody(env):
+    """No policy."""
+    return env.name
