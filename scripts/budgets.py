@@ -14,8 +14,9 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import Any
 
-TARGET, AGENTS, ENVS = "h100", 64, ("CartPole-v1", "Pendulum-v1")
+TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
 TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
 
 
@@ -34,12 +35,22 @@ def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu") -> 
     named = [envs.make(name) for name in ([env] if env else ENVS)]
     suited = next((env for env in named if not algorithm.problems(config, env)), named[0])
     with backend.tracing_for(platform):
-        trainer = algorithm.make_trainer(config, suited)
+        trainer = algorithm.make_trainer(config, suited, **played(algorithm.datasets, suited))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
         census = planning.census(jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state))
     frames = AGENTS * trainer.env_steps
     return {"kernels": census.kernels, "bytes_per_frame": round(census.traffic_bytes / frames, 1)}
+
+
+def played(names: tuple[str, ...], env: Any) -> dict[str, Any]:
+    """Datasets of `EPISODES` episodes of random play, by the names of an algorithm's parts."""
+    import jax
+
+    from purerl import record
+    from purerl.loops.evaluation import random_player
+
+    return {name: record(jax.random.key(0), env, random_player(env), EPISODES) for name in names}
 
 
 def main() -> None:

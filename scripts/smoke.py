@@ -24,12 +24,14 @@ def commands(directory: Path) -> dict[str, list[str]]:
     from purerl import envs
     from purerl.algos import ALGORITHMS
 
-    found = {}
+    demos = str(directory / "demos.safetensors")
+    found = {"record": ["record", "random", "--env", ENVS[0], "--episodes", "2", "--out", demos]}
     for name, algorithm in ALGORITHMS.items():
         env = next(env for env in ENVS if not algorithm.problems(algorithm.Config(), envs.make(env)))
         sizes = REPLAY if hasattr(algorithm.Config(), "capacity") else ON_POLICY
         run = ["--env", env, "--eval-episodes", "2", "--out", str(directory / name)]
-        found[name] = ["train", name, *SMALL, *sizes, *run]
+        data = [word for option in algorithm.datasets for word in (f"--{option}", demos)]
+        found[name] = ["train", name, *SMALL, *sizes, *run, *data]
     search = ["evolve", "value-loss", "--env", ENVS[0], *SMALL, *ON_POLICY, "--population", "2"]
     search += ["--out", str(directory / "search")]
     found["a search"] = [*search, "--generations", "2"]

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from played import blank
 
 from purerl import counters, envs, replay
 from purerl.algos import ALGORITHMS
@@ -85,7 +86,8 @@ def test_every_algorithm_can_be_that_long(name):
     env = next(
         env for env in map(envs.make, ("CartPole-v1", "Pendulum-v1")) if not algorithm.problems(algorithm.Config(), env)
     )
-    trainer = algorithm.make_trainer(algorithm.Config(total_steps=10**13), env)
+    config = algorithm.Config(total_steps=10**13)
+    trainer = algorithm.make_trainer(config, env, **blank(algorithm, config, env))
     state = jax.eval_shape(trainer.init, jax.random.key(0))
     after, _ = jax.eval_shape(trainer.step, state)
     assert after == state and after.iteration.low.dtype == after.iteration.high.dtype == jnp.uint32

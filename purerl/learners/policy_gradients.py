@@ -5,6 +5,7 @@ the critic expected (Mnih et al. 2016, arXiv 1602.01783, Algorithm S3). An algor
 steps. The parameters that act may be older than those that learn, as those of distributed actors are.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -16,16 +17,36 @@ from purerl import config as cfg
 from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
-from purerl.learners import checks, gradients, normalize, older, self_play, settings
+from purerl.learners import (
+    checks,
+    curiosity,
+    gradients,
+    league,
+    league_players,
+    normalize,
+    older,
+    regularised,
+    self_play,
+    settings,
+)
 from purerl.learners.estimates import Estimate, Experience, estimates
 from purerl.learners.normalize import Normalizer, RewardScaler
+from purerl.learners.novelty import Distillation
 from purerl.networks import ActorCritic, recurrent
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
 
 
 @cfg.config
-class Config(self_play.Settings, settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+class Config(
+    league_players.Settings,
+    regularised.Settings,
+    curiosity.Settings,
+    settings.Recall,
+    settings.Torso,
+    settings.Adam,
+    settings.OnPolicy,
+):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     adam_epsilon: ClassVar[float] = 1e-5
@@ -91,6 +112,7 @@ class Parts(NamedTuple):
     value_loss: ValueLoss
     acting: Callable[[PyTree], Array] | None
     num_agents: int
+    distillation: Distillation | None
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -109,7 +131,8 @@ def problems(config: Config, env: Env | None) -> list[str]:
             f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
             "have a leaf of its own for them"
         )
-    found += checks.iteration_problems(config) + self_play.problems(config, env)
+    found += checks.iteration_problems(config) + regularised.problems(config, env)
+    found += self_play.problems(config, env) + league_players.problems(config, env) + curiosity.problems(config)
     return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
@@ -150,6 +173,7 @@ def make_parts(
         value_loss,
         env.acting,
         env.num_agents,
+        curiosity.make_distillation(config, env),
     )
 
 
@@ -232,15 +256,30 @@ def make_learner(
         exploit=exploit,
         update=learn_and_age,
     )
-    if config.opponents == "latest":
-        return learner
-    return self_play.against_past(
-        config,
-        parts.num_agents,
-        learner,
-        snapshot=lambda state: Policy(state.params, state.obs_moments),
-        acting_as=lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments),
+    snapshot = lambda state: Policy(state.params, state.obs_moments)  # noqa: E731
+    acting_as = lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments)  # noqa: E731
+    if config.reference_period:
+        distance = functools.partial(log_ratio, parts)
+        learner = regularised.regularised(config, parts.num_agents, learner, snapshot, distance)
+    if config.opponents != "latest":
+        meet = league.league if config.opponents == "league" else self_play.against_past
+        learner = meet(config, parts.num_agents, learner, snapshot, acting_as)
+    return curiosity.curious(config, parts.distillation, learner) if parts.distillation else learner
+
+
+def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
+    """The log of the ratio of the probability of each action under the policy that acted to that under another, 0 where
+    the action was ignored. ``[T, B]``.
+
+    With a memory the other begins the trajectory with what the one that acted remembered.
+    """
+    acted, carry = trajectory.extras
+    obs, start = parts.normalizer.apply(policy.obs_moments, trajectory.obs), jax.tree.map(lambda x: x[0], carry)
+    other, _, _ = parts.network.unroll(policy.params, obs, start, trajectory.last)
+    ratio = parts.distribution.log_prob(acted, trajectory.action) - parts.distribution.log_prob(
+        other, trajectory.action
     )
+    return jnp.where(parts.acting(trajectory.obs), ratio, 0.0) if parts.acting else ratio
 
 
 def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:

@@ -19,7 +19,9 @@ from purerl import config as cfg
 from purerl.formulas import opponents
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Transition
 
+AGAINST_PAST = "past", "prioritised"
 WITH_PAST = cfg.Needs("past opponents", lambda config: config.opponents != "latest")
+WITH_PAST_GAMES = cfg.Needs("opponents = 'past' or 'prioritised'", lambda config: config.opponents in AGAINST_PAST)
 DECAY = 0.99
 """Of the record of wins, once an iteration in which a past self was met."""
 
@@ -28,16 +30,18 @@ DECAY = 0.99
 class Settings:
     """Settings of who the opponents are, in environments of several agents."""
 
-    opponents: Literal["latest", "past", "prioritised"] = "latest"
+    opponents: Literal["latest", "past", "prioritised", "league"] = "latest"
     """Who plays the other agents. latest: the learner itself. past: in some games older versions of it, chosen by
-    OpenAI Five's quality scores. prioritised: those chosen that it beats least often."""
+    OpenAI Five's quality scores. prioritised: those chosen that it beats least often. league: AlphaStar's league of a
+    main agent and exploiters, who learn together."""
     past_selves: Annotated[cfg.Count, WITH_PAST] = 8
     """Number of older versions that are kept: the newest ones."""
     snapshot_period: Annotated[cfg.Count, WITH_PAST] = 10
-    """Iterations between two versions that are kept."""
+    """Iterations between two versions that are kept; in a league, of the main agent, and after which an exploiter is
+    kept at the latest (a main exploiter after twice as many)."""
     past_met: Annotated[cfg.Count, WITH_PAST] = 4
-    """Number of older versions that are met in one iteration."""
-    past_games: Annotated[cfg.NonNegativeCount, WITH_PAST] = 0
+    """Number of older versions that are met in one iteration; in a league, of opponents of each of its players."""
+    past_games: Annotated[cfg.NonNegativeCount, WITH_PAST_GAMES] = 0
     """Number of the environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a
     fifth of them."""
 
@@ -72,7 +76,7 @@ def num_games(config: Any) -> int:
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why past selves cannot be met, a line each."""
-    if config.opponents == "latest" or not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
+    if config.opponents not in AGAINST_PAST or not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
         return []
     found, games = [], num_games(config)
     if config.max_lag:
@@ -86,16 +90,20 @@ def problems(config: Any, env: Env | None) -> list[str]:
         return found
     if env.num_agents == 1:
         return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
+    return minibatch_problems(config, seats(config, env.num_agents).learned.size)
+
+
+def minibatch_problems(config: Any, num_rows: int) -> list[str]:
+    """A line if a trajectory of only ``num_rows`` rows cannot be cut into the minibatches of ``config``, if it has
+    any."""
     if not hasattr(config, "num_minibatches") or not cfg.sound(config, "num_minibatches", "sequence_length"):
-        return found
-    samples, what = seats(config, env.num_agents).learned.size * config.num_steps, "steps"
+        return []
+    samples, what = num_rows * config.num_steps, "steps"
     if config.memory != "none":
         samples, what = samples // config.sequence_steps, "sequences"
     if samples % config.num_minibatches:
-        found.append(
-            f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"
-        )
-    return found
+        return [f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"]
+    return []
 
 
 def seats(config: Any, num_agents: int) -> Seats:
@@ -152,7 +160,7 @@ def against_past(
         mine = jax.tree.map(lambda x: x[:, where.learned], trajectory)
         learned, metrics = learner.update(state.learner, mine, key_learn)
         reward, last = trajectory.reward[:, where.ours], trajectory.last[:, where.ours]  # [T, G, games]
-        points = jnp.where(reward > 0, 1.0, jnp.where(reward < 0, 0.0, 0.5))
+        points = opponents.points(reward)
         of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))  # noqa: E731
         score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
         state = state._replace(learner=learned, age=state.age + 1)

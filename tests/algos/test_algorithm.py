@@ -119,7 +119,7 @@ def test_settings_are_shared_by_the_families():
         assert {"learning_rate", "learning_rate_decay", "max_grad_norm"} <= names
     with_memory = {name for name, names in fields.items() if {"memory", "memory_size", "memory_window"} <= names}
     gradients = {"a2c", "appo", "dpo", "impala", "ippo", "mappo", "ppo", "reinforce"}
-    assert with_memory == gradients | {"iql", "qmix", "r2d2", "vdn"}
+    assert with_memory == gradients | {"agent57", "iql", "ngu", "qmix", "r2d2", "r2d3", "vdn"}
 
 
 def test_a_residual_torso_for_action_values():

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import for_bits
+from played import given_demos
 
 from purerl import config as cfg
 from purerl import envs, evaluate, loops
 from purerl.algos import (
     a2c,
+    agent57,
     apex,
     appo,
     c51,
@@ -21,10 +23,12 @@ from purerl.algos import (
     dqn,
     impala,
     iqn,
+    ngu,
     ppo,
     pqn,
     qr_dqn,
     r2d2,
+    r2d3,
     rainbow,
     reinforce,
     sac,
@@ -35,7 +39,7 @@ from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
 from purerl.learners import policy_gradients
 from purerl.spaces import Box
-from purerl.types import Env
+from purerl.types import Env, Step
 
 GAMMA = 0.9
 
@@ -86,6 +90,24 @@ def r2d2_value(config, env, state, obs):
     return td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon)
 
 
+def family_value(module, read):
+    """What ``read`` finds in the network's output, one observation after another, as `critic` does."""
+
+    def value(config, env, state, obs):
+        learner, network = module.make_learner(config, env), module.make_network(config, env)
+        carry, found = learner.init_carry(1), []
+        for one in obs[:, None]:
+            _, following = learner.exploit(learner.policy(state), one, carry, jax.random.key(0))
+            told = following.told._replace(action=carry.told.action)
+            q = read(network.step(state.params, (one, told), carry.memory)[0])
+            found.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
+            ends = one[:, 0] != 0
+            carry = learner.restart(following, Step(one, one, jnp.zeros(1), ends, ~ends & False))
+        return jnp.concatenate(found)
+
+    return value
+
+
 def critics_at_mode(make_network, action):
     """What the critics say on average of the action that the policy prefers."""
 
@@ -131,6 +153,7 @@ REPLAY = {
     "epsilon_end": 0.2,
     "exploration_fraction": 0.5,
 }
+SEQUENCES = {**REPLAY, "memory_size": 8, "burn_in": 2, "unroll": 6, "period": 4, "importance_exponent_end": 1.0}
 PRIORITIES = "priority_exponent", "importance_exponent", "importance_exponent_end"
 CONTINUOUS = {
     **FROM_REPLAY,
@@ -138,6 +161,18 @@ CONTINUOUS = {
     "actor_learning_rate": 1e-2,
     "learning_rate_decay": 1.0,
     "huber_delta": 1.0,
+}
+FAMILY = {
+    **REPLAY,
+    "memory_size": 8,
+    "burn_in": 2,
+    "unroll": 6,
+    "period": 4,
+    "importance_exponent_end": 1.0,
+    "gamma_end": 0.8,
+    "embedding_size": 8,
+    "episode_memory": 16,
+    "novelty_steps": 2,
 }
 FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {
@@ -203,10 +238,31 @@ ROWS = {
     ),
     "r2d2": Row(
         r2d2.r2d2,
-        r2d2.Config(**REPLAY, memory_size=8, burn_in=2, unroll=6, period=4, importance_exponent_end=1.0),
+        r2d2.Config(**SEQUENCES),
         r2d2_value,
         longer=5,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
+    ),
+    "r2d3": Row(
+        given_demos(r2d3.r2d3, envs.make("CartPole-v1", max_steps=20)),
+        r2d3.Config(**SEQUENCES, demo_ratio=0.3),
+        r2d2_value,
+        longer=5,
+        rtol=0.03,  # as of R2D2
+    ),
+    "ngu": Row(ngu.ngu, ngu.Config(**FAMILY, num_policies=2), family_value(ngu, lambda q: q), longer=5, rtol=0.06),
+    "agent57": Row(
+        agent57.agent57,
+        agent57.Config(
+            **FAMILY | {"memory": "none", "burn_in": 0},
+            num_policies=4,
+            gamma_middle=0.85,
+            bandit_window=5,
+        ),
+        family_value(agent57, lambda out: out[0]),
+        idle=("bandit_width",),  # an actor plays each policy once, and then too few more episodes
+        longer=5,
+        rtol=0.03,
     ),
     "ddpg": Row(
         ddpg.ddpg,
@@ -323,7 +379,7 @@ def assert_equal(a, b):
 def test_lane_equals_lone_run_bit_for_bit(request, runs):
     """Measured with jax 0.10.2, and with 0.11.2, where Ape-X, R2D2 and SAC round otherwise. These are close for
     two iterations; later a priority that is rounded otherwise may draw another sample."""
-    rounded = request.node.callspec.params["row"] in ("apex", "r2d2", "sac") and jax.__version_info__ >= (0, 11)
+    rounded = request.node.callspec.params["row"] in ("apex", "r2d2", "r2d3", "sac") and jax.__version_info__ >= (0, 11)
     alone, together = runs
     for i, run in enumerate(alone):
         if rounded:
@@ -377,9 +433,10 @@ def test_state_is_closed_and_strongly_typed(row, short, env):
 
 
 def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
-    """One program for all configs, whose parameters are others if one number is halved, or no longer zero."""
+    """One program for all configs, whose parameters are others if one number is halved, or no longer zero. Those that
+    say themselves that they have no effect (`config.Needs`) have none, nor have ``idle`` ones."""
     flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(run.state.learner.params)])  # noqa: E731
-    usual, idle = flat(runs[0][0]), []
+    usual, idle, expected = flat(runs[0][0]), [], []
     assert np.all(np.isfinite(usual))
     for name in cfg.traced_fields(numbers):
         base = getattr(numbers, name)
@@ -388,7 +445,9 @@ def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
         )
         assert np.all(np.isfinite(other))
         idle += [name] * np.array_equal(usual, other)
-    assert idle == [name for name in cfg.traced_fields(numbers) if name in row.idle]
+        needless = cfg.unused([dataclasses.replace(row.config, **{name: 0.123})], row.config)
+        expected += [name] * (name in row.idle or bool(needless))
+    assert idle == expected
     assert trains[0]._cache_size() == 1
 
 

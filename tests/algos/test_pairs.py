@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from played import blank
 
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
@@ -74,7 +75,8 @@ def test_every_pair_of_spaces(algo):
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)
             if line is None:
-                assert callable(algorithm.make_trainer(config, env).step), (name, observations)
+                trainer = algorithm.make_trainer(config, env, **blank(algorithm, config, env))
+                assert callable(trainer.step), (name, observations)
             else:
                 with pytest.raises(ConfigError) as refused:
                     algorithm.make_trainer(config, env)

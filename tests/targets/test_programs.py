@@ -69,10 +69,11 @@ def test_packing_rounds_nothing():
         "bytes": jnp.arange(8, dtype=jnp.uint8).reshape(2, 4),
         "key": jax.random.split(jax.random.key(0)),
         "empty": jnp.zeros((2, 0)),
+        "large": jnp.ones((2, trees.LARGE + 1)),
         "longer": jnp.arange(3.0),  # as an environment's state beside the observations of its agents
     }
     packed, unpack = trees.pack(tree)
-    assert len(jax.tree.leaves(packed)) == 5  # words of 2 and of 3 rows, bools, bytes, keys
+    assert len(jax.tree.leaves(packed)) == 6  # words of 2 and of 3 rows, bools, bytes, keys, what is large
     data = lambda x: np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x)  # noqa: E731
 
     def same(a, b):

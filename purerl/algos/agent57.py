@@ -1,0 +1,145 @@
+"""Agent57 (Badia et al. 2020, "Agent57: outperforming the Atari human benchmark", arXiv 2003.13350): Never Give Up with
+a network for either reward, discount factors further apart, and a bandit that decides which policy an actor plays.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.algos import ngu, r2d2
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import bandits, novelty, td_errors
+from purerl.learners import action_values, families, sequences, settings
+from purerl.learners.families import Controller, Experience
+from purerl.networks import recurrent
+from purerl.networks.recurrent import Recurrent
+from purerl.types import Array, Env, Learner, Metrics, PyTree
+
+
+@cfg.config
+class Config(ngu.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    gamma: Annotated[float, cfg.Range(0, 1)] = 0.9999
+    """Discount factor per step of the policy that seeks no novelty; below 1."""
+    gamma_middle: Annotated[float, cfg.Range(0, 1)] = 0.997
+    """Discount factor at the end of the first quarter of the policies; below 1."""
+    bandit_window: cfg.Count = 90
+    """Last episodes of an actor by whose returns it chooses the next one's policy."""
+    bandit_epsilon: cfg.Fraction = 0.5
+    """Probability that this policy is a random one."""
+    bandit_width: cfg.NonNegative = 1.0
+    """Weight of how rarely a policy was chosen, beside its mean return."""
+
+
+class Twins(NamedTuple):
+    """Of the extrinsic and of the intrinsic reward, rescaled."""
+
+    extrinsic: Any
+    intrinsic: Any
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    found = families.problems(config, env)
+    if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
+        found.append(f"num_policies = {config.num_policies}: must be at least 4")
+    if cfg.sound(config, "gamma", "gamma_middle", "gamma_end") and not (
+        config.gamma >= config.gamma_middle >= config.gamma_end
+    ):
+        found.append(
+            f"gamma = {config.gamma!r}, gamma_middle = {config.gamma_middle!r}, gamma_end = {config.gamma_end!r}: must "
+            "not rise"
+        )
+    return found
+
+
+def make_network(config: Config, env: Env) -> Recurrent:
+    """Two networks like Never Give Up's, the first for the extrinsic reward, the second for the intrinsic one."""
+    return recurrent.twins(families.make_network(config, env))
+
+
+def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
+    """Agent57 as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, families.Told)`` whose output is a pair
+    of ``[B, A]``."""
+    network = network or make_network(config, env)
+    optimiser = optimiser or settings.make_optimiser(config)
+
+    def read(out: PyTree, policy: Array) -> Array:
+        beta = novelty.betas(config.num_policies, config.intrinsic_scale)[policy]
+        return td_errors.joined(out[0], out[1], beta[..., None], config.rescale_epsilon)
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        experience, weight, target = batch
+        items, policy = experience.items, experience.policy
+        q = sequences.unroll(config, network, params, items)
+        chooser, after_cut = jax.lax.stop_gradient(q) if config.double else target
+        after = items.next_obs.obs[1].policy
+        best, best_after_cut = jnp.argmax(read(chooser, policy), -1), jnp.argmax(read(after_cut, after), -1)
+        gamma = novelty.wide_gammas(config.num_policies, config.gamma, config.gamma_middle, config.gamma_end)[policy]
+        rewards = Twins(sequences.late(config, items.reward), experience.intrinsic)
+        discount = gamma * (1 - sequences.late(config, items.terminated))
+        trace = config.trace_lambda * (best == experience.number)
+
+        def of_one(reward: Array, q: Array, target_q: Array, target_after: Array) -> tuple[Array, Array, Array]:
+            wanted, learned = sequences.retrace_targets(
+                config,
+                items,
+                reward=reward,
+                discount=discount,
+                taken=ngu.at(config, target_q, experience.number),
+                value=ngu.at(config, target_q, best),
+                after_cut=ngu.at(config, target_after, best_after_cut),
+                trace=trace,
+            )
+            taken = jnp.take_along_axis(q, experience.number[..., None], axis=-1)[..., 0]
+            error = td_errors.rescale(wanted, config.rescale_epsilon) - taken
+            return sequences.squared(config, error, learned, weight)
+
+        losses = [of_one(reward, q[0][i], target[0][i], target[1][i]) for i, reward in enumerate(rewards)]
+        total, priority, td_error = (sum(x[1:], x[0]) for x in zip(*losses, strict=True))
+        most = td_errors.unrescale(jnp.max(q[0][0], axis=-1), config.rescale_epsilon)
+        return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
+
+    def learn(values: action_values.State, experience: Experience, weight: Array):
+        target = sequences.unroll(config, network, values.target_params, experience.items)
+        return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target))
+
+    return families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
+
+
+def make_controller(config: Config) -> Controller:
+    """A bandit for each actor, whose arms are policies and whose rewards are undiscounted returns of the extrinsic
+    reward (section 3.2). The first ``N`` episodes of actor ``i`` play each policy once, from number ``i`` on."""
+    num = config.num_policies
+
+    def choose(control: bandits.Pulls, noise: Array) -> Array:
+        first = jnp.arange(len(noise), dtype=jnp.int32)
+        one = lambda *each: bandits.choose(  # noqa: E731
+            each[0], num, config.bandit_width, config.bandit_epsilon, each[1], each[2]
+        )
+        return jax.vmap(one)(control, noise, first)
+
+    def record(control: bandits.Pulls, policy: Array, total: Array, last: Array) -> bandits.Pulls:
+        recorded = jax.vmap(bandits.record)(control, policy, total)
+        merged: bandits.Pulls = jax.tree.map(
+            lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), new, old), recorded, control
+        )
+        return merged
+
+    def init(num_envs: int) -> bandits.Pulls:
+        start: bandits.Pulls = jax.vmap(lambda _: bandits.init(config.bandit_window))(jnp.arange(num_envs))
+        return start
+
+    return Controller(init, choose, record)
+
+
+agent57 = Algorithm(
+    "agent57",
+    Config,
+    problems,
+    make_learner,
+    r2d2.make_trainer,
+)

@@ -1,0 +1,95 @@
+"""Never Give Up (Badia et al. 2020, arXiv 2002.06038): recurrent action values of a family of policies, of which each
+adds what is new to its rewards with a weight of its own, so that exploring never ends and yet one policy does not.
+
+Sequences are replayed as in R2D2, and targets are Retrace's, rescaled (appendix E).
+"""
+
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.algos import r2d2
+from purerl.algos.algorithm import Algorithm
+from purerl.formulas import novelty, td_errors
+from purerl.learners import action_values, families, seeking, sequences, settings
+from purerl.learners.families import Experience, problems
+from purerl.networks.recurrent import Recurrent
+from purerl.types import Array, Env, Learner, Metrics, PyTree
+
+RETRACE = cfg.Needs("targets over n steps; these follow traces", lambda config: False)
+
+
+@cfg.config
+class Config(seeking.Settings, r2d2.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    gamma: Annotated[float, cfg.Range(0, 1)] = 0.997
+    """Discount factor per step of the policy that seeks no novelty; below 1."""
+    gamma_end: Annotated[float, cfg.Range(0, 1)] = 0.99
+    """Discount factor of the policy that seeks the most; below 1."""
+    trace_lambda: cfg.Fraction = 0.95
+    """Decay of Retrace's traces."""
+    n_step: Annotated[cfg.Count, RETRACE] = 5
+    """Of R2D2's targets."""
+    memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "lstm"  # type: ignore[assignment]  # wider than R2D2's
+    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+
+
+def make_network(config: Config, env: Env) -> Recurrent:
+    """A torso beside which stands what the network is told, a recurrent cell, and streams to the action values."""
+    return families.make_network(config, env)
+
+
+def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
+    """Never Give Up as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, families.Told)`` whose output is
+    ``[B, A]``."""
+    network = network or make_network(config, env)
+    optimiser = optimiser or settings.make_optimiser(config)
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        experience, weight, target_q = batch
+        items = experience.items
+        q = sequences.unroll(config, network, params, items)
+        chooser = jax.lax.stop_gradient(q) if config.double else target_q
+        best, best_after_cut = (jnp.argmax(x, axis=-1) for x in chooser)
+        value, after_cut = at(config, target_q[0], best), at(config, target_q[1], best_after_cut)
+        beta = novelty.betas(config.num_policies, config.intrinsic_scale)[experience.policy]
+        gamma = novelty.gammas(config.num_policies, config.gamma, config.gamma_end)[experience.policy]
+        target, learned = sequences.retrace_targets(
+            config,
+            items,
+            reward=sequences.late(config, items.reward) + beta * experience.intrinsic,
+            discount=gamma * (1 - sequences.late(config, items.terminated)),
+            taken=at(config, target_q[0], experience.number),
+            value=value,
+            after_cut=after_cut,
+            trace=config.trace_lambda * (best == experience.number),
+        )
+        taken = jnp.take_along_axis(q[0], experience.number[..., None], axis=-1)[..., 0]
+        error = td_errors.rescale(target, config.rescale_epsilon) - taken
+        total, priority, td_error = sequences.squared(config, error, learned, weight)
+        most = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
+        return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
+
+    def learn(values: action_values.State, experience: Experience, weight: Array):
+        target_q = sequences.unroll(config, network, values.target_params, experience.items)
+        return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target_q))
+
+    controller = families.fixed(config.num_policies)
+    return families.make_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)
+
+
+def at(config: Config, q: Array, number: Array) -> Array:
+    """The values ``[...]`` of actions ``[...]`` by their rescaled values ``[..., A]``, no longer rescaled."""
+    return td_errors.unrescale(jnp.take_along_axis(q, number[..., None], axis=-1)[..., 0], config.rescale_epsilon)
+
+
+ngu = Algorithm(
+    "ngu",
+    Config,
+    problems,
+    make_learner,
+    r2d2.make_trainer,
+)

@@ -1,0 +1,155 @@
+"""The players of a league: who meets whom, the record of their games, and who is kept and who begins anew.
+
+A main agent is to be hard to beat by anybody. Main exploiters look for what beats it, league exploiters for what beats
+everybody; a version of each is kept now and then, and exploiters begin anew (Vinyals et al. 2019, Nature 575, methods;
+for one race, so there is one main agent). The rules are those of `formulas.league`.
+
+``K`` players learn, ``P`` versions are kept; together they are the players by number, of which 0 is the main agent.
+Each that learns plays ``G`` matches at a time, of ``E`` environments each.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import config as cfg
+from purerl.formulas import league as rules
+from purerl.formulas import opponents
+from purerl.formulas.opponents import Payoff
+from purerl.learners import self_play
+from purerl.types import Array, Env, Key, PyTree
+
+IN_LEAGUE = cfg.Needs("opponents = 'league'", lambda config: config.opponents == "league")
+MAIN = 0
+
+
+@cfg.config
+class Settings(self_play.Settings):
+    """Settings of who the opponents are, in environments of several agents.
+
+    In a league ``past_selves`` are versions of all players, and one is kept or begins anew when a match period ends.
+    """
+
+    main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
+    """Number of learners in a league that look for what beats the main agent."""
+    league_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
+    """Number of learners in a league that look for what beats everybody in it."""
+    match_period: Annotated[cfg.Count, IN_LEAGUE] = 5
+    """Iterations for which opponents in a league stay the same. Games across its end count for nobody."""
+
+
+class State(NamedTuple):
+    """``learner`` and ``initial``, what it began as, are ``[K, ...]``. ``past`` are acting policies ``[P, ...]``,
+    versions of the players ``parent`` ``[P]``, -1 where there is none yet. ``payoff`` is of all players.
+
+    Players ``met`` ``[K, G]`` are the opponents now, and ``whole`` ``[K, G, E]`` says which games under way began
+    against them. ``kept_ago`` ``[K]`` and ``age`` count iterations, ``num_kept`` versions.
+    """
+
+    learner: PyTree
+    initial: PyTree
+    past: PyTree
+    parent: Array
+    payoff: Payoff
+    met: Array
+    whole: Array
+    kept_ago: Array
+    num_kept: Array
+    age: Array
+
+
+def num_players(config: Any) -> int:
+    """Players that learn."""
+    return 1 + config.main_exploiters + config.league_exploiters
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """Why there can be no league, a line each."""
+    counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
+    if config.opponents != "league" or not cfg.sound(config, *counts):
+        return []
+    found, players = [], num_players(config)
+    if config.max_lag:
+        found.append(f"max_lag = {config.max_lag}: must be 0 in a league")
+    if config.past_selves < players:
+        found.append(f"past_selves = {config.past_selves}: must be at least the {players} players that learn")
+    if config.num_envs % (players * config.past_met):
+        found.append(
+            f"num_envs = {config.num_envs}: must be a multiple of past_met = {config.past_met} times the {players} "
+            "players that learn"
+        )
+    if env is None or found:
+        return found
+    if env.num_agents == 1:
+        return [f"opponents = 'league': {env.name} has one agent"]
+    return self_play.minibatch_problems(config, config.num_envs // players)
+
+
+def chances(config: Any, state: State) -> Array:
+    """Probabilities of opponents ``[K, K + P]`` of each player that learns."""
+    versions, of_main, of_exploiters = _versions(config, state)
+    rates = opponents.win_rates(state.payoff)
+    rows = [rules.main_agent(rates[MAIN], versions, of_main, of_exploiters, MAIN)]
+    for player in range(1, num_players(config)):
+        if player <= config.main_exploiters:
+            rows.append(rules.main_exploiter(rates[player], of_main, MAIN))
+        else:
+            rows.append(rules.league_exploiter(rates[player], versions))
+    return jnp.stack(rows)
+
+
+def draw(config: Any, state: State, key: Key) -> Array:
+    """Opponents of all matches ``[K, G]``. Consumes ``key``."""
+    noise = jax.random.uniform(key, state.met.shape)
+    return jax.vmap(jax.vmap(opponents.choose, in_axes=(None, 0)))(chances(config, state), noise)
+
+
+def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
+    """The league after games that were ``last`` ``[T, K, G, E]`` seen at their end, and which of them count: those that
+    began against whom they ended against. ``points`` are the player's; matches are recorded one after another, the
+    games of each in the order in which they ended."""
+    counts = last & (state.whole[None] | (jnp.cumsum(last, axis=0) > 1))
+    games = lambda x: jnp.moveaxis(x, 0, 2).reshape(state.met.size, -1)  # noqa: E731
+    player = jnp.repeat(jnp.arange(len(state.met)), state.met.shape[1])
+    matches = player, state.met.reshape(-1), games(points), games(counts)
+    payoff, _ = jax.lax.scan(lambda payoff, match: (opponents.record_all(payoff, *match), None), state.payoff, matches)
+    return state._replace(payoff=payoff, whole=state.whole | jnp.any(last, axis=0)), counts
+
+
+def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> tuple[State, Array]:
+    """The league after a match period if it is ``due`` to end, and which players ``[K]`` begin anew.
+
+    Of who is ready one of ``policies`` ``[K, ...]`` is kept, in place of the oldest versions; what is new in its place
+    has no record. Consumes ``key``.
+    """
+    players, places = num_players(config), config.past_selves
+    versions, _, _ = _versions(config, state)
+    rates, games = opponents.win_rates(state.payoff), state.payoff.games
+    of_main = np.arange(1, players) <= config.main_exploiters
+    main = jnp.arange(players + places) == MAIN
+    done = [rules.beats(rates[i], games[i], main if of_main[i - 1] else versions) for i in range(1, players)]
+    patience = config.snapshot_period * np.concatenate([[1], np.where(of_main, 2, 1)])
+    ready = due & (jnp.stack([jnp.zeros((), bool), *done]) | (state.kept_ago >= patience))
+    reset = np.concatenate([[0.0], np.where(of_main, 1.0, rules.RESET)])
+    begins = ready & (jax.random.uniform(key, (players,)) < reset)
+    place = jnp.where(ready, (state.num_kept + jnp.cumsum(ready) - 1) % places, places)
+    put = lambda x, new: x.at[place].set(new, mode="drop")  # noqa: E731
+    begin = lambda x, old: jnp.where(begins.reshape(-1, *[1] * (x.ndim - 1)), old, x)  # noqa: E731
+    new = jnp.concatenate([begins, put(jnp.zeros(places, bool), True)])
+    kept = state._replace(
+        learner=jax.tree.map(begin, state.learner, state.initial),
+        past=jax.tree.map(put, state.past, policies),
+        parent=put(state.parent, jnp.arange(players)),
+        payoff=jax.tree.map(lambda x: jnp.where(new[:, None] | new[None], 0.0, x), state.payoff),
+        kept_ago=jnp.where(ready, 0, state.kept_ago),
+        num_kept=state.num_kept + jnp.sum(ready, dtype=jnp.int32),
+    )
+    return kept, begins
+
+
+def _versions(config: Any, state: State) -> tuple[Array, Array, Array]:
+    """Which players ``[K + P]`` are versions, versions of the main agent, and versions of a main exploiter."""
+    parent = jnp.concatenate([jnp.full(num_players(config), -1), state.parent])
+    return parent >= 0, parent == MAIN, (parent > MAIN) & (parent <= config.main_exploiters)

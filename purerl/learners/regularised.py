@@ -1,0 +1,100 @@
+"""Self-play with a reference policy, from which every player pays the others for moving away.
+
+The newest policy against itself goes round in circles where an equilibrium mixes actions. With a price on the distance
+to a reference policy it comes to rest, and if the reference is then replaced by it, again and again, it comes to rest
+nearer and nearer to an equilibrium of the game itself: regularised Nash dynamics (R-NaD; Perolat et al. 2021, arXiv
+2002.08456, section 3; Perolat et al. 2022, arXiv 2206.15378). Here the reference is replaced after a number of
+iterations, and any policy gradient takes the place of their dynamics.
+
+Rows are those of `envs.fleet`: environment ``i``, agent ``j`` is row ``i * N + j``.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.learners import older
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scalar, Transition
+
+WITH_REFERENCE = cfg.Needs("a reference_period", lambda config: config.reference_period > 0)
+
+
+@cfg.config
+class Settings:
+    """Settings of the reference policy, in environments of several agents."""
+
+    reference_period: cfg.NonNegativeCount = 0
+    """Iterations after which the reference policy of self-play is replaced by the newest (R-NaD). 0: there is none."""
+    regularisation: Annotated[cfg.NonNegative, WITH_REFERENCE] = 0.2
+    """What a player pays the others at each decision (eta), times the log of the ratio of the probabilities that the
+    newest and the reference policy gave its action."""
+
+
+class State(NamedTuple):
+    """``reference`` is an acting policy; ``age`` counts the iterations since it was replaced."""
+
+    learner: PyTree
+    reference: PyTree
+    age: Array
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """Why there can be no reference policy, a line each."""
+    if not cfg.sound(config, "reference_period") or not config.reference_period:
+        return []
+    found = []
+    if config.opponents != "latest":
+        found.append(
+            f"reference_period = {config.reference_period}: must be 0 with opponents = {config.opponents!r}, whose "
+            "decisions are not recorded"
+        )
+    if env is not None and env.num_agents == 1:
+        found.append(f"reference_period = {config.reference_period}: {env.name} has one agent")
+    return found
+
+
+def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -> Array:
+    """Rewards ``[..., B]`` less ``eta * log_ratio`` of each agent's own decisions, which the others of its environment
+    get in equal parts, so that the sum over agents stays.
+
+    ``log_ratio`` ``[..., B]`` is ``log(pi / pi_reference)`` of the action, 0 where it was ignored. For two players it
+    is the transform of Perolat et al. 2021 (arXiv 2002.08456, section 3): ``reward - eta * log_ratio + eta *`` the
+    opponent's.
+    """
+    paid = eta * log_ratio.reshape(*log_ratio.shape[:-1], -1, num_agents)
+    received = (jnp.sum(paid, axis=-1, keepdims=True) - paid) / (num_agents - 1)
+    return reward + (received - paid).reshape(reward.shape)
+
+
+def regularised(
+    config: Any,
+    num_agents: int,
+    learner: Learner,
+    snapshot: Callable[[PyTree], PyTree],
+    log_ratio: Callable[[Transition, PyTree], Array],
+) -> Learner:
+    """``learner`` on `transformed` rewards, with a `State` around its own.
+
+    ``snapshot(state)`` is what acting needs of its state. ``log_ratio(trajectory, reference)`` ``[T, B]`` is that of
+    the policy that acted to such a snapshot, 0 where the action was ignored. The first reference is the initial policy.
+    """
+
+    def init(key: Key, obs: PyTree) -> State:
+        learned = learner.init(key, obs)
+        return State(learned, snapshot(learned), jnp.zeros((), jnp.int32))
+
+    def update(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+        ratio = log_ratio(trajectory, state.reference)
+        reward = transformed(trajectory.reward, ratio, config.regularisation, num_agents)
+        learned, metrics = learner.update(state.learner, trajectory._replace(reward=reward), key)
+        reference, age = older.refresh(snapshot(learned), state.reference, state.age, config.reference_period)
+        return State(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}
+
+    return learner._replace(
+        init=init,
+        explore=lambda state, *rest: learner.explore(state.learner, *rest),
+        policy=lambda state: learner.policy(state.learner),
+        update=update,
+    )
