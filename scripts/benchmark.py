@@ -4,7 +4,10 @@
     python scripts/benchmark.py dqn-cartpole --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py dqn-minatar --agents 1 16 --peer rejax --peer-python PYTHON
     python scripts/benchmark.py sac-pendulum --agents 1 16 --peer rejax --peer-python PYTHON
+    python scripts/benchmark.py ippo-spread --teams 1 16 --peer jaxmarl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
+    python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
+    python scripts/benchmark.py algorithms r2d2 ngu agent57
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax
@@ -20,13 +23,18 @@ import platform
 import sys
 from pathlib import Path
 
-from workloads import dqn, meta, ppo, replay, sac, turns
+from workloads import algorithms, dqn, environments, meta, ppo, replay, sac, teams, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
     "dqn-cartpole": dqn,
     "dqn-minatar": dqn,
     "sac-pendulum": sac,
+    "ippo-spread": teams,
+    "vdn-spread": teams,
+    "qmix-spread": teams,
+    "environments": environments,
+    "algorithms": algorithms,
     "replay": replay,
     "value-loss-evolution": meta,
 }

@@ -1,6 +1,6 @@
 """Acceptance experiments of many agents, each against a threshold that a wrong build misses.
 
-    python scripts/many_agents.py two-step|permutation|logit|landmarks|tic-tac-toe [--seeds S]
+    python scripts/many_agents.py two-step|permutation|logit|landmarks|tic-tac-toe|smax [--seeds S]
 
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
@@ -16,7 +16,7 @@ from purerl import envs, ippo, iql, mappo, masac, ppo, qmix, vdn
 from purerl.algos.masac import make_network as make_networks
 from purerl.envs import agents
 from purerl.learners import factored_values, many_agents
-from purerl.loops.evaluation import player, random_player, versus
+from purerl.loops.evaluation import evaluate, player, random_player, versus
 from purerl.networks import mixers
 
 TWO_STEP = {
@@ -38,6 +38,7 @@ TWO_STEP = {
     "gamma": 0.99,
 }
 """About 10,000 episodes of uniformly random play, and as many updates."""
+SMAX = {"num_envs": 32, "num_steps": 64, "learning_rate": 2e-3, "max_grad_norm": 0.25, "hidden_sizes": (128, 128)}
 ON_POLICY = {"num_envs": 64, "num_steps": 16, "learning_rate": 5e-3}
 
 
@@ -154,21 +155,21 @@ def logit(seeds: int) -> None:
 
 
 def landmarks(seeds: int) -> None:
-    """MASAC: two agents on two landmarks, in either order."""
-    env = envs.make("Landmarks-v0")
+    """MASAC: two agents on two landmarks, in either order, with ways seen instead of cells."""
+    env = envs.make("Landmarks-v0", ways=1)
     config = masac.Config(
         total_steps=96_000,
         num_envs=16,
         num_steps=1,
         num_updates=1,
-        capacity=50_000,
+        capacity=100_000,
         warmup_steps=1024,
-        batch_size=128,
+        store_next_obs=True,
         hidden_sizes=(64, 64),
         learning_rate=1e-3,
         actor_learning_rate=1e-3,
-        target_entropy=0.1,
         initial_temperature=0.1,
+        gamma=0.9,
     )
     metrics = population(lambda config: lambda key: masac.make_train(config, env)(key).metrics, config, seeds)
     found = np.nanmean(metrics["episode_return"][:, -400:], axis=1)
@@ -214,6 +215,32 @@ def tic_tac_toe(seeds: int) -> None:
             claim(f"{title}: at least 75 % won on every seed", found[:, 0].min() >= 0.75)
 
 
+def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
+    """IPPO and MAPPO on a map of JaxMARL's SMAX: returns while they learn, and battles that their greedy policies win.
+
+    A battle is won if its return is above 1: the harm done adds up to 1 if all enemies die, which earns another.
+    """
+    env = envs.make(f"jaxmarl/SMAX/{map}")
+    for algo in (ippo, mappo):
+        config = algo.Config(**SMAX, total_steps=frames)
+
+        def play(config, algo=algo):
+            def train(key: Any) -> Any:
+                result = algo.make_train(config, env)(key)
+                learner, view = algo.make_trainer(config, env).learner, algo.view(config, env)
+                policy = learner.policy(result.state.learner)
+                found = evaluate(jax.random.fold_in(key, 1), view, learner, policy, 256).episode_return
+                return result.metrics["episode_return"], jnp.mean(found > 1)
+
+            return train
+
+        curves, won = population(play, config, seeds)
+        eighths = np.array_split(curves, 8, axis=1)
+        show(f"{algo.name}, return in each eighth", np.stack([np.nanmean(x, axis=1) for x in eighths], axis=1))
+        show(f"{algo.name}, share of 256 battles won", won)
+        claim(f"{algo.name}: wins at least half of its battles on every seed", won.min() >= 0.5)
+
+
 if __name__ == "__main__":
     main(
         __doc__,
@@ -223,5 +250,6 @@ if __name__ == "__main__":
             "logit": (logit, 3),
             "landmarks": (landmarks, 3),
             "tic-tac-toe": (tic_tac_toe, 2),
+            "smax": (smax, 2),
         },
     )

@@ -42,7 +42,7 @@ class Side(NamedTuple):
 def all_agents(trainer: Any, num_iterations: int, asked: dict[str, Any]) -> Callable[[Any], Any]:
     """A program of purerl's, of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics
     after so many iterations of ``trainer``, whose learner counts its updates."""
-    from purerl import loops, population, trees
+    from purerl import loops
 
     train = loops.train(trainer, num_iterations)
 
@@ -50,9 +50,29 @@ def all_agents(trainer: Any, num_iterations: int, asked: dict[str, Any]) -> Call
         state, metrics = train(key)
         return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
 
+    return of_all(outcome, asked)
+
+
+def of_all(outcome: Callable[[Any], Any], asked: dict[str, Any]) -> Callable[[Any], Any]:
+    """A program of purerl's, of keys ``[agents]`` on every device: ``outcome(key)`` of each agent."""
+    from purerl import population, trees
+
     layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
-    train_all = population.spread(lambda key, _: ((), outcome(key)), layout)
-    return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
+    each = population.spread(lambda key, _: ((), outcome(key)), layout)
+    return lambda keys: each(trees.fill(keys, layout.size), ())[1]
+
+
+def training(algo: str, env: Any, asked: dict[str, Any], **parts: Any) -> Callable[[Any], Any]:
+    """A whole training of one of purerl's algorithms, of ``total_steps`` frames with its default settings or those of a
+    ``preset``, as a function of its key: its metrics."""
+    import dataclasses
+
+    import purerl
+
+    algorithm = getattr(purerl, algo.replace("-", "_"))
+    config = algorithm.preset(asked["preset"]) if asked["preset"] else algorithm.Config()
+    train = algorithm.make_train(dataclasses.replace(config, total_steps=asked["total_steps"]), env, **parts)
+    return lambda key: train(key).metrics
 
 
 def serve(make_job: Callable[[dict[str, Any]], Job], asked: dict[str, Any]) -> None:

@@ -1,0 +1,83 @@
+"""Two environments beside each other, such as the same game of two libraries: random play, or trainings.
+
+    python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
+    python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar --algo ppo --preset minatar
+
+A ratio is how many times as many frames/s the first one makes.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from workloads import turns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("envs", nargs=2, metavar="ENV", help="two environments, as purerl train --env names them")
+    parser.add_argument("--algo", help="train with this algorithm instead of playing at random")
+    parser.add_argument("--preset", help="settings of the algorithm, as purerl train --preset names them")
+    parser.add_argument("--num-envs", type=int, default=64, help="copies that play at random (default: 64)")
+    parser.add_argument("--total-steps", type=int, default=500_000, help="frames of a run (default: 500000)")
+
+
+def problem(args: argparse.Namespace) -> str | None:
+    """Why the arguments will not do."""
+    if args.preset and not args.algo:
+        return "--preset: needs --algo"
+    return None
+
+
+def job(asked: dict[str, Any]) -> turns.Job:
+    """Random play of ``total_steps`` frames, or a training of as many."""
+    import jax
+
+    from purerl import envs
+
+    env = envs.make(asked["side"])
+    run = turns.training(asked["algo"], env, asked) if asked["algo"] else random_play(asked, env)
+    key = jax.random.key
+    return turns.Job(lambda: jax.jit(run).lower(key(0)), lambda program, seed: program(key(seed)))
+
+
+def random_play(asked: dict[str, Any], env: Any):
+    """A function of a key that plays chunks of 100 steps, and sums every element of what each step gives, so that all
+    of it is computed."""
+    import jax
+    import jax.numpy as jnp
+
+    from purerl import envs, spaces
+
+    fleet, length = envs.fleet(env, asked["num_envs"]), 100
+
+    def play(key):
+        key, key_reset = jax.random.split(key)
+
+        def chunk(state, key):
+            key_noise, key_action = jax.random.split(key)
+            action = spaces.sample(env.action_space, key_action, (length, fleet.size))
+            state, steps = jax.lax.scan(
+                lambda s, x: fleet.step(x[0], s, x[1]), state, (fleet.noise(key_noise, (length,)), action)
+            )
+            return state, sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(steps))
+
+        chunks = asked["total_steps"] // (length * asked["num_envs"])
+        return jax.lax.scan(chunk, fleet.reset(key_reset)[0], jax.random.split(key, chunks))[1]
+
+    return play
+
+
+def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measures and prints both."""
+    asked = {**asked, **{name: getattr(args, name) for name in ("algo", "preset", "num_envs", "total_steps")}}
+    sides = [turns.Side(name, sys.executable, {**asked, "side": name}) for name in args.envs]
+    results = turns.measure(sides, args.rounds, args.processes)
+    row: dict[str, Any] = {}
+    for name, processes in results.items():
+        speed = turns.spread([args.total_steps / s for s in turns.seconds(processes)])
+        row[name] = {"frames_per_second": speed, **turns.figures(processes)}
+        print(f"{name}: {turns.show(speed, ',.0f')} frames/s, {turns.show_figures(row[name])}")
+    first, second = args.envs
+    row["ratio"] = turns.ratio(results[second], results[first])
+    print(f"{first} / {second}: {turns.show(row['ratio'])}", flush=True)
+    return [row]
