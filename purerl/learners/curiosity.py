@@ -48,8 +48,8 @@ def problems(config: Any) -> list[str]:
     if config.intrinsic == "none" or config.opponents == "latest":
         return []
     return [
-        f"intrinsic = {config.intrinsic!r}: must be 'none' with opponents = {config.opponents!r}, where rewards say who "
-        "won a game"
+        f"intrinsic = {config.intrinsic!r}: must be 'none' with opponents = {config.opponents!r}, where rewards say "
+        "who won a game"
     ]
 
 
