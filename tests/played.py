@@ -40,3 +40,8 @@ def always_one(env):
 def nobody(env):
     """No policy."""
     return env.name
+
+
+def always_seven(env):
+    """A policy of actions that there may not be."""
+    return Player(lambda obs, carry, key: (jnp.full(len(obs), 7, jnp.int32), carry), lambda rows: ())

@@ -18,7 +18,7 @@ from purerl.learners.families import Experience, problems
 from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
-RETRACE = cfg.Needs("targets over n steps; these follow traces", lambda config: False)
+RETRACE = cfg.Needs("targets over n steps, which these are not: see trace_lambda", lambda config: False)
 
 
 @cfg.config
@@ -32,7 +32,7 @@ class Config(seeking.Settings, r2d2.Config):
     trace_lambda: cfg.Fraction = 0.95
     """Decay of Retrace's traces."""
     n_step: Annotated[cfg.Count, RETRACE] = 5
-    """Of R2D2's targets."""
+    """Not used: Retrace's targets have no fixed number of steps."""
     memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "lstm"  # type: ignore[assignment]  # wider than R2D2's
     """Recurrent layer between the torso and the head, which remembers the episode so far."""
 

@@ -23,7 +23,7 @@ class Settings:
     intrinsic_coef: Annotated[cfg.NonNegative, WITH_BONUS] = 1.0
     """Weight of the bonus, which is divided by the running standard deviation of its discounted sum."""
     intrinsic_gamma: Annotated[cfg.Fraction, WITH_BONUS] = 0.99
-    """Discount factor of that sum, which goes on beyond the end of an episode."""
+    """Discount factor of that sum, which goes on beyond the end of an episode. With 1 the bonus fades."""
     intrinsic_learning_rate: Annotated[cfg.Positive, WITH_BONUS] = 3e-3
     """Adam's step size of the network that learns what is no longer new."""
     intrinsic_size: Annotated[cfg.Count, WITH_BONUS] = 32

@@ -31,9 +31,9 @@ class Seats(NamedTuple):
 def seats(config: Any, num_agents: int) -> Seats:
     """Who plays which row. A player's seat changes from one environment to the next."""
     matches = num_players(config), config.past_met
-    rows = np.arange(config.num_envs * num_agents).reshape(*matches, -1, num_agents)
-    own = np.arange(num_agents) == (np.arange(rows.shape[2]) % num_agents)[:, None]
-    mine, theirs = rows[:, :, own], rows[:, :, ~own]
+    rows = np.arange(config.num_envs * num_agents).reshape(matches[0], -1, num_agents)
+    own = np.arange(num_agents) == (np.arange(rows.shape[1]) % num_agents)[:, None]
+    mine, theirs = (rows[:, which].reshape(*matches, -1) for which in (own, ~own))
     return Seats(mine, theirs, np.argsort(np.concatenate([mine.reshape(-1), theirs.reshape(-1)])))
 
 

@@ -50,11 +50,12 @@ def init_moments(shape: tuple[int, ...]) -> Moments:
 
 def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -> Moments:
     """Merges a batch ``[..., *shape]`` (Chan, Golub & LeVeque 1983, eq. 2.1), by weights rather than by sums, so that
-    nothing grows with the count. The count is exact up to ``max_count`` and stays there.
+    nothing grows with the count. The count is exact up to ``max_count`` and stays there, or at the size of a larger
+    batch.
     """
     axes = tuple(range(batch.ndim - moments.mean.ndim))
     size = batch.size // moments.mean.size
-    count = jnp.minimum(moments.count, max_count - size) + size
+    count = jnp.minimum(moments.count, max(max_count - size, 0)) + size
     weight = size / count.astype(jnp.float32)
     batch_mean, batch_var = jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes)
     shift = batch_mean - moments.mean

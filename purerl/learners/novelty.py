@@ -104,7 +104,7 @@ def episodic(capacity: int, size: int, neighbours: int, epsilon: Scalar, cluster
         present = jnp.arange(capacity) < episode.length
         distance, real = novelty.nearest(episode.embedded, present, x, neighbours)
         num = jnp.sum(real, dtype=jnp.int32)
-        count = jnp.minimum(episode.distances, DISTANCES - neighbours) + num
+        count = jnp.minimum(episode.distances, max(DISTANCES - neighbours, 0)) + num
         shift = (jnp.sum(distance) - num * episode.mean) / jnp.maximum(count, 1)
         mean = episode.mean + shift
         bonus = novelty.episodic_bonus(distance, real, mean, epsilon, cluster)

@@ -22,7 +22,8 @@ class Settings:
     num_policies: cfg.Count = 8
     """Policies, from one that seeks reward alone to one that seeks what is new; the actors take turns."""
     intrinsic_scale: cfg.NonNegative = 0.3
-    """Largest weight (beta) of the intrinsic reward, that of the last policy."""
+    """Largest weight (beta) of the intrinsic reward, that of the last policy. What is unlike anything in the episode,
+    as its first observation is, pays about 30, and up to five times as much with what is new at all."""
     novelty: Literal["both", "episodic", "lifelong"] = "both"
     """What the intrinsic reward pays for: what is new to the episode, multiplied by what is new at all, or one of the
     two."""
@@ -42,7 +43,8 @@ class Settings:
     novelty_learning_rate: cfg.Positive = 5e-4
     """Adam's step size of the embedding and of the distillation."""
     novelty_steps: cfg.Count = 5
-    """Last steps of each sequence from which these two learn."""
+    """Last steps of each sequence from which these two learn. If they are fewer than period, and all episodes last a
+    multiple of period, some steps of the episodes are never learned from."""
 
 
 class Judges(NamedTuple):

@@ -35,12 +35,12 @@ class Settings:
     OpenAI Five's quality scores. prioritised: those chosen that it beats least often. league: AlphaStar's league of a
     main agent and exploiters, who learn together."""
     past_selves: Annotated[cfg.Count, WITH_PAST] = 8
-    """Number of older versions that are kept: the newest ones."""
+    """Number of older versions that are kept: the newest ones. In a league, of all its players together."""
     snapshot_period: Annotated[cfg.Count, WITH_PAST] = 10
     """Iterations between two versions that are kept; in a league, of the main agent, and after which an exploiter is
     kept at the latest (a main exploiter after twice as many)."""
     past_met: Annotated[cfg.Count, WITH_PAST] = 4
-    """Number of older versions that are met in one iteration; in a league, of opponents of each of its players."""
+    """Number of older versions that are met in one iteration. In a league: matches that each player has at a time."""
     past_games: Annotated[cfg.NonNegativeCount, WITH_PAST_GAMES] = 0
     """Number of the environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a
     fifth of them."""

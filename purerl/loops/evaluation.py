@@ -25,15 +25,22 @@ class Evaluation(NamedTuple):
 
 
 class Player(NamedTuple):
-    """Whoever plays rows: ``act(obs [B, ...], carry, key) -> (action, carry)``."""
+    """Whoever plays rows: ``act(obs [B, ...], carry, key) -> (action, carry)``. ``begin_anew(carry, step)`` is what it
+    remembers after each step; None: where an episode ended, nothing."""
 
     act: Callable[[PyTree, PyTree, Key], tuple[Array, PyTree]]
     init_carry: Callable[[int], PyTree]
+    begin_anew: Callable[[PyTree, Step], PyTree] | None = None
+
+    def remember(self, carry: PyTree, step: Step) -> PyTree:
+        """What it remembers after a step."""
+        return (self.begin_anew or forgets(self.init_carry))(carry, step)
 
 
 def player(learner: Learner, policy: PyTree) -> Player:
     """The evaluated policy of ``learner``."""
-    return Player(lambda obs, carry, key: learner.exploit(policy, obs, carry, key), learner.init_carry)
+    act = lambda obs, carry, key: learner.exploit(policy, obs, carry, key)  # noqa: E731
+    return Player(act, learner.init_carry, restart(learner))
 
 
 def random_player(env: Env) -> Player:
@@ -69,7 +76,11 @@ def versus(
         which = ours.reshape(-1, *[1] * (first.ndim - 1))
         return jnp.where(which, first, second), (carry_one, carry_other)
 
-    both = Player(act, lambda num_envs: (one.init_carry(num_envs), other.init_carry(num_envs)))
+    both = Player(
+        act,
+        lambda num_envs: (one.init_carry(num_envs), other.init_carry(num_envs)),
+        lambda carry, step: (one.remember(carry[0], step), other.remember(carry[1], step)),
+    )
     found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
     return found
 
@@ -83,21 +94,12 @@ def evaluate(
     Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is
     ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
     """
-    whole = player(learner, policy)
-    return play(key, env, whole, num_episodes, max_steps, restart(learner))
+    return play(key, env, player(learner, policy), num_episodes, max_steps)
 
 
-def play(
-    key: Key,
-    env: Env,
-    whole: Player,
-    num_episodes: int,
-    max_steps: int,
-    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
-) -> Evaluation:
-    """`evaluate` of whoever plays all rows. ``begin_anew(carry, step)`` is what it remembers after each step; None:
-    where an episode ended, nothing."""
-    begin, move = playing(key, env, whole, num_episodes, begin_anew)
+def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Evaluation:
+    """`evaluate` of whoever plays all rows."""
+    begin, move = playing(key, env, whole, num_episodes)
 
     def under_way(loop):
         time, *_, finished = loop
@@ -125,11 +127,7 @@ class Table(NamedTuple):
 
 
 def playing(
-    key: Key,
-    env: Env,
-    whole: Player,
-    num_episodes: int,
-    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
+    key: Key, env: Env, whole: Player, num_episodes: int
 ) -> tuple[Callable[[], Table], Callable[[Table, Array], tuple[Table, Array, Step]]]:
     """``begin() -> table`` and ``move(table, time) -> (table, action, step)`` of ``num_episodes`` games side by side.
 
@@ -138,7 +136,6 @@ def playing(
     """
     key_reset, key_step = jax.random.split(key)
     rows = fleet(env, num_episodes)
-    begin_anew = begin_anew or forgets(whole.init_carry)
 
     def begin() -> Table:
         return Table(*rows.reset(key_reset), whole.init_carry(rows.size))
@@ -147,6 +144,6 @@ def playing(
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
         action, carry = whole.act(table.obs, table.carry, key_policy)
         env_state, step = rows.step(rows.noise(key_env, ()), table.env_state, action)
-        return Table(env_state, step.obs, begin_anew(carry, step)), action, step
+        return Table(env_state, step.obs, whole.remember(carry, step)), action, step
 
     return begin, move

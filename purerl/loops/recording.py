@@ -1,7 +1,6 @@
 """Recording whole episodes of play as a dataset."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,27 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.loops.evaluation import Player, playing
-from purerl.types import Array, Dataset, Env, Key, PyTree, Step
+from purerl.types import Array, Dataset, Env, Key, PyTree
 
 SEGMENT = 64
 """Steps of each episode that the device plays before the host takes them."""
 
 
-def record(
-    key: Key,
-    env: Env,
-    whole: Player,
-    num_episodes: int,
-    max_steps: int = 10_000,
-    begin_anew: Callable[[PyTree, Step], PyTree] | None = None,
-) -> Dataset:
+def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int = 10_000) -> Dataset:
     """``num_episodes`` episodes of whoever plays all rows, one after another; those that `evaluation.play` would play.
 
     Arguments are as for `evaluation.play`. An episode that is not over after ``max_steps`` steps counts as truncated
     there. Of an environment with several agents, each agent's episode is one of its own. Consumes ``key``. Not to jit:
     the host collects what is played.
     """
-    begin, move = playing(key, env, whole, num_episodes, begin_anew)
+    begin, move = playing(key, env, whole, num_episodes)
 
     def act(state: tuple[PyTree, Array], time: Array) -> tuple[tuple[PyTree, Array], tuple[Dataset, Array]]:
         table, finished = state

@@ -110,7 +110,7 @@ def struct(observation_space: Space, action_space: Space, steps: int, episodes: 
 def dataset_problems(data: Dataset, observation_space: Space, action_space: Space) -> list[str]:
     """Why ``data`` are no episodes in these spaces, a line each: arrays of another shape, flags that mark no episodes,
     actions that there are not."""
-    steps, episodes = len(data.reward), len(jax.tree.leaves(data.final_obs)[0])
+    steps, episodes = len(data.reward), next((len(x) for x in jax.tree.leaves(data.final_obs)), 0)
     wanted = struct(observation_space, action_space, steps, episodes)
     structure: Any = jax.tree.structure(wanted)
     if structure != jax.tree.structure(data):

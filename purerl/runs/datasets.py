@@ -91,14 +91,15 @@ def nbytes(parts: dict[str, Dataset], env: Env) -> int:
     return sum(trees.nbytes(replay.stored(data, frames)) for data in parts.values())
 
 
-def problems(described: Any, names: tuple[str, ...]) -> list[str]:
-    """What is wrong with the datasets that a file's description names, a line each. No dataset is opened."""
+def problems(described: Any, names: tuple[str, ...], keys: tuple[str, ...] = (PATH, DIGEST)) -> list[str]:
+    """What is wrong with the datasets that a file's description names, of which each must have ``keys``, a line each.
+    No dataset is opened."""
     return [
         f"datasets: {reprlib.repr(name)} = {reprlib.repr(entry)}: must be one of {', '.join(names) or 'none'}, with a "
-        f"{PATH} and a {DIGEST}"
+        f"{' and a '.join(keys)}"
         for name, entry in described.items()
         if name not in names
         or not isinstance(entry, dict)
-        or not {PATH} <= set(entry) <= {PATH, DIGEST}
+        or not set(keys) <= set(entry) <= {PATH, DIGEST}
         or not all(isinstance(text, str) for text in entry.values())
     ]

@@ -70,7 +70,7 @@ def start(file: ConfigFile) -> Start:
     params = file.take("env_params", dict, {})
     options["env_params"] = [f"{name}={value}" for name, value in params.items()]
     of_play = file.take("datasets", dict, {})
-    if wrong := datasets.problems(of_play, tuple(of_play)):
+    if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
     options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
     columns = list(swept.values())
@@ -120,6 +120,8 @@ def describe(
         functions |= artefacts.described(algo, options)
     except ConfigError as error:
         problems.append(str(error))
+    if algorithm.datasets and env_part(swept):
+        problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
     of_play: dict[str, Any] = {}
     if algorithm.datasets and env is not None and not problems:
         seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}

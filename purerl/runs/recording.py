@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import envs, trees
+from purerl import envs, replay, trees
 from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
-from purerl.loops.rollout import restart
 from purerl.names import imported
 from purerl.runs import evaluation
 from purerl.runs.evaluation import RANDOM
@@ -25,31 +24,32 @@ RECORDING_SALT = 2**31 + 2
 
 
 class Cast(NamedTuple):
-    """Who plays where: the environment by its name and parameters, and as the policy sees it; the player, and what it
-    remembers after each step; and what the card says of it."""
+    """Who plays where: the environment by its name and parameters, and as the policy sees it; the player, and what
+    the card says of it."""
 
     name: str
     env_params: dict[str, Any]
     env: Env
     player: Player
-    begin_anew: Any
     policy: dict[str, Any]
 
 
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
     """Writes the dataset that ``options`` ask for, and returns its card. Raises `ConfigError` before anything is
-    played."""
+    played, and for a player whose actions the environment's space has not."""
     path = Path(options.out)
     if path.exists() and not options.overwrite:
         raise ConfigError(f"out = {options.out!r}: is there already; --overwrite replaces it")
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError(f"out = {options.out!r}: must be a file in a directory that is there")
-    if options.who == RANDOM or ":" in options.who:
+    if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
         cast = _of_function(options, env_params)
     else:
         cast = _of_run(options, env_params)
     key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
-    data = record(key, cast.env, cast.player, options.episodes, options.max_steps, cast.begin_anew)
+    data = record(key, cast.env, cast.player, options.episodes, options.max_steps)
+    if wrong := replay.dataset_problems(data, cast.env.observation_space, cast.env.action_space):
+        raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
     ends = np.flatnonzero(data.last)
     returns = np.add.reduceat(data.reward.astype(np.float64), np.concatenate([[0], ends[:-1] + 1]))
     card = {
@@ -84,7 +84,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     about = {"run": Path(options.who).name, **run.setup.labels[options.agent]}
     about |= {name: run.saved[name] for name in ("algo", "sha256")}
     env = run.setup.make_env(env_part(run.setup.swept, which))
-    return Cast(run.saved["env"], params, env, player(learner, policy), restart(learner), about)
+    return Cast(run.saved["env"], params, env, player(learner, policy), about)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
@@ -97,7 +97,7 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
         raise ConfigError(
             f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"
         )
-    return Cast(options.env, env_params, env, made, None, {"function": options.who})
+    return Cast(options.env, env_params, env, made, {"function": options.who})
 
 
 def in_words(path: str, card: dict[str, Any]) -> str:

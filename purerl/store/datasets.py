@@ -67,7 +67,7 @@ def load(path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]]) ->
 def _card(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     """The card in a file's metadata."""
     try:
-        card = json_files.parse(metadata.get(CARD, "").encode())
+        card = json_files.parse(metadata.get(CARD, "").encode(errors="replace"))
     except ConfigError as error:
         raise ConfigError(f"{path}: no dataset of `purerl record` (its card: {error})") from None
     if not isinstance(card, dict) or set(metadata) != {CARD}:

@@ -71,10 +71,14 @@ def read(file: BinaryIO, path: Path, places: dict[str, Place], like: Mapping[str
         if stored != wanted:
             raise ConfigError(f"{path}: {name[:80]!r} is {stored}, expected {wanted}")
     data = file.read()
-    return {
+    arrays = {
         name: np.frombuffer(data[places[name].begin : places[name].end], leaf.dtype).reshape(leaf.shape)
         for name, leaf in like.items()
     }
+    for name, array in arrays.items():
+        if array.dtype == bool and np.any(array.view(np.uint8) > 1):
+            raise ConfigError(f"{path}: {name[:80]!r} has bytes that are neither true nor false")
+    return arrays
 
 
 def check_finite(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -292,7 +292,7 @@ def test_recovers_a_distribution_of_returns():
 
 def test_priorities_save_updates():
     """On a short blind cliff walk."""
-    uniform, proportional = (np.median(value_based.updates_needed(8, prioritise, 5)) for prioritise in (False, True))
+    uniform, proportional = (np.median(value_based.updates_needed(8, prioritise, 3)) for prioritise in (False, True))
     assert proportional <= uniform / 3
 
 

@@ -64,6 +64,24 @@ def test_an_agent_of_a_run_is_recorded(place, capsys):
     assert "must give a purerl.loops.evaluation.Player" in line(
         capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
     )
+    told = line(capsys, "record", "played:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
+    assert "action: has numbers that" in told and not (place / "none").exists()
+
+
+def test_what_learns_from_play_cannot_sweep_its_environment(place, capsys):
+    given = [*TRAIN[1:4], *SIZES, "--total-steps", "1024", "--demos", place / "demos.safetensors"]
+    told = line(
+        capsys,
+        "sweep",
+        *given,
+        "--env-params",
+        "length=4",
+        "cue_cell=2",
+        "sticky_actions=0,0.5",
+        "--out",
+        place / "none",
+    )
+    assert "cannot be swept; r2d3 learns from play in one environment" in told
 
 
 def test_files_that_are_refused_before_anything_compiles(place, capsys):

@@ -334,11 +334,13 @@ def test_random_tic_tac_toe(beginner):
         np.ones(1),
         dict.fromkeys((1, -1, 0), 0.0),
     )
-    both = lambda states, obs: jax.vmap(lambda s, a: env.step(noise, s, jnp.stack([a, a])))(states, obs)
+    both = jax.jit(jax.vmap(lambda s, a: env.step(noise, s, jnp.stack([a, a]))))
+    filled = lambda x: np.resize(x, (5040, *x.shape[1:]))  # so many at most, so that one program does
     for ply in range(9):
         marks = states.physical.marks
         position, cell = np.nonzero(~marks.any(axis=1))
-        states, made = jax.device_get(both(jax.tree.map(lambda x, at=position: x[at], states), cell))
+        found = jax.device_get(both(jax.tree.map(lambda x, at=position: filled(x[at]), states), filled(cell)))
+        states, made = jax.tree.map(lambda x, num=cell.size: x[:num], found)
         weights = weights[position] / (9 - ply)
         for outcome in outcomes:
             ended = made.terminated[:, 0] & (made.reward[:, beginner] == outcome)

@@ -87,7 +87,8 @@ def roles(num_agents):
     size, found = ENVS // len(PLAYERS) // MATCHES, []
     for env in range(ENVS):
         match = env // size
-        found += [(match // MATCHES, match % MATCHES, agent == env % size % num_agents) for agent in range(num_agents)]
+        seat = env % (size * MATCHES) % num_agents
+        found += [(match // MATCHES, match % MATCHES, agent == seat) for agent in range(num_agents)]
     return found
 
 

@@ -20,6 +20,14 @@ def test_moments_match_numpy():
     np.testing.assert_allclose(moments.var, everything.var(axis=0), rtol=1e-3)
 
 
+def test_a_batch_above_the_largest_count_replaces_what_was():
+    moments = normalize.update_moments(normalize.init_moments(()), jnp.full(4, 100.0))
+    for _ in range(3):
+        moments = normalize.update_moments(moments, jnp.arange(10.0), max_count=4)
+    assert (moments.count, moments.mean) == (10, 4.5)
+    np.testing.assert_allclose(moments.var, np.var(np.arange(10)), rtol=1e-6)
+
+
 def test_count_beyond_float32_and_int32():
     """2^24 + 3 more samples are counted exactly; the count stops at its maximum instead of wrapping."""
     moments = normalize.init_moments(())._replace(count=jnp.int32(2**24))

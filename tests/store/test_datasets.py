@@ -70,6 +70,13 @@ def with_card(card):
     return safetensors.numpy.save(ARRAYS, {"card": text})
 
 
+def changed(raw, old, new):
+    """A file with ``new`` instead of ``old`` in its header."""
+    end = 8 + int.from_bytes(raw[:8], "little")
+    header = raw[8:end].replace(old, new)
+    return struct.pack("<Q", len(header)) + header + raw[end:]
+
+
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
@@ -78,10 +85,12 @@ def with_card(card):
         (safetensors.numpy.save(ARRAYS), "no dataset of `purerl record`"),
         (with_card("[" * 10**5), "no dataset of `purerl record` .its card: nested too deeply"),
         (with_card([1]), "no dataset of `purerl record`"),
+        (changed(with_card("?"), b'"?"', b'"\\ud800"'), "no dataset of `purerl record`"),
         (with_card({"format": 2}), "format 2, expected 1"),
         (with_card({"format": 1, "steps": 2**40, "episodes": 1, "sha256": ""}), "no numbers of steps and episodes"),
         (with_card({"format": 1, "steps": 3, "episodes": 2}), "its card has no digest"),
         (with_card({"format": 1, "steps": 3, "episodes": 2, "sha256": "0"}), "is not what was written"),
+        (with_card({"format": 1, "steps": 3, "episodes": 2, "sha256": "0"})[:-3] + b"\0\2\1", "neither true nor false"),
         (struct.pack("<Q", 2**62) + bytes(100), "no safetensors file, or cut off"),
     ],
 )
