@@ -2,8 +2,8 @@
 
     python scripts/smoke.py [PART/PARTS]
 
-With 1/2, every second algorithm from the first on; with 2/2, the others. Prints a line for each and exits with 1 if any fails. Nothing is learned in so few steps, and nothing is asserted about
-values: that is what the tests are for.
+With 1/2, every second algorithm from the first on; with 2/2, the others. Prints a line for each and exits with 1 if any
+fails. Nothing is learned in so few steps, and nothing is asserted about values: that is what the tests are for.
 """
 
 import contextlib
