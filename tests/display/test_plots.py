@@ -17,8 +17,10 @@ NAN = np.nan
 
 @pytest.fixture(autouse=True)
 def no_warnings():
+    """But of files that other tests left open and that are collected meanwhile."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ResourceWarning)
         yield
 
 
