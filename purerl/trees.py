@@ -129,7 +129,7 @@ def nbytes(tree: Any) -> int:
 
     ``nbytes(jax.eval_shape(replay.init, item))`` is the size of a buffer, found without allocating it.
     """
-    size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)  # noqa: E731
+    size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)
     return sum(map(size, jax.tree.leaves(tree)))
 
 

@@ -87,7 +87,7 @@ def permutation(seeds: int) -> None:
     for algo in (ippo, mappo):
         for ids, holds, told in ((True, lambda x: x >= 0.98, ">= 0.98"), (False, lambda x: x <= 0.25, "<= 0.25")):
             config = algo.Config(**ON_POLICY, total_steps=64 * 16 * 80, agent_ids=ids)
-            train = lambda config, algo=algo: lambda key: algo.make_train(config, env)(key).metrics  # noqa: E731
+            train = lambda config, algo=algo: lambda key: algo.make_train(config, env)(key).metrics
             found = population(train, config, seeds)["episode_return"][:, -8:].mean(axis=1)
             title = f"{algo.name} {'with' if ids else 'without'} numbers, return"
             show(title, found)

@@ -42,7 +42,7 @@ def stages(given: argparse.Namespace) -> list[Stage]:
     tiny, out, python = given.scale == "tiny", given.out, sys.executable
     benchmark = [python, "scripts/benchmark.py"]
     rounds = ["--processes", "1", "--rounds", "1", "--warmups", "0"] if tiny else ["--processes", "3", "--rounds", "3"]
-    beside = lambda name, peer: ["--peer", peer, "--peer-python", given.peer_python] if name in given.peers else []  # noqa: E731
+    beside = lambda name, peer: ["--peer", peer, "--peer-python", given.peer_python] if name in given.peers else []
     purejaxrl = beside("purejaxrl", f"purejaxrl={given.purejaxrl}")
     tests = ["tests/targets", "tests/algos/test_conformance.py", "-k", "trainings_agree or closed_form or packing"]
     found = [Stage("tests", [[python, "-m", "pytest", "-n", "0", *tests[: 1 if tiny else None]]])]

@@ -73,7 +73,7 @@ def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: in
     keys = jnp.tile(jax.vmap(jax.random.key)(jnp.arange(seeds)), len(lags))
     lags = np.repeat(np.array(lags, np.float32), seeds)
     config = dataclasses.replace(config, lag=jnp.asarray(lags))
-    make_train = lambda config: lambda key: algo.make_train(config, env)(key).metrics  # noqa: E731
+    make_train = lambda config: lambda key: algo.make_train(config, env)(key).metrics
     metrics = jax.tree.map(np.asarray, train_population(make_train, config, keys))
     np.testing.assert_array_equal(metrics["lag"], np.broadcast_to(lags[:, None], metrics["lag"].shape))
     return eighths(metrics).reshape(shape)

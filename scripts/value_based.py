@@ -253,7 +253,7 @@ def returns(seeds: int) -> None:
 
     IQN is smooth in the fraction and rounds the jumps of several coins off, so its chain pays normal numbers.
     """
-    half, normal = lambda coin, z: 0.5, lambda coin, z: 1 + z  # noqa: E731
+    half, normal = lambda coin, z: 0.5, lambda coin, z: 1 + z
     by_coin, by_normal = gamble(3, half, three_or_minus_one), gamble(3, half, normal)
     steps = {"total_steps": 100_000}
     for name, algo, config, env, truth in (

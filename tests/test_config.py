@@ -146,7 +146,7 @@ def test_sweeps_are_checked_as_whole_configs():
     """A value may be in range and yet not fit the others."""
     config, values = c51.Config(), {"v_min": [5.0, 20.0, 20.0]}
     assert sweep_problems(config, values) == []
-    problems = lambda config: c51.problems(config, None)  # noqa: E731
+    problems = lambda config: c51.problems(config, None)
     assert sweep_problems(config, values, problems) == ["v_min = 20.0: must lie below v_max = 10.0"]
     assert sweep_problems(config, {"num_envs": [1]}) == ["num_envs: cannot be swept"]
     assert sweep_problems(config, {"gamma": [2.0]})[0].startswith("gamma = 2.0: must lie in")

@@ -60,7 +60,7 @@ def test_learning_rate_falls_to_zero_and_stays(total):
 
 def test_epsilon_past_its_end():
     """From 1 to 0 over half a training of 1e11 updates, and 0 at twice its length."""
-    epsilon = lambda count: schedules.anneal(1.0, 0.0, schedules.progress(count, 0.5 * 10**11))  # noqa: E731
+    epsilon = lambda count: schedules.anneal(1.0, 0.0, schedules.progress(count, 0.5 * 10**11))
     found = jax.jit(jax.vmap(epsilon))(many([0, 2**31, 25 * 10**9, 5 * 10**10, 10**11, 2 * 10**11]))
     np.testing.assert_allclose(found, [1.0, 1 - 2**31 / 5e10, 0.5, 0.0, 0.0, 0.0], atol=1e-6)
 

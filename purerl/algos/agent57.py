@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
+from purerl import trees
 from purerl.algos import ngu, r2d2
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import bandits, novelty, td_errors
@@ -67,9 +68,10 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
     network = network or make_network(config, env)
     optimiser = optimiser or settings.make_optimiser(config)
 
+    betas = novelty.betas(config.num_policies, config.intrinsic_scale)
+
     def read(out: PyTree, policy: Array) -> Array:
-        beta = novelty.betas(config.num_policies, config.intrinsic_scale)[policy]
-        return td_errors.joined(out[0], out[1], beta[..., None], config.rescale_epsilon)
+        return td_errors.joined(out[0], out[1], betas[policy][..., None], config.rescale_epsilon)
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         experience, weight, target = batch
@@ -117,17 +119,11 @@ def make_controller(config: Config) -> Controller:
 
     def choose(control: bandits.Pulls, noise: Array) -> Array:
         first = jnp.arange(len(noise), dtype=jnp.int32)
-        one = lambda *each: bandits.choose(  # noqa: E731
-            each[0], num, config.bandit_width, config.bandit_epsilon, each[1], each[2]
-        )
+        one = lambda *each: bandits.choose(each[0], num, config.bandit_width, config.bandit_epsilon, each[1], each[2])
         return jax.vmap(one)(control, noise, first)
 
     def record(control: bandits.Pulls, policy: Array, total: Array, last: Array) -> bandits.Pulls:
-        recorded = jax.vmap(bandits.record)(control, policy, total)
-        merged: bandits.Pulls = jax.tree.map(
-            lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), new, old), recorded, control
-        )
-        return merged
+        return trees.restart(control, jax.vmap(bandits.record)(control, policy, total), last)
 
     def init(num_envs: int) -> bandits.Pulls:
         start: bandits.Pulls = jax.vmap(lambda _: bandits.init(config.bandit_window))(jnp.arange(num_envs))

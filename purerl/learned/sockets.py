@@ -253,7 +253,7 @@ def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
             mean = jax.tree.map(lambda old, new: 0.99 * old + 0.01 * new, mean, direction)
             return jax.tree.map(changed, direction, mean), mean
 
-        zeros = lambda params: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
+        zeros = lambda params: jax.tree.map(jnp.zeros_like, params)
         return {"optimiser": make_optimiser(config, optax.GradientTransformation(zeros, change))}
 
     baselines = (Baseline("Adam", as_it_is, "learning_rate"),)

@@ -57,7 +57,7 @@ def make_distillation(config: Any, env: Env) -> Distillation | None:
     """What ``config`` asks for."""
     if config.intrinsic == "none":
         return None
-    torso = lambda sizes: settings.make_torso(config, env, sizes)  # noqa: E731
+    torso = lambda sizes: settings.make_torso(config, env, sizes)
     return novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
 
 

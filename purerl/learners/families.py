@@ -245,7 +245,7 @@ def _tail(config: Any, number_of: Callable[[Array], Array], sample: Sample) -> t
     """The last steps of each sequence as one batch ``[F]``: observations, those that follow, numbers of actions,
     weights where they follow in the same episode, and weights."""
     items, num = sample.items, config.novelty_steps
-    cut = lambda tree, start, end: jax.tree.map(lambda x: x[start:end], tree)  # noqa: E731
+    cut = lambda tree, start, end: jax.tree.map(lambda x: x[start:end], tree)
     weight = jnp.broadcast_to(sample.weight[None], (num, len(sample.weight)))
     last, action = cut((items.last, items.action), -num - 1, -1)
     steps = cut(items.obs, -num - 1, -1), cut(items.obs, -num, None), number_of(action), jnp.where(last, 0, weight)

@@ -51,7 +51,7 @@ def league(
     """
     where, players = seats(config, num_agents), num_players(config)
     own, others = where.own.reshape(players, -1), where.others.reshape(players * config.past_met, -1)
-    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)  # noqa: E731
+    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)
 
     def init(key: Key, obs: PyTree) -> State:
         key_learner, key_match = jax.random.split(key)

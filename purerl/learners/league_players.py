@@ -111,7 +111,7 @@ def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
     began against whom they ended against. ``points`` are the player's; matches are recorded one after another, the
     games of each in the order in which they ended."""
     counts = last & (state.whole[None] | (jnp.cumsum(last, axis=0) > 1))
-    games = lambda x: jnp.moveaxis(x, 0, 2).reshape(state.met.size, -1)  # noqa: E731
+    games = lambda x: jnp.moveaxis(x, 0, 2).reshape(state.met.size, -1)
     player = jnp.repeat(jnp.arange(len(state.met)), state.met.shape[1])
     matches = player, state.met.reshape(-1), games(points), games(counts)
     payoff, _ = jax.lax.scan(lambda payoff, match: (opponents.record_all(payoff, *match), None), state.payoff, matches)
@@ -135,8 +135,8 @@ def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> t
     reset = np.concatenate([[0.0], np.where(of_main, 1.0, rules.RESET)])
     begins = ready & (jax.random.uniform(key, (players,)) < reset)
     place = jnp.where(ready, (state.num_kept + jnp.cumsum(ready) - 1) % places, places)
-    put = lambda x, new: x.at[place].set(new, mode="drop")  # noqa: E731
-    begin = lambda x, old: jnp.where(begins.reshape(-1, *[1] * (x.ndim - 1)), old, x)  # noqa: E731
+    put = lambda x, new: x.at[place].set(new, mode="drop")
+    begin = lambda x, old: jnp.where(begins.reshape(-1, *[1] * (x.ndim - 1)), old, x)
     new = jnp.concatenate([begins, put(jnp.zeros(places, bool), True)])
     kept = state._replace(
         learner=jax.tree.map(begin, state.learner, state.initial),

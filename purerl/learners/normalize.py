@@ -89,7 +89,7 @@ def _add(a: Array, b: Array) -> tuple[Array, Array]:
 
 def settled(state: PyTree) -> PyTree:
     """A normaliser's state as policies hold it, which its ``apply`` reads as well: `Moments` alone."""
-    is_leaf = lambda x: isinstance(x, Compensated)  # noqa: E731
+    is_leaf = lambda x: isinstance(x, Compensated)
     return jax.tree.map(lambda x: x.moments, state, is_leaf=is_leaf)
 
 

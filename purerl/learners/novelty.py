@@ -8,7 +8,7 @@ section 2). `inverse_dynamics` learns in which respects observations count as un
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -132,13 +132,13 @@ def inverse_dynamics(torso: Torso, size: int, num_actions: int, learning_rate: S
         return Embedding(params, gradients.init_optimiser(optimiser, params))
 
     def apply(params: PyTree, obs: PyTree) -> Array:
-        out: Array = embedder.apply(params["embed"], obs)  # type: ignore[assignment]
+        out: Any = embedder.apply(params["embed"], obs)
         return out
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[()]]:
         obs, next_obs, number, used = batch
         both = jnp.concatenate([apply(params, obs), apply(params, next_obs)], axis=-1)
-        logits: Array = guesser.apply(params["guess"], both)  # type: ignore[assignment]
+        logits: Any = guesser.apply(params["guess"], both)
         likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), number[:, None], axis=-1)[:, 0]
         return -jnp.sum(used * likelihood) / jnp.maximum(jnp.sum(used), 1.0), ()
 
@@ -167,8 +167,9 @@ def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation
 
     def error_of(params: PyTree, judge: Judge, obs: PyTree) -> Array:
         seen = normalizer.apply(judge.obs_moments, obs)
-        difference: Array = learning.apply(params, seen) - target.apply(judge.target, seen)  # type: ignore[operator]
-        return jnp.sum(jnp.square(difference), axis=-1)
+        learned: Any = learning.apply(params, seen)
+        wanted: Any = target.apply(judge.target, seen)
+        return jnp.sum(jnp.square(learned - wanted), axis=-1)
 
     def error(judge: Judge, obs: PyTree) -> Array:
         return error_of(judge.params, judge, obs)

@@ -256,8 +256,8 @@ def make_learner(
         exploit=exploit,
         update=learn_and_age,
     )
-    snapshot = lambda state: Policy(state.params, state.obs_moments)  # noqa: E731
-    acting_as = lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments)  # noqa: E731
+    snapshot = lambda state: Policy(state.params, state.obs_moments)
+    acting_as = lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments)
     if config.reference_period:
         distance = functools.partial(log_ratio, parts)
         learner = regularised.regularised(config, parts.num_agents, learner, snapshot, distance)

@@ -67,7 +67,7 @@ class Novelty(NamedTuple):
 
 def make_novelty(config: Any, env: Env) -> Novelty:
     """What the intrinsic reward of ``config`` is."""
-    torso = lambda sizes: settings.make_torso(config, env, sizes)  # noqa: E731
+    torso = lambda sizes: settings.make_torso(config, env, sizes)
     rate, size = config.novelty_learning_rate, config.embedding_size
     learned = config.novelty != "lifelong" and config.embedding == "inverse"
     distils = config.novelty != "episodic"

@@ -134,7 +134,7 @@ def against_past(
     past selves are cut out before anything is learned.
     """
     where = seats(config, num_agents)
-    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)  # noqa: E731
+    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)
 
     def init(key: Key, obs: PyTree) -> State:
         learned = learner.init(key, of(where.learned, obs))
@@ -161,7 +161,7 @@ def against_past(
         learned, metrics = learner.update(state.learner, mine, key_learn)
         reward, last = trajectory.reward[:, where.ours], trajectory.last[:, where.ours]  # [T, G, games]
         points = opponents.points(reward)
-        of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))  # noqa: E731
+        of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))
         score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
         state = state._replace(learner=learned, age=state.age + 1)
         state = _enter(config, _recorded(state, score, games, wins), snapshot(learned))

@@ -39,7 +39,7 @@ class Player(NamedTuple):
 
 def player(learner: Learner, policy: PyTree) -> Player:
     """The evaluated policy of ``learner``."""
-    act = lambda obs, carry, key: learner.exploit(policy, obs, carry, key)  # noqa: E731
+    act = lambda obs, carry, key: learner.exploit(policy, obs, carry, key)
     return Player(act, learner.init_carry, restart(learner))
 
 

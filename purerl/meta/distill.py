@@ -143,7 +143,7 @@ def fit(
     if not np.any(data):
         return Form(0.0, 1.0, [])
     selected = {name: values[data] for name, values in variables.items()}
-    column = lambda term, x, a: _value(term.tree(x, a), selected) * weight[data]  # noqa: E731
+    column = lambda term, x, a: _value(term.tree(x, a), selected) * weight[data]
     total = float(np.sum(np.square(goal))) + 1e-30
     chosen: list[tuple[Term, Any, float]] = []
     left, weights = total, np.zeros(0)

@@ -91,7 +91,7 @@ def report(
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
         ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
         for baseline in sockets.make(artefact.socket).baselines:
-            parts = lambda changed, value, b=baseline: b.parts(value)  # noqa: E731
+            parts = lambda changed, value, b=baseline: b.parts(value)
             start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
             values = (start or 1.0) * np.array(FACTORS)
             tried = f"{len(values)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
@@ -158,7 +158,7 @@ def _row(
     - ``ours, theirs``: ``[seeds]``, paired fitness with the artefact and with the baseline.
     """
     with_floor, their_floor = _floored(ours, theirs)
-    mean = lambda x: x.mean(axis=(-2, -1))  # noqa: E731
+    mean = lambda x: x.mean(axis=(-2, -1))
     difference = (with_floor - their_floor)[:, None]
     nothing = aggregates.Estimate(np.nan, np.nan, np.nan)
     estimate = nothing if np.any(np.isnan(difference)) else aggregates.estimate(difference, statistic=mean)

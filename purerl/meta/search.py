@@ -176,8 +176,8 @@ def _generations(run: Run, program: Program, begun: Begun, interrupted: list[int
     description, directory, options, frames = run.description, run.directory, run.options, run.setup.frames
     state, done, first, barren = begun.state, begun.done, begun.done, _barren(directory)
     digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
-    elapsed = lambda: begun.seconds + time.perf_counter() - start  # noqa: E731
-    over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds  # noqa: E731
+    elapsed = lambda: begun.seconds + time.perf_counter() - start
+    over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds
     paced = session.advance(
         program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
     )

@@ -236,7 +236,7 @@ def as_value_network(network: Any) -> ValueNetwork:
             f"network: is {type(network).__name__}; must be a value_networks.ValueNetwork, or a Flax Linen module from "
             "observations to what the algorithm learns"
         )
-    nothing = lambda *_: ()  # noqa: E731
+    nothing = lambda *_: ()
     return ValueNetwork(network.init, lambda params, obs, noise: network.apply(params, obs), nothing, nothing, nothing)
 
 

@@ -173,7 +173,7 @@ def largest(state: PyTree, count: int = 3) -> str:
     """The ``count`` largest arrays of a state as text: name, shape and size."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
     leaves = sorted(leaves, key=lambda leaf: -nbytes(leaf[1]))[:count]
-    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")  # noqa: E731
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
     rows = [f"{name(path)} {list(leaf.shape)} {gigabytes(nbytes(leaf))}" for path, leaf in leaves]
     return "largest: " + ", ".join(rows)
 

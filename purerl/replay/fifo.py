@@ -44,7 +44,7 @@ def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max
 
     def init(item: Transition) -> QueueState:
         def blank() -> PyTree:
-            whole = lambda x: jnp.zeros((num_slots, num_steps, num_envs, *x.shape), x.dtype)  # noqa: E731
+            whole = lambda x: jnp.zeros((num_slots, num_steps, num_envs, *x.shape), x.dtype)
             return jax.tree.map(lambda x: pack(whole(x), 3), item)
 
         trajectories = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(blank))
@@ -55,7 +55,7 @@ def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max
         if trajectory.reward.shape != (num_steps, num_envs):
             raise ValueError(f"a trajectory of {trajectory.reward.shape}: must be {(num_steps, num_envs)}")
         packed = jax.tree.map(lambda x: pack(x, 2), trajectory)
-        write = lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, state.position, 0)  # noqa: E731
+        write = lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, state.position, 0)
         return QueueState(
             jax.tree.map(write, state.trajectories, packed),
             write(state.uses, jnp.zeros(num_envs, jnp.int32)),
@@ -72,7 +72,7 @@ def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max
         exists = chosen < rank.size
         chosen = jnp.where(exists, chosen, 0)
         slot, env = slots[chosen // num_envs], chosen % num_envs
-        read = lambda x: x[slot[None], jnp.arange(num_steps)[:, None], env[None]]  # noqa: E731
+        read = lambda x: x[slot[None], jnp.arange(num_steps)[:, None], env[None]]
         items = jax.tree.map(unpack, jax.tree.map(read, state.trajectories), is_leaf=lambda x: isinstance(x, Packed))
         return Sample(items, slot, env, exists.astype(jnp.float32))
 

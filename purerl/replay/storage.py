@@ -142,7 +142,7 @@ def observe_next(items: Transition, row: Array, env: Array, frames: PyTree) -> P
 
 def _with_frames(leaf: Callable[..., Array], frames: PyTree, stored: PyTree, *more: PyTree) -> PyTree:
     """Applies ``leaf(n, stored, ...)`` to every leaf of an observation, where ``n`` is its number of stacked frames."""
-    is_leaf = lambda x: isinstance(x, Packed)  # noqa: E731
+    is_leaf = lambda x: isinstance(x, Packed)
     if isinstance(frames, int):
         return jax.tree.map(functools.partial(leaf, frames), stored, *more, is_leaf=is_leaf)
     return jax.tree.map(leaf, frames, stored, *more)

@@ -49,7 +49,7 @@ def train_batches(run: Run, program: Program, begun: Begun, interrupted: list[in
     setup, directory, options, start = run.setup, run.directory, run.options, time.perf_counter()
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     trainer, digest = setup.trainer, config_file.digest(run.description._asdict())
-    elapsed = lambda: begun.seconds + time.perf_counter() - start  # noqa: E731
+    elapsed = lambda: begun.seconds + time.perf_counter() - start
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
     policies, alive, env_steps, trained = [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
@@ -116,8 +116,8 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
         return batch is not None and row.get("iteration", math.inf) <= done[batch]
 
-    of_member = lambda row: is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)  # noqa: E731
-    of_batch = lambda row: is_saved(first_of.get(row.get("first_member")), row)  # noqa: E731
+    of_member = lambda row: is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(row.get("first_member")), row)
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

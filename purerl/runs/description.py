@@ -111,7 +111,7 @@ def describe(
         env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
         problems.append(str(error))
-    of_config = lambda config: algorithm.problems(config, env)  # noqa: E731
+    of_config = lambda config: algorithm.problems(config, env)
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)

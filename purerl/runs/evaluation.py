@@ -140,7 +140,7 @@ def play(
     """
     size = setup.members.size
     layout = population.layout(min(batch_size or size, size))
-    fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)  # noqa: E731
+    fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
     everyone = setup.members.given, jax.vmap(fold)(setup.members.keys), policy, others.policies if others else ()
 
     def one(member, state):

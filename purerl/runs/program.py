@@ -78,7 +78,7 @@ def begin(program: Program, members: population.Members, step: checkpoint.Step |
     placed = population.place(members, layout)
     if step is None:
         return program.init(placed)
-    rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)  # noqa: E731
+    rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)
     like = jax.tree.map(rows, program.like)
     return checkpoint.read(step, like, lambda array: population.place(array, layout))
 

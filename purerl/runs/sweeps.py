@@ -25,7 +25,7 @@ def rank(setup: Setup, scores: np.ndarray) -> dict[str, Any]:
         values = {name: values[c] for name, values in setup.swept.items()}
         estimate = aggregates.estimate(scores[c])
         rows.append({**values, "config": c, **estimate._asdict(), "returns": scores[c].tolist()})
-    key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))  # noqa: E731
+    key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
     return {"swept": setup.swept, "ranked": sorted(rows, key=key, reverse=True)}
 
 

@@ -57,7 +57,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
         return found
     env, problem = _environment(env, {**fields["env_params"], **env_part(swept, 0)})
     extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
-    of_config = lambda config: ALGORITHMS[algo].problems(config, env)  # noqa: E731
+    of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets)
     return found + _learned_problems(algo, fields["learned"])

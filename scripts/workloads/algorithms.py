@@ -44,11 +44,7 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
     sides = [turns.Side(name, sys.executable, {**asked, **given, "preset": None, "side": name}) for name in args.algos]
     results = turns.measure(sides, args.rounds, args.processes)
     first, *others = args.algos
-    row: dict[str, Any] = {}
-    for name, processes in results.items():
-        speed = turns.spread([args.total_steps / s for s in turns.seconds(processes)])
-        row[name] = {"frames_per_second": speed, **turns.figures(processes)}
-        print(f"{name}: {turns.show(speed, ',.0f')} frames/s, {turns.show_figures(row[name])}")
+    row = turns.speeds(results, args.total_steps)
     for name in others:
         row[name]["ratio"] = turns.ratio(results[first], results[name])
         print(f"{name} / {first}: {turns.show(row[name]['ratio'])}", flush=True)

@@ -72,11 +72,7 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
     asked = {**asked, **{name: getattr(args, name) for name in ("algo", "preset", "num_envs", "total_steps")}}
     sides = [turns.Side(name, sys.executable, {**asked, "side": name}) for name in args.envs]
     results = turns.measure(sides, args.rounds, args.processes)
-    row: dict[str, Any] = {}
-    for name, processes in results.items():
-        speed = turns.spread([args.total_steps / s for s in turns.seconds(processes)])
-        row[name] = {"frames_per_second": speed, **turns.figures(processes)}
-        print(f"{name}: {turns.show(speed, ',.0f')} frames/s, {turns.show_figures(row[name])}")
+    row = turns.speeds(results, args.total_steps)
     first, second = args.envs
     row["ratio"] = turns.ratio(results[second], results[first])
     print(f"{first} / {second}: {turns.show(row['ratio'])}", flush=True)

@@ -75,7 +75,7 @@ def initialise_one_after_another() -> None:
 
 def stand_in_for_unused_packages() -> None:
     """JaxMARL's scripts import what only their ``main`` uses, and log to Weights & Biases."""
-    nothing = lambda *args, **kwargs: None  # noqa: E731
+    nothing = lambda *args, **kwargs: None
     for name, attributes in {
         "wandb": {"log": nothing},
         "hydra": {"main": lambda **settings: lambda main: main},

@@ -127,12 +127,8 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
             theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
-        rows.append({"candidates": candidates})
-        for name, processes in results.items():
-            speed = turns.spread([candidates * length / s for s in turns.seconds(processes)])
-            rows[-1][name] = {"frames_per_second": speed, **turns.figures(processes)}
-            described = f"{turns.show(speed, ',.0f')} frames/s, {turns.show_figures(rows[-1][name])}"
-            print(f"{candidates} candidates, {name}: {described}", flush=True)
+        told = turns.speeds(results, candidates * length, f"{candidates} candidates, ")
+        rows.append({"candidates": candidates, **told})
         for name in [name for name in results if name != "search"]:
             rows[-1][f"ratio_to_{name}"] = turns.ratio(results[name], results["search"])
             print(f"{candidates} candidates, search / {name}: {turns.show(rows[-1][f'ratio_to_{name}'])}", flush=True)

@@ -134,12 +134,8 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
             theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
-        rows.append({"agents": agents})
-        for name, processes in results.items():
-            speed = turns.spread([agents * frames(args.total_steps) / s for s in turns.seconds(processes)])
-            rows[-1][name] = {"frames_per_second": speed, **turns.figures(processes)}
-            described = f"{turns.show(speed, ',.0f')} frames/s, {turns.show_figures(rows[-1][name])}"
-            print(f"{agents} agents, {name}: {described}", flush=True)
+        told = turns.speeds(results, agents * frames(args.total_steps), f"{agents} agents, ")
+        rows.append({"agents": agents, **told})
         if args.peer:
             rows[-1]["ratio"] = turns.ratio(results["purejaxrl"], results["purerl"])
             print(f"{agents} agents, ratio: {turns.show(rows[-1]['ratio'])}", flush=True)

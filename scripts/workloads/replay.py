@@ -24,7 +24,7 @@ KINDS = ("uniform", "prioritised")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    size = lambda text: int(float(text))  # noqa: E731
+    size = lambda text: int(float(text))
     parser.add_argument("--sizes", type=size, nargs="+", default=[10**5, 10**6], help="transitions (default: 1e5 1e6)")
     parser.add_argument("--batch", type=int, default=256, help="transitions of a sample (default: 256)")
     parser.add_argument("--peer", choices=["flashbax"])
@@ -110,7 +110,7 @@ def job(asked: dict[str, Any]) -> turns.Job:
     make = purerl_buffer if asked["side"] == "purerl" else flashbax_buffer
     init, add, sample, update = make(kind, size, asked["batch"])
     steps = jax.jit(transitions)(jax.random.key(0))
-    at = lambda i: jax.tree.map(lambda x: x[i % NUM_STEPS], steps)  # noqa: E731
+    at = lambda i: jax.tree.map(lambda x: x[i % NUM_STEPS], steps)
 
     @jax.jit
     def full():

@@ -125,11 +125,8 @@ def measured(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, Any]:
     if args.peer:
         sides.append(turns.Side(args.peer, args.peer_python, {**asked, "side": args.peer}))
     results, agents = turns.measure(sides, args.rounds, args.processes), asked["agents"]
-    row: dict[str, Any] = {"agents": agents, "total_steps": args.total_steps}
-    for name, processes in results.items():
-        frames = turns.spread([agents * args.total_steps / s for s in turns.seconds(processes)])
-        row[name] = {"frames_per_second": frames, **turns.figures(processes)}
-        print(f"{agents} agents, {name}: {turns.show(frames, ',.0f')} frames/s, {turns.show_figures(row[name])}")
+    told = turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")
+    row = {"agents": agents, "total_steps": args.total_steps, **told}
     if args.peer:
         row["ratio"] = turns.ratio(results[args.peer], results["purerl"])
         print(f"{agents} agents, ratio: {turns.show(row['ratio'])}", flush=True)

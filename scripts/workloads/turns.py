@@ -201,3 +201,14 @@ def show_figures(value: dict[str, Any]) -> str:
     return (
         f"compile {show(value['compile_seconds'])} s, peak {show(value['peak_mib'])} MiB, cores {show(value['cores'])}"
     )
+
+
+def speeds(results: dict[str, list[dict[str, Any]]], frames: int, of: str = "") -> dict[str, Any]:
+    """The `figures` and frames/s of each side, whose runs take so many ``frames``, by name. Prints a line for each,
+    which begins with ``of``."""
+    row = {}
+    for name, processes in results.items():
+        speed = spread([frames / s for s in seconds(processes)])
+        row[name] = {"frames_per_second": speed, **figures(processes)}
+        print(f"{of}{name}: {show(speed, ',.0f')} frames/s, {show_figures(row[name])}", flush=True)
+    return row

@@ -345,7 +345,7 @@ def numbers(short):
 @pytest.fixture(scope="module")
 def trains(row, env):
     """The short training, compiled for one key and for several."""
-    train = lambda config, key: row.algo.make_train(config, env)(key)  # noqa: E731
+    train = lambda config, key: row.algo.make_train(config, env)(key)
     return jit(train), jit(jax.vmap(train, in_axes=(None, 0)))
 
 
@@ -358,7 +358,7 @@ def runs(trains, numbers):
 @pytest.fixture(scope="module")
 def first(row, env, numbers):
     """Where each of the three begins."""
-    init = lambda config, key: row.algo.make_trainer(config, env).init(key)  # noqa: E731
+    init = lambda config, key: row.algo.make_trainer(config, env).init(key)
     return jit(jax.vmap(init, in_axes=(None, 0)))(numbers, KEYS)
 
 
@@ -368,7 +368,7 @@ def lane(tree, i):
 
 def data(tree):
     """A tree with keys turned into the words they hold, so that numpy can compare."""
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
 
 
@@ -383,7 +383,7 @@ def test_lane_equals_lone_run_bit_for_bit(request, runs):
     alone, together = runs
     for i, run in enumerate(alone):
         if rounded:
-            close = lambda a, b: np.testing.assert_allclose(a[:2], b[:2], rtol=1e-5, atol=1e-6)  # noqa: E731
+            close = lambda a, b: np.testing.assert_allclose(a[:2], b[:2], rtol=1e-5, atol=1e-6)
             jax.tree.map(close, run.metrics, lane(together.metrics, i))
         else:
             assert_equal(run, lane(together, i))
@@ -426,7 +426,7 @@ def test_state_is_closed_and_strongly_typed(row, short, env):
     trainer = row.algo.make_trainer(short, env)
     before = jax.eval_shape(trainer.init, KEYS[0])
     after, metrics = jax.eval_shape(trainer.step, before)
-    types = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)  # noqa: E731
+    types = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)
     assert types(before) == types(after)
     assert not any(x.weak_type for x in jax.tree.leaves((after, metrics)))
     assert all(m.shape == () for m in metrics.values())
@@ -435,7 +435,7 @@ def test_state_is_closed_and_strongly_typed(row, short, env):
 def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
     """One program for all configs, whose parameters are others if one number is halved, or no longer zero. Those that
     say themselves that they have no effect (`config.Needs`) have none, nor have ``idle`` ones."""
-    flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(run.state.learner.params)])  # noqa: E731
+    flat = lambda run: np.concatenate([np.ravel(x) for x in jax.tree.leaves(run.state.learner.params)])
     usual, idle, expected = flat(runs[0][0]), [], []
     assert np.all(np.isfinite(usual))
     for name in cfg.traced_fields(numbers):

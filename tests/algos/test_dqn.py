@@ -31,7 +31,7 @@ def sample():
 def test_target_follows_every_period(sample, key):
     learner = dqn.make_learner(dataclasses.replace(CONFIG, target_period=3), envs.make("CartPole-v1"))
     learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs)
-    kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])  # noqa: E731
+    kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])
     held = kernel(state.target_params)
     for i in range(1, 8):
         state, _, _ = learn(state, sample, key)

@@ -47,8 +47,8 @@ def test_actor_climbs_by_the_chain_rule(sample):
     state = learner.init(jax.random.key(1), sample.items.obs)
     after, _, _ = learner.update(state, sample, jax.random.key(2))
     network = make_network(config, PENDULUM)
-    act = lambda actor: jnp.tanh(network.act(actor, sample.items.obs))  # noqa: E731
-    q = lambda a: jnp.sum(sample.weight * network.judge(after.params["critic"], sample.items.obs, a)[:, 0])  # noqa: E731
+    act = lambda actor: jnp.tanh(network.act(actor, sample.items.obs))
+    q = lambda a: jnp.sum(sample.weight * network.judge(after.params["critic"], sample.items.obs, a)[:, 0])
     action, back = jax.vjp(act, state.params["actor"])
     (climb,) = back(jax.grad(q)(action) / len(sample.weight))
     moved = jax.tree.map(jnp.subtract, after.params["actor"], state.params["actor"])
@@ -92,7 +92,7 @@ def test_delay_and_slow_targets(sample):
     states = [learner.init(jax.random.key(1), sample.items.obs)]
     for i in range(6):
         states.append(learner.update(states[-1], sample, jax.random.key(i))[0])
-    first = lambda tree: np.asarray(jax.tree.leaves(tree)[1])  # noqa: E731
+    first = lambda tree: np.asarray(jax.tree.leaves(tree)[1])
     for i, (old, new) in enumerate(zip(states, states[1:], strict=False), 1):
         assert np.any(first(old.params["critic"]) != first(new.params["critic"]))
         due = i % 3 == 0

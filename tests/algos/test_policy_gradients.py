@@ -159,7 +159,7 @@ def test_memories_line_up(key, kind, length):
     @jit
     def run(key):
         state = trainer.init(key)
-        act = lambda actors: rollout(key, fleet(ENV, 8), trainer.learner, state.learner, actors, config.num_steps)  # noqa: E731
+        act = lambda actors: rollout(key, fleet(ENV, 8), trainer.learner, state.learner, actors, config.num_steps)
         _, trajectory, _ = act(act(state.actors)[0])  # twice, so that carries are not zeros
         seen = policy_gradients.Experience(
             trajectory.obs,

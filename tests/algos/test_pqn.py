@@ -44,7 +44,7 @@ def test_update_against_numpy(trajectory, key, num_epochs):
     learner, state = linear(dataclasses.replace(CONFIG, num_epochs=num_epochs))
     learned, metrics = jax.jit(learner.update)(state, trajectory, key)
 
-    array = lambda x: np.asarray(x, np.float64)  # noqa: E731
+    array = lambda x: np.asarray(x, np.float64)
     kernel, bias = (array(state.params["params"][name]) for name in ("kernel", "bias"))
     next_value = (array(trajectory.next_obs) @ kernel + bias).max(axis=-1)
     discount, last = CONFIG.gamma * (1 - array(trajectory.terminated)), np.asarray(trajectory.last)

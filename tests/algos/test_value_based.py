@@ -202,7 +202,7 @@ def test_sequences_by_hand(acted, key, double):
     obs, carry = rng.normal(size=(length, size, 4)), rng.normal(size=(size, R2D2.memory_size))
     action, reward = rng.integers(0, 2, size=(length, size)), 3 * rng.normal(size=(length, size))
     weight = np.array([1.0, 0.5, 0.25, 0.0])
-    floats = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    floats = lambda x: jnp.asarray(x, jnp.float32)
     items = Transition(
         floats(obs),
         jnp.asarray(action),

@@ -56,7 +56,7 @@ def test_the_treasure_lies_at_the_end_of_one_path():
     env = envs.make("DeepSea-v0", depth=5, seed=3, move_cost=0.1)
     right = np.asarray(jax.random.bernoulli(jax.random.key(3), 0.5, (5, 5)), np.int32)
     assert right[np.arange(5), np.arange(5)].min() == 0
-    along = lambda obs: jnp.sum(jnp.where(obs, jnp.asarray(right)[None], 0), axis=(1, 2))  # noqa: E731
+    along = lambda obs: jnp.sum(jnp.where(obs, jnp.asarray(right)[None], 0), axis=(1, 2))
     _, _, made = play(env, jax.random.key(0), 5, 1, along)
     np.testing.assert_allclose(np.sum(made.reward), 0.9, rtol=1e-6)
     with pytest.raises(ConfigError, match="^env = 'DeepSea-v0': depth = 0: must be a whole number, at least 1$"):
@@ -66,7 +66,7 @@ def test_the_treasure_lies_at_the_end_of_one_path():
 def test_grid_moves_within_its_borders_beside_noise():
     env = envs.make("NoisyGrid-v0", size=4, channels=3, max_steps=6)
     obs, action, made = play(env, jax.random.key(0), 30)
-    place = lambda x: np.stack([np.argmax(x[..., :4], axis=-1), np.argmax(x[..., 4:8], axis=-1)], axis=-1)  # noqa: E731
+    place = lambda x: np.stack([np.argmax(x[..., :4], axis=-1), np.argmax(x[..., 4:8], axis=-1)], axis=-1)
     moves = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
     np.testing.assert_array_equal(place(made.next_obs), np.clip(place(obs) + moves[action], 0, 3))
     assert np.all(place(obs[::6]) == 0) and not made.reward.any() and not made.terminated.any()

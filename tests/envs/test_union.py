@@ -17,7 +17,7 @@ def play(env, actions, key):
     key_reset, key_noise = jax.random.split(key)
     state, obs = env.reset(key_reset)
     noises = env.noise(key_noise, actions.shape)
-    step = lambda state, x: env.step(x[0], state, x[1])  # noqa: E731
+    step = lambda state, x: env.step(x[0], state, x[1])
     return obs, jax.lax.scan(step, state, (noises, actions))[1]
 
 
@@ -43,7 +43,7 @@ def test_each_is_what_it_is_alone(made, task):
     noises = made[task].noise(one(key_noise), actions.shape)
     own = actions % made[task].action_space.n
     alone = jax.jit(lambda s: jax.lax.scan(lambda s, x: made[task].step(x[0], s, x[1]), s, (noises, own)))(state)[1]
-    flat = lambda x: np.asarray(x, np.float32).reshape(*x.shape[: x.ndim - first.ndim], -1)  # noqa: E731
+    flat = lambda x: np.asarray(x, np.float32).reshape(*x.shape[: x.ndim - first.ndim], -1)
     np.testing.assert_array_equal(obs[:size], flat(first))
     assert not np.any(obs[size:])
     for name in ("obs", "next_obs"):
@@ -62,7 +62,7 @@ def test_is_an_environment(made):
 
 def test_lanes_may_differ_in_their_task(made):
     actions = jnp.ones(30, jnp.int32)
-    run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1].next_obs  # noqa: E731
+    run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1].next_obs
     together = jax.jit(jax.vmap(run))(jnp.arange(3))
     for task in range(3):
         np.testing.assert_allclose(together[task], jax.jit(run)(jnp.int32(task)), atol=1e-5)

@@ -293,7 +293,7 @@ def test_reserved_parameters_belong_to_no_environment():
 
 def test_parameters_of_the_same_name_are_the_environments_own(monkeypatch):
     seen = []
-    mine = lambda *, action_repeat=1, **more: seen.append((action_repeat, more)) or walk()  # noqa: E731
+    mine = lambda *, action_repeat=1, **more: seen.append((action_repeat, more)) or walk()
     monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(mine=mine))
     envs.make("wrapped_own:mine", action_repeat=5, reward_scale=2)
     assert seen == [(5, {})]
@@ -437,7 +437,7 @@ def test_flatten():
 
 def test_randomise():
     """Every step has the stride that its episode's first noise says, and an episode begins by its own parameters."""
-    make = lambda: randomise("walk", walk, "stride:0.5:2,begin:-1:1")  # noqa: E731
+    make = lambda: randomise("walk", walk, "stride:0.5:2,begin:-1:1")
     space = make().observation_space
     np.testing.assert_array_equal([space.low, space.high], [[-1], [29]])
     _, (_, (uniform, keys)), actions, step = jax.jit(lambda: recorded(make(), 200))()
@@ -486,7 +486,7 @@ def test_randomised_environments_of_ones_own_are_swept(monkeypatch):
 
 def test_reset_pool():
     """Episodes begin in all states of the pool and in no other, the first ones too; two pools are the same."""
-    make = lambda: reset_pool(envs.make("CartPole-v1", max_steps=5), 3)  # noqa: E731
+    make = lambda: reset_pool(envs.make("CartPole-v1", max_steps=5), 3)
     step = play(make(), 100)[2]
     last = step.terminated | step.truncated
     begun = np.unique(step.obs[last], axis=0)

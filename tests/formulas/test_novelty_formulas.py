@@ -27,7 +27,7 @@ def test_bonus_of_neighbours_against_definition(held):
 def test_bonus_at_its_ends():
     """All new: 1 / (sqrt(K epsilon) + c). Ten times the same: 1 / (sqrt(10) + c). Beyond 8: nothing."""
     nothing = jnp.zeros(10, bool)
-    bonus = lambda num, real: float(novelty.episodic_bonus(jnp.zeros(num), jnp.full(num, real), 0.0))  # noqa: E731
+    bonus = lambda num, real: float(novelty.episodic_bonus(jnp.zeros(num), jnp.full(num, real), 0.0))
     np.testing.assert_allclose(novelty.episodic_bonus(jnp.zeros(10), nothing, 1.0), 1 / (1e-3**0.5 + 1e-3), rtol=1e-5)
     np.testing.assert_allclose([bonus(10, True), bonus(70, True)], [1 / (10**0.5 + 1e-3), 0.0], rtol=1e-5)
 
@@ -42,7 +42,7 @@ def test_modulator_and_what_becomes_of_it():
 
 def test_schedules_of_never_give_up():
     beta, gamma = np.asarray(novelty.betas(32, 0.3)), np.asarray(novelty.gammas(32, 0.997, 0.99))
-    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
     expected = [0.0, *(0.3 * sigmoid(10 * (2 * j - 30) / 30) for j in range(1, 31)), 0.3]
     np.testing.assert_allclose(beta, expected, rtol=1e-5)
     np.testing.assert_allclose(beta[[8, 15, 16, 31]], [2.8e-3, 0.15, 0.198, 0.3], rtol=3e-3)
@@ -58,7 +58,7 @@ def test_wide_discounts_never_rise(num):
     assert gamma.shape == (num,) and np.all(np.diff(gamma) <= 0)
     np.testing.assert_allclose(gamma[[0, -1]], [0.9999, 0.99], rtol=1e-6)
     if num == 32:
-        sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+        sigmoid = lambda x: 1 / (1 + np.exp(-x))
         first = [0.9999, *(0.9999 + (0.997 - 0.9999) * sigmoid(10 * (2 * j - 6) / 6) for j in range(1, 7)), 0.997]
         rest = [1 - np.exp(((23 - (j - 8)) * np.log(0.003) + (j - 8) * np.log(0.01)) / 23) for j in range(8, 32)]
         np.testing.assert_allclose(gamma, [*first, *rest], rtol=1e-6)
@@ -68,8 +68,8 @@ def test_sums_under_the_rescaling():
     """With beta 0 the extrinsic value; without h's epsilon, of positive values, by the square that undoes a root."""
     q_e, q_i = np.array([-2.0, 0.5, 3.0]), np.array([1.0, 2.0, 0.1])
     np.testing.assert_allclose(td_errors.joined(jnp.float32(q_e), jnp.float32(q_i), 0.0), q_e, rtol=1e-5)
-    h = lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1)  # noqa: E731
-    back = lambda x: np.sign(x) * ((abs(x) + 1) ** 2 - 1)  # noqa: E731
+    h = lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1)
+    back = lambda x: np.sign(x) * ((abs(x) + 1) ** 2 - 1)
     found = td_errors.joined(jnp.float32(q_e), jnp.float32(q_i), 0.3, 0.0)
     np.testing.assert_allclose(found, h(back(q_e) + 0.3 * back(q_i)), rtol=1e-5)
 
@@ -100,7 +100,7 @@ def test_what_left_the_window_counts_no_more():
 
 
 def test_each_arm_comes_once_and_then_the_best_or_any():
-    choose = lambda pulls, noise: int(bandits.choose(pulls, 3, 0.1, 0.5, jnp.array(noise), 2))  # noqa: E731
+    choose = lambda pulls, noise: int(bandits.choose(pulls, 3, 0.1, 0.5, jnp.array(noise), 2))
     arms = []
     for _ in range(3):
         arms.append(choose(pulled(9, arms, [0.0] * len(arms)), [0.0, 0.0]))

@@ -66,7 +66,7 @@ def test_least_has_one_gradient():
 def test_ornstein_uhlenbeck():
     """Its variance in the long run is that of an autoregression: ``deviation^2 / (1 - (1 - damping)^2)``."""
     noise = jax.random.normal(jax.random.key(0), (20_000, 16))
-    step = lambda state, noise: (exploration.ornstein_uhlenbeck(state, noise, 0.15, 0.2),) * 2  # noqa: E731
+    step = lambda state, noise: (exploration.ornstein_uhlenbeck(state, noise, 0.15, 0.2),) * 2
     _, states = jax.lax.scan(step, jnp.zeros(16), noise)
     np.testing.assert_allclose(np.var(states[1000:]), 0.04 / (1 - 0.85**2), rtol=0.03)
     lag = np.mean(states[1000:-1] * states[1001:]) / np.mean(np.square(states[1000:]))

@@ -39,7 +39,7 @@ def train():
 
     def run(algo, parts, meta_params):
         config, env = CONFIGS[algo], envs.make("CartPole-v1")
-        train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params  # noqa: E731
+        train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params
         return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())(meta_params, jax.random.key(0))
 
     return run
@@ -78,7 +78,7 @@ def test_actor_critic_as_a_rule_is_a2c(train):
 def columns(rng, predictions, steps=12):
     from purerl.learners.estimates import Columns
 
-    f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
     last = jnp.arange(steps) == 4
     return Columns(
         -jnp.abs(f(steps)),

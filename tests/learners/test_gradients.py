@@ -75,7 +75,7 @@ def test_linear_decay_clamps():
 def test_gradient_step_is_an_epoch_of_one(key):
     """One step by Adam moves each parameter as optax does on the tree itself."""
     params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.arange(3.0)}
-    loss = lambda p, batch: (jnp.sum(p["a"] * batch) + jnp.sum(p["b"] ** 2), {"twice": 2 * jnp.sum(batch)})  # noqa: E731
+    loss = lambda p, batch: (jnp.sum(p["a"] * batch) + jnp.sum(p["b"] ** 2), {"twice": 2 * jnp.sum(batch)})
     batch, optimiser = jnp.array([[0.5, 4.0]]), optax.adam(0.1)
     found, _, aux, metrics = gradients.gradient_step(
         loss, optimiser, params, gradients.init_optimiser(optimiser, params), batch
@@ -88,7 +88,7 @@ def test_gradient_step_is_an_epoch_of_one(key):
 
 
 def test_scan_means():
-    step = lambda total, x: (total + x, {"x": x, "total": total})  # noqa: E731
+    step = lambda total, x: (total + x, {"x": x, "total": total})
     total, metrics = trees.scan_means(step, jnp.float32(0), jnp.arange(5.0))
     assert total == 10 and metrics == {"x": 2.0, "total": (0 + 0 + 1 + 3 + 6) / 5}
 

@@ -1,8 +1,9 @@
 """A league: who plays which row, whom everybody meets, what is kept of whom; the record, against a league by hand."""
 
 import dataclasses
-from typing import Any, NamedTuple
+import functools
 
+import counted
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,6 @@ from purerl import envs
 from purerl.algos import a2c, ppo
 from purerl.formulas.opponents import Payoff
 from purerl.learners import league, league_players, policy_gradients
-from purerl.types import Learner, Transition
 
 T, MATCHES, KEPT, ENVS = 4, 2, 4, 12
 PLAYERS = ["main", "main exploiter", "league exploiter"]
@@ -27,52 +27,14 @@ CONFIG = ppo.Config(
     match_period=2,
 )
 KEY = jax.random.key(0)
+trajectory = functools.partial(counted.trajectory, T)
 TOTAL = len(PLAYERS) + KEPT
 
 
-class Counted(NamedTuple):
-    """A learner that is a number, which grows by one an update, and remembers what it was last given to learn from."""
-
-    params: Any
-    given: Any
-
-
-def counting(num_rows):
-    """Acts by its number, its observation and its noise; its memory adds up numbers. It begins as its first row."""
-
-    def explore(state, obs, carry, noise):
-        return 10_000 * state.params + 100 * obs + noise, carry + state.params, obs
-
-    nothing = jnp.zeros((T, num_rows), jnp.int32)
-    return Learner(
-        init=lambda key, obs: Counted(1000 * obs[0], (nothing, nothing)),
-        init_carry=lambda num_rows: jnp.zeros(num_rows, jnp.int32),
-        noise=lambda key, shape: jnp.zeros(shape, jnp.int32),
-        explore=explore,
-        policy=lambda state: ("policy", state.params),
-        exploit=lambda policy, obs, carry, key: (obs, carry),
-        update=lambda state, given, key: (
-            Counted(state.params + 1, (given.action, given.extras)),
-            {"loss": state.params.astype(jnp.float32)},
-        ),
-    )
-
-
 def in_league(config, num_agents, learner=None):
-    return league.league(
-        config,
-        num_agents,
-        learner or counting(config.num_envs // len(PLAYERS)),
-        snapshot=lambda state: state.params,
-        acting_as=lambda state, params: state._replace(params=params),
-    )
-
-
-def trajectory(num_rows, reward=None, last=None):
-    numbers = jnp.arange(T * num_rows, dtype=jnp.int32).reshape(T, num_rows)
-    reward = jnp.zeros((T, num_rows)) if reward is None else jnp.asarray(reward, jnp.float32)
-    last = jnp.zeros((T, num_rows), bool) if last is None else jnp.asarray(last)
-    return Transition(numbers, numbers, reward, last, jnp.zeros_like(last), numbers, 7 * numbers)
+    """A league of learners that count, each from its first row on."""
+    count = counted.counting(T, config.num_envs // len(PLAYERS), lambda obs: 1000 * obs[0])
+    return counted.around(league.league, config, num_agents, learner or count)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +178,7 @@ def test_who_is_met(pair):
     assert not many.whole.any()
     hard, variance = (1 - rates[0]) ** 2, rates[1] * (1 - rates[1])
     kept, missed = np.arange(TOTAL) >= 3, np.isin(np.arange(TOTAL), [4, 5])
-    share = lambda x: x.astype(np.float64) / x.astype(np.float64).sum()  # noqa: E731
+    share = lambda x: x.astype(np.float64) / x.astype(np.float64).sum()
     forgot = missed | ((np.arange(TOTAL) == 3) & (rates[0] < 0.5))
     expected = [
         0.5 * share(hard * kept) + 0.15 * share(hard * forgot) + 0.35 * (np.arange(TOTAL) == 0),

@@ -60,7 +60,7 @@ def test_scale_of_rewards_beyond_float32():
     state = scaler.init(512)
     state = state._replace(moments=state.moments._replace(count=jnp.int32(2**24), var=jnp.float32(1.0)))
     reward = jnp.asarray(np.random.default_rng(5).normal(0, 2, size=(1, 512)), jnp.float32)
-    scale = lambda s, _: (scaler.scale(s, reward, jnp.ones((1, 512), bool), 0.9)[0], None)  # noqa: E731
+    scale = lambda s, _: (scaler.scale(s, reward, jnp.ones((1, 512), bool), 0.9)[0], None)
     state, _ = jax.lax.scan(scale, state, None, 2**15)
     assert state.moments.count == 2**24
     target = np.var(np.float64(reward))
@@ -69,7 +69,7 @@ def test_scale_of_rewards_beyond_float32():
 
 def test_no_drift_over_many_batches():
     batch = jax.random.normal(jax.random.key(1), (1000,)) * 2 + 5
-    merge = lambda moments, _: (normalize.update_moments(moments, batch), None)  # noqa: E731
+    merge = lambda moments, _: (normalize.update_moments(moments, batch), None)
     moments, _ = jax.lax.scan(merge, normalize.init_moments(()), None, 5000)
     np.testing.assert_allclose(moments.mean, np.mean(np.asarray(batch, np.float64)), rtol=1e-5)
     np.testing.assert_allclose(moments.var, np.var(np.asarray(batch, np.float64)), rtol=1e-4)

@@ -57,7 +57,7 @@ def test_distillation_pays_for_what_was_not_shown():
     @jax.jit
     def run(scale):
         state = bundle.init(KEY, often * scale + scale)
-        learn = lambda s, _: (bundle.update(s, often * scale + scale, jnp.ones(64))[0], None)  # noqa: E731
+        learn = lambda s, _: (bundle.update(s, often * scale + scale, jnp.ones(64))[0], None)
         state = jax.lax.scan(learn, state, None, 300)[0]
         errors = [bundle.error(state.judge, x * scale + scale) for x in (often, never)]
         return *errors, bundle.alpha(state.judge, never * scale + scale), state.judge.errors
@@ -159,7 +159,7 @@ def played():
 def test_what_a_network_is_told_happened_one_step_before(played):
     _, trajectory, _ = played
     told, begins = trajectory.extras.every, np.concatenate([np.ones((1, 4), bool), trajectory.last[:-1]])
-    before = lambda x, first: np.where(begins, first, np.concatenate([x[:1], x[:-1]]))  # noqa: E731
+    before = lambda x, first: np.where(begins, first, np.concatenate([x[:1], x[:-1]]))
     np.testing.assert_array_equal(told.action, before(trajectory.action, -1))
     np.testing.assert_array_equal(told.extrinsic, before(trajectory.reward, 0))
     assert np.all(told.intrinsic[begins] > 30) and np.mean(told.intrinsic[~begins]) < 30
@@ -229,7 +229,7 @@ def test_two_values_sum_to_that_of_the_sum():
     paid = jnp.float32(rewards[:, place, action])
 
     def sweep(q, _):
-        choose = lambda q: td_errors.joined(q[0], q[1], beta, 0.0)  # noqa: E731
+        choose = lambda q: td_errors.joined(q[0], q[1], beta, 0.0)
         best = jnp.argmax(choose(q), axis=-1)[place]
         plain = td_errors.unrescale(q, 0.0)
 

@@ -1,8 +1,9 @@
 """Past selves: who plays which row, what is learned from, what is kept of them, and the record against them."""
 
 import dataclasses
-from typing import Any, NamedTuple
+import functools
 
+import counted
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from purerl import envs
 from purerl.algos import a2c, ppo
 from purerl.learners import self_play
-from purerl.types import Learner, Transition
+from purerl.types import Transition
 
 T, GAMES, MET, KEPT = 3, 4, 2, 3
 SETTINGS = {
@@ -25,52 +26,14 @@ SETTINGS = {
 }
 CONFIG = ppo.Config(**SETTINGS)
 KEY = jax.random.key(0)
-
-
-class Counted(NamedTuple):
-    """A learner that is its number of updates, and remembers what it was last given to learn from."""
-
-    params: Any
-    given: Any
-
-
-def counting(num_rows):
-    """Acts by its version, its observation and its noise; its memory adds up versions."""
-
-    def explore(state, obs, carry, noise):
-        return 10_000 * state.params + 100 * obs + noise, carry + state.params, obs
-
-    def update(state, trajectory, key):
-        return Counted(state.params + 1, (trajectory.action, trajectory.extras)), {"loss": jnp.zeros(())}
-
-    nothing = jnp.zeros((T, num_rows), jnp.int32)
-    return Learner(
-        init=lambda key, obs: Counted(jnp.zeros((), jnp.int32), (nothing, nothing)),
-        init_carry=lambda num_rows: jnp.zeros(num_rows, jnp.int32),
-        noise=lambda key, shape: jnp.zeros(shape, jnp.int32),
-        explore=explore,
-        policy=lambda state: ("policy", state.params),
-        exploit=lambda policy, obs, carry, key: (obs, carry),
-        update=update,
-    )
+trajectory = functools.partial(counted.trajectory, T)
 
 
 def against(config, num_agents, learner=None):
+    """A learner that counts its updates, and meets its past selves."""
     num_rows = self_play.seats(config, num_agents).learned.size
-    return self_play.against_past(
-        config,
-        num_agents,
-        learner or counting(num_rows),
-        snapshot=lambda state: state.params,
-        acting_as=lambda state, params: state._replace(params=params),
-    )
-
-
-def trajectory(num_rows, reward=None, last=None):
-    numbers = jnp.arange(T * num_rows, dtype=jnp.int32).reshape(T, num_rows)
-    reward = jnp.zeros((T, num_rows)) if reward is None else jnp.asarray(reward, jnp.float32)
-    last = jnp.zeros((T, num_rows), bool) if last is None else jnp.asarray(last)
-    return Transition(numbers, numbers, reward, last, jnp.zeros_like(last), numbers, 7 * numbers)
+    count = counted.counting(T, num_rows, lambda obs: jnp.zeros((), jnp.int32))
+    return counted.around(self_play.against_past, config, num_agents, learner or count)
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +208,7 @@ def real():
         shapes = jax.eval_shape(learner.explore, state, obs, learner.init_carry(12), learner.noise(KEY, (12,)))
         extras = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes[2])
         assert jax.tree.structure(extras.carry) == jax.tree.structure(carry)
-        one = lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype)  # noqa: E731
+        one = lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype)
         flag, seen = one((), bool), one((9,), bool)
         like = Transition(seen, one((), jnp.int32), one((), jnp.float32), flag, flag, seen, extras)
         made = jax.tree.map(lambda x: random(x, (T, 12)), like)

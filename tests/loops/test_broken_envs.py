@@ -23,7 +23,7 @@ def broken(how):
     def step(noise, state, action):
         second = state.t == 1
         state, step = env.step(noise, state, action)
-        hide = lambda obs: jnp.where(second & (how == NO_OBSERVATION), jnp.nan, obs)  # noqa: E731
+        hide = lambda obs: jnp.where(second & (how == NO_OBSERVATION), jnp.nan, obs)
         reward = jnp.select([~second, how == NO_REWARD, how == LARGE], [1.0, jnp.inf, 1e30], 1.0)
         return state, step._replace(
             obs=hide(step.obs), next_obs=hide(step.next_obs), reward=jnp.asarray(reward, jnp.float32)
@@ -77,7 +77,7 @@ def test_masked_environments_begin_anew():
 
 def test_a_training_on_masked_environments_lives():
     algorithm, config = ROWS["ppo"]
-    make = lambda how: envs.wrappers.mask_nonfinite(broken(how))  # noqa: E731
+    make = lambda how: envs.wrappers.mask_nonfinite(broken(how))
     train = jax.jit(jax.vmap(lambda how: algorithm.make_train(config, make(how))(jax.random.key(3))))
     assert train(jnp.arange(3)).state.alive.all()
 

@@ -40,7 +40,7 @@ def test_players_of_a_game_remember_what_each_sees(key):
     """One cooperates until it has been paid anything, and is paid 0 for it, since the other always defects; then 1."""
     env = envs.make("MatrixGame-v0", payoffs=[[[3, 0], [5, 1]], [[3, 5], [0, 1]]], rounds=3)
     defect = Player(lambda obs, carry, key: (jnp.ones(len(obs), jnp.int32), carry), lambda rows: ())
-    total = lambda carry, step: jnp.where(step.last, 0.0, carry + 1 + step.reward)  # noqa: E731
+    total = lambda carry, step: jnp.where(step.last, 0.0, carry + 1 + step.reward)
     wary = Player(lambda obs, paid, key: ((paid >= 0).astype(jnp.int32), paid), lambda rows: -jnp.ones(rows), total)
     found = versus(key, env, wary, defect, 4)
     np.testing.assert_array_equal(found.episode_return, [0 + 1 + 1] * 4)

@@ -72,7 +72,7 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
 
 def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
     """Beside its file, and on its card; that of the network it was fitted to stays. Each part is told as it begins."""
-    lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], 1, len(keys)))  # noqa: E731
+    lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], 1, len(keys)))
     monkeypatch.setattr(evolution, "lifetimes", lifetimes)
     card = artefacts.load(saved("value-loss", tmp_path)).card
     path = tmp_path / "closed.json"

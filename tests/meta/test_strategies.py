@@ -120,7 +120,7 @@ def test_state_keeps_its_types():
             candidates, state = strategy.ask(jax.random.key(1), state)
             return strategy.tell(jax.random.key(2), candidates, fitness(candidates), state)
 
-        types = lambda tree: [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)]  # noqa: E731
+        types = lambda tree: [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)]
         assert types(start) == types(jax.eval_shape(generation, start))
         assert not any(x.weak_type for x in jax.tree.leaves(start))
 

@@ -188,7 +188,7 @@ def test_linear_recurrent_unit_remembers_at_the_start(key):
 
 def gate(x, y, layer):
     """Parisotto et al. 2020, section 3.2, "Gated-Recurrent-Unit-type gating"."""
-    kernel = lambda name: layer[name]["kernel"]  # noqa: E731
+    kernel = lambda name: layer[name]["kernel"]
     r = sigmoid(y @ kernel("reset_y") + x @ kernel("reset_x"))
     z = sigmoid(y @ kernel("update_y") + x @ kernel("update_x") - layer["bias"])
     return (1 - z) * x + z * np.tanh(y @ kernel("new_y") + (r * x) @ kernel("new_x"))

@@ -124,7 +124,7 @@ def test_each_observation_takes_its_own_agents_network(each):
     for row, agent in enumerate(WHO):
         own = jax.tree.map(lambda x, agent=agent: x[agent], params)
         expected = unroll(own, obs, carry, LAST)
-        at = lambda tree, axis, row=row: jax.tree.map(lambda x: jnp.take(x, row, axis), tree)  # noqa: E731
+        at = lambda tree, axis, row=row: jax.tree.map(lambda x: jnp.take(x, row, axis), tree)
         assert_close(at(unrolled, 1), at(expected, 1))
         assert_close(at(acted, 0), at(inner.act(own, first, carry), 0))
         assert_close(valued[row], inner.value(own, first, carry)[row])

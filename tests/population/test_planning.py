@@ -83,7 +83,7 @@ def test_flops_of_ppo_follow_from_its_matrices():
 
 def test_plan_of_a_population():
     config = ppo.Config(total_steps=64 * 3, num_envs=4, num_steps=16, num_minibatches=2, hidden_sizes=(8,))
-    train = lambda config: ppo.make_train(config, envs.make("CartPole-v1"))  # noqa: E731
+    train = lambda config: ppo.make_train(config, envs.make("CartPole-v1"))
     keys = jax.random.split(jax.random.key(0), 12)
     small, large = (plan(train, config, keys[:n], devices=jax.devices()[:1]) for n in (6, 12))
     assert (small.members, large.batch_size, large.devices) == (6, 12, 1)

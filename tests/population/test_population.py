@@ -40,7 +40,7 @@ ALGORITHMS = {
 
 
 def data(tree):
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
 
 
@@ -115,7 +115,7 @@ def test_one_vmap_gives_the_same_bits(request, everyone):
     exact = compiler_options()
     make_train, config, keys, env_params = everyone
     axes = dataclasses.replace(jax.tree.map(lambda x: None, config), learning_rate=0)
-    train = lambda config, key, env_params: make_train(config, env_params)(key)  # noqa: E731
+    train = lambda config, key, env_params: make_train(config, env_params)(key)
     together = jax.vmap(train, in_axes=(axes, 0, 0))
     found = jax.jit(together, compiler_options=exact)(config, keys, env_params)
     for i, one in train_alone(everyone, exact).items():

@@ -100,7 +100,7 @@ def both():
     one = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *jnp.shape(x))), item(carry))
     no = jnp.zeros(shape, bool)
     one = one._replace(reward=-jnp.ones(shape), terminated=no, truncated=no)
-    make = lambda ratio: replay.normalised(replay.mixed(agent, DEMOS, ratio, ENVS))  # noqa: E731
+    make = lambda ratio: replay.normalised(replay.mixed(agent, DEMOS, ratio, ENVS))
     draw = jax.jit(lambda ratio, state, key: make(ratio).sample(state, key))
     return draw, jax.jit(make(0.5).update), make(0.5).add(state, one)
 

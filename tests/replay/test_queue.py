@@ -17,7 +17,7 @@ def trajectory(seed: int, num_envs: int) -> Transition:
     """``[T, B]``, all different; observations and extras hold booleans of several elements."""
     rng = np.random.default_rng(seed)
     shape = STEPS, num_envs
-    image = lambda: {"image": rng.random((*shape, 3, 5)) < 0.5, "number": rng.integers(0, 99, shape).astype(np.int16)}  # noqa: E731
+    image = lambda: {"image": rng.random((*shape, 3, 5)) < 0.5, "number": rng.integers(0, 99, shape).astype(np.int16)}
     return Transition(
         obs=image(),
         action=rng.normal(size=(*shape, 2)).astype(np.float32),

@@ -145,7 +145,7 @@ def holds(ring: Ring, rows: Transition, newest: int, t: int, env: int) -> bool:
     the step that was truncated last among those that were written to the same block of rows."""
     if ring.next_obs <= 1:
         return bool(ring.next_obs)
-    block = lambda s: s % ROWS // ring.next_obs  # noqa: E731
+    block = lambda s: s % ROWS // ring.next_obs
     return not any(rows.truncated[s, env] for s in range(t + 1, newest) if block(s) == block(t))
 
 

@@ -357,7 +357,7 @@ def test_interrupted_while_compiling(tmp_path):
 
 def at(state, number):
     """A state of A2C, one update an iteration, as if so many iterations were behind it."""
-    is_count = lambda x: isinstance(x, counters.Count)  # noqa: E731
+    is_count = lambda x: isinstance(x, counters.Count)
 
     def moved(x):
         return jax.tree.map(lambda old, new: new.reshape(old.shape), x, counters.of(number)) if is_count(x) else x
@@ -370,7 +370,7 @@ def test_learning_rate_at_a_hundred_billion_frames():
     config = a2c.Config(num_envs=2, num_steps=8, hidden_sizes=(8,), total_steps=2 * 10**11)
     trainer = a2c.make_trainer(config, envs.make("CartPole-v1"))
     step, start = jax.jit(trainer.step), trainer.init(jax.random.key(0))
-    params = lambda state: trainer.learner.policy(state.learner).params  # noqa: E731
+    params = lambda state: trainer.learner.policy(state.learner).params
     moved = [
         jax.tree.map(lambda new, old: new - old, params(step(state)[0]), params(start))
         for state in (start, at(start, config.num_iterations // 2))

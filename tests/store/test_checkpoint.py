@@ -38,7 +38,7 @@ def state(number):
 
 
 def same(a, b):
-    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+    plain = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
     a, b = jax.tree.map(plain, a), jax.tree.map(plain, b)
     equal = jax.tree.map(lambda x, y: x.dtype == y.dtype and np.array_equal(x, y), a, b)
     return all(jax.tree.leaves(equal))

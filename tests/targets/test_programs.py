@@ -36,7 +36,7 @@ def trained(name, platform):
 def test_trainings_agree(name):
     """What happens is the same, and parameters are, but for the order of sums."""
     ours, theirs = trained(name, "cpu"), trained(name, "gpu")
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)  # noqa: E731
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
     jax.tree.map(close, ours.state.learner.params, theirs.state.learner.params)
     jax.tree.map(close, ours.metrics, theirs.metrics)
     jax.tree.map(close, ours.state.actors, theirs.state.actors)
@@ -74,7 +74,7 @@ def test_packing_rounds_nothing():
     }
     packed, unpack = trees.pack(tree)
     assert len(jax.tree.leaves(packed)) == 6  # words of 2 and of 3 rows, bools, bytes, keys, what is large
-    data = lambda x: np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x)  # noqa: E731
+    data = lambda x: np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x)
 
     def same(a, b):
         assert a.dtype == b.dtype and a.shape == b.shape and data(a).tobytes() == data(b).tobytes()

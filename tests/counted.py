@@ -1,0 +1,55 @@
+"""A learner that only counts, for tests of what is around learners: who acts in which row, and what is learned from."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from purerl.types import Learner, Transition
+
+
+class Counted(NamedTuple):
+    """A learner that is a number, which grows by one an update, and remembers what it was last given to learn from."""
+
+    params: Any
+    given: Any
+
+
+def counting(num_steps, num_rows, begin):
+    """Acts by its number, its observation and its noise; its memory adds up numbers. It is ``begin(obs)`` at first."""
+
+    def explore(state, obs, carry, noise):
+        return 10_000 * state.params + 100 * obs + noise, carry + state.params, obs
+
+    def update(state, trajectory, key):
+        metrics = {"loss": state.params.astype(jnp.float32)}
+        return Counted(state.params + 1, (trajectory.action, trajectory.extras)), metrics
+
+    nothing = jnp.zeros((num_steps, num_rows), jnp.int32)
+    return Learner(
+        init=lambda key, obs: Counted(begin(obs), (nothing, nothing)),
+        init_carry=lambda num_rows: jnp.zeros(num_rows, jnp.int32),
+        noise=lambda key, shape: jnp.zeros(shape, jnp.int32),
+        explore=explore,
+        policy=lambda state: ("policy", state.params),
+        exploit=lambda policy, obs, carry, key: (obs, carry),
+        update=update,
+    )
+
+
+def around(wrapper, config, num_agents, learner):
+    """``wrapper`` of a learner that counts, as `self_play.against_past` and `league.league` are."""
+    return wrapper(
+        config,
+        num_agents,
+        learner,
+        snapshot=lambda state: state.params,
+        acting_as=lambda state, params: state._replace(params=params),
+    )
+
+
+def trajectory(num_steps, num_rows, reward=None, last=None):
+    """Steps that are numbers, each another one."""
+    numbers = jnp.arange(num_steps * num_rows, dtype=jnp.int32).reshape(num_steps, num_rows)
+    reward = jnp.zeros(numbers.shape) if reward is None else jnp.asarray(reward, jnp.float32)
+    last = jnp.zeros(numbers.shape, bool) if last is None else jnp.asarray(last)
+    return Transition(numbers, numbers, reward, last, jnp.zeros_like(last), numbers, 7 * numbers)
