@@ -93,8 +93,8 @@ def train_alone(everyone, compiler_options):
 
 @pytest.mark.parametrize(
     ("devices", "batch_size"),
-    [(1, "auto"), (8, "auto"), (2, 6)],
-    ids=["groups of a lone device", "sharded over 8", "batches over 2"],
+    [(1, "auto"), (8, "auto"), (2, 6), (1, 1)],
+    ids=["groups of a lone device", "sharded over 8", "batches over 2", "one by one"],
 )
 def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
     make_train, config, keys, env_params = everyone
