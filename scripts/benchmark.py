@@ -8,6 +8,7 @@
     python scripts/benchmark.py value-loss-evolution --candidates 64 --peer purejaxrl=CHECKOUT --peer-python PYTHON
     python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
     python scripts/benchmark.py algorithms r2d2 ngu agent57
+    python scripts/benchmark.py logging --agents 1 1000
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax
@@ -23,7 +24,7 @@ import platform
 import sys
 from pathlib import Path
 
-from workloads import algorithms, dqn, environments, meta, ppo, replay, sac, teams, turns
+from workloads import algorithms, dqn, environments, logs, meta, ppo, replay, sac, teams, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
@@ -35,6 +36,7 @@ WORKLOADS = {
     "qmix-spread": teams,
     "environments": environments,
     "algorithms": algorithms,
+    "logging": logs,
     "replay": replay,
     "value-loss-evolution": meta,
 }

@@ -28,12 +28,16 @@ commands:
   train ALGO --env ENV   train agents and evaluate them; writes a run directory
   sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
   plan ALGO --env ENV    tell what a training would cost, without running it
-  evolve SOCKET --env ENV  evolve a loss, a drift, a rule or an optimiser over whole trainings
+  evolve SOCKET --env ENV  evolve a loss, a rule, an optimiser or messages over whole trainings
   resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
   grow RUN               widen the layers of a trained network, which goes on acting as before
   eval RUN               evaluate the policies of a run directory
   record RUN             play a policy into a dataset, such as demonstrations
   compare RUN RUN ...    runs side by side, with intervals
+  plot RUN ...           draw the curves of runs, the map of a sweep, or what a search came to
+  render RUN             film an agent as it plays: a GIF, an MP4 or a page
+  export RUN             write a policy as a file that runs without this package
+  dashboard [FOLDER]     a page on the runs in a folder, in the browser of this machine
   check-env ENV          tell whether an environment of your own keeps the contract
   list algos|envs        name what there is
 
@@ -49,6 +53,10 @@ COMMANDS = {
     "eval": ("read", "evaluate"),
     "record": ("record", "record"),
     "compare": ("read", "compare"),
+    "plot": ("plot", "plot"),
+    "render": ("render", "render"),
+    "export": ("export", "export"),
+    "dashboard": ("dashboard", "dashboard"),
     "check-env": ("check", "check_env"),
     "list": ("read", "list_names"),
 }

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
 from purerl.formulas import aggregates
@@ -20,6 +21,12 @@ from purerl.store.atomic import atomic
 
 AXES = "frames", "return"
 """Default labels of the axes of `curves`."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+"""Okabe and Ito's colours, which colour-blind people can tell apart (Okabe & Ito 2008, "Color Universal Design")."""
+DASHES = ("solid", "dashed", "dashdot", "dotted")
+"""Dashes of neighbouring lines."""
+FORMATS = (".png", ".svg", ".pdf")
+"""Kinds of pictures that are written, by the end of the file's name."""
 DEAD = "lightgrey"
 """Colour of non-finite scores."""
 ROOM = 0.1
@@ -78,26 +85,39 @@ def curves(
 
 
 def curves_figure(
-    x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
-) -> Figure:
+    x: ArrayLike,
+    lines: Mapping[str, ArrayLike],
+    title: str = "",
+    axes: tuple[str, str] = AXES,
+    canvas: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
     """Curves of means over seeds, with bands from the lowest to the highest seed.
 
-    ``lines`` ``[S, points]`` by name are drawn over ``x`` ``[points]``; ``axes`` are the labels of the x and y axis.
-    Non-finite values are left out. Raises `ValueError` if shapes do not match.
+    ``lines`` ``[S, points]`` by name are drawn over ``x`` ``[points]``; ``axes`` are the labels of the x and y axis;
+    ``canvas`` is a part of a figure to draw on. Non-finite values are left out. Raises `ValueError` if shapes do not
+    match.
     """
     x = np.asarray(x, np.float64)
     given = {name: np.asarray(rows, np.float64) for name, rows in lines.items()}
     wrong = {name: rows.shape for name, rows in given.items() if rows.ndim != 2 or rows.shape[1:] != x.shape}
     if wrong:
         raise ValueError(f"lines must be [S, {len(x)}], got {wrong}")
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    figure = canvas or Figure(figsize=(7, 4), layout="constrained")
     panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=title)
-    for name, rows in given.items():
-        rows = np.ma.masked_invalid(rows)
-        [line] = panel.plot(x, rows.mean(axis=0), label=name)
-        panel.fill_between(x, rows.min(axis=0), rows.max(axis=0), alpha=0.2, color=line.get_color(), linewidth=0)
+    dress(panel)
+    for i, (name, rows) in enumerate(given.items()):
+        rows, colour = np.ma.masked_invalid(rows), COLOURS[i % len(COLOURS)]
+        panel.plot(x, rows.mean(axis=0), label=name, color=colour, linestyle=DASHES[i % len(DASHES)])
+        panel.fill_between(x, rows.min(axis=0), rows.max(axis=0), alpha=0.2, color=colour, linewidth=0)
     panel.legend(fontsize="small")
     return figure
+
+
+def dress(panel: Axes) -> None:
+    """Gives a panel a faint grid, and frames on its x axis the prefixes of units, such as 500k."""
+    panel.grid(alpha=0.3, linewidth=0.6)
+    if panel.get_xlabel() == "frames":
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _means(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
@@ -157,7 +177,7 @@ def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
         axis.set_ticks(values, [f"{value:.4g}" for value in values])
 
 
-def save(path: Path, figure: Figure) -> None:
-    """Writes a figure as a PNG file, atomically."""
+def save(path: Path, figure: Figure | SubFigure) -> None:
+    """Writes a figure, atomically, in the format that the end of the name says: one of `FORMATS`."""
     with atomic(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
+        figure.get_figure(root=True).savefig(temporary, format=path.suffix[1:], dpi=150)

@@ -1,4 +1,4 @@
-"""Progress of a running training: a live bar on a terminal, plain lines elsewhere."""
+"""Progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
 
 import contextlib
 import time
@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from purerl.formulas import aggregates
+
+WIDE = 100
+"""Columns of a terminal that has room for a long bar."""
 
 
 def frames_per_second(rate: float) -> str:
@@ -24,68 +29,82 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
-def mean_return(metrics: dict[str, np.ndarray]) -> float:
-    """Mean return of all episodes that ended in metrics ``[iterations, S]``; nan if none did."""
-    episodes = metrics["episodes"].astype(np.float64)
-    total = np.sum(np.where(episodes > 0, metrics["episode_return"] * episodes, 0.0))
-    return float(total / episodes.sum()) if episodes.any() else float("nan")
+def in_words(returns: np.ndarray) -> str:
+    """The returns ``[P]`` of members as text: the mean over those of which an episode ended, and, if they are several,
+    where nine tenths of them lie. Empty if no episode ended."""
+    known = returns[np.isfinite(returns)]
+    if not known.size:
+        return ""
+    if returns.size == 1:
+        return f"{known[0]:.1f}"
+    low, high = aggregates.quantiles(known, (0.05, 0.95))
+    return f"{known.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 
-Report = Callable[[int, float], None]
-"""``report(env_steps, episode_return)``: environment steps so far over all seeds, and the latest mean return (nan if no
-episode ended)."""
+Report = Callable[[int, np.ndarray, int], None]
+"""``report(env_steps, returns, alive)``: environment steps so far over all members; the latest mean return of each of
+those that are under way ``[P]`` (nan if no episode ended); and how many of these are alive."""
 
 
 @contextlib.contextmanager
-def show(console: Console, env_steps: int) -> Iterator[Report]:
-    """Shows progress towards ``env_steps`` environment steps. Timing starts on entry, so enter it after compiling."""
+def show(console: Console, env_steps: int, clock: Callable[[], float] = time.perf_counter) -> Iterator[Report]:
+    """Shows progress towards ``env_steps`` environment steps. Timing starts on entry, so enter it after compiling.
+
+    ``clock()`` tells seconds, of those that count.
+    """
     display = _bar if console.is_terminal else _lines
-    with display(console, env_steps) as report:
+    with display(console, env_steps, clock) as report:
         yield report
 
 
 @contextlib.contextmanager
-def _bar(console: Console, env_steps: int) -> Iterator[Report]:
-    """Shows progress as a bar that is updated in place."""
+def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
+    """Shows progress as a line that is updated in place."""
     columns = (
-        TextColumn("training"),
-        BarColumn(),
+        BarColumn(bar_width=20 if console.width >= WIDE else 3),
         TextColumn("{task.percentage:3.0f} %"),
         TextColumn("{task.fields[speed]}"),
         TextColumn("ETA"),
         TimeRemainingColumn(),
-        TextColumn("return {task.fields[current]}"),
+        TextColumn("return {task.fields[current]}{task.fields[living]}"),
     )
     with Progress(*columns, console=console) as bar:
-        task, start = bar.add_task("", total=env_steps, speed="", current="-"), time.perf_counter()
+        task, start = bar.add_task("", total=env_steps, speed="", current="-", living=""), clock()
 
-        def report(done: int, episode_return: float) -> None:
-            speed = frames_per_second(done / (time.perf_counter() - start))
-            current: dict[str, Any] = {} if np.isnan(episode_return) else {"current": f"{episode_return:.1f}"}
-            bar.update(task, completed=done, speed=speed, **current)
+        def report(done: int, returns: np.ndarray, alive: int) -> None:
+            speed, current = frames_per_second(done / max(clock() - start, 1e-9)), in_words(returns)
+            shown: dict[str, Any] = {"current": current} if current else {}
+            bar.update(task, completed=done, speed=speed, living=_living(returns.size, alive), **shown)
 
         yield report
 
 
 @contextlib.contextmanager
-def _lines(console: Console, env_steps: int) -> Iterator[Report]:
+def _lines(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
     """Shows progress as a line for each completed tenth."""
-    start, tenth = time.perf_counter(), 0
+    start, tenth = clock(), 0
 
-    def report(done: int, episode_return: float) -> None:
+    def report(done: int, returns: np.ndarray, alive: int) -> None:
         nonlocal tenth
         if done * 10 // env_steps > tenth:
             tenth = done * 10 // env_steps
-            seconds = time.perf_counter() - start
+            seconds = max(clock() - start, 1e-9)
             console.print(
                 f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  "
-                f"ETA {seconds * (env_steps / done - 1):.0f} s  return {episode_return:.1f}",
+                f"ETA {seconds * (env_steps / done - 1):.0f} s  return {in_words(returns) or '-'}"
+                f"{_living(returns.size, alive)}",
                 highlight=False,
+                markup=False,
             )
 
     yield report
 
 
+def _living(size: int, alive: int) -> str:
+    """How many of several agents are alive, as the end of a line; empty if all are."""
+    return f"  {alive:,}/{size:,} alive" if alive < size else ""
+
+
 def say(console: Console, text: str) -> None:
     """Prints a line of plain text, neither highlighted nor wrapped."""
-    console.print(text, highlight=False, soft_wrap=True)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,5 +1,7 @@
 """The members of a run, trained batch after batch: with a log, with checkpoints, and until somebody interrupts."""
 
+import contextlib
+import functools
 import math
 import time
 from typing import Any, NamedTuple
@@ -9,17 +11,16 @@ import numpy as np
 
 from purerl import trees
 from purerl.display import progress
-from purerl.runs import config_file
+from purerl.runs import config_file, logs
 from purerl.runs.best import Best
 from purerl.runs.directory import CHECKPOINTS
+from purerl.runs.evaluation import Plays
+from purerl.runs.logs import EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.program import Program, begin, chunks
 from purerl.runs.session import Run
 from purerl.store import checkpoint, log, metrics
-from purerl.store.log import Log
 from purerl.store.saver import saver
 from purerl.types import PyTree
-
-METRICS, QUANTILES = "metrics.jsonl", "quantiles.jsonl"
 
 
 class Begun(NamedTuple):
@@ -43,62 +44,74 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def train_batches(run: Run, program: Program, begun: Begun, interrupted: list[int]) -> Trained:
+def train_batches(
+    run: Run, program: Program, begun: Begun, interrupted: list[int], plays: Plays | None = None
+) -> Trained:
     """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
-    ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays."""
-    setup, directory, options, start = run.setup, run.directory, run.options, time.perf_counter()
+    ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays.
+
+    ``plays`` evaluates policies, where the options ask for that during training; its time is not counted.
+    """
+    setup, directory, options = run.setup, run.directory, run.options
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     trainer, digest = setup.trainer, config_file.digest(run.description._asdict())
+    start = time.perf_counter()
     elapsed = lambda: begun.seconds + time.perf_counter() - start
+    every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
     policies, alive, env_steps, trained = [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
     total = trainer.env_steps * sum(
         (num_iterations - done) * count for done, count in zip(begun.done, counts(size, batch_size), strict=True)
     )
-    with (
-        Log(directory / METRICS) as rows,
-        Log(directory / QUANTILES) as quantiles,
-        saver() as saving,
-        progress.show(run.console, max(1, total)) as report,
-    ):
+    with contextlib.ExitStack() as stack:
+        written, saving = stack.enter_context(logs.opened(run)), stack.enter_context(saver())
+        start = time.perf_counter()  # loggers may have taken a while
+        report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
 
         def save(index: int, done: int, state: PyTree, batch: int) -> None:
             path = directory / CHECKPOINTS / str(index)
             about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
             if done:
-                saving.save(path, done, state, about, keep=options.keep, logs=(rows, quantiles), rows=batch)
+                saving.save(path, done, state, about, keep=options.keep, logs=written.files, rows=batch)
             if best:
                 best.keep(index * batch_size, policy_of(state.learner))
 
+        def on_host(state: PyTree, batch: int) -> PyTree:
+            return jax.tree.map(lambda x: np.asarray(x)[:batch], policy_of(state.learner))
+
         for index, step in enumerate(begun.steps):
             first = index * batch_size
-            labels = setup.labels[first : first + batch_size]
             batch = trees.take(setup.members, slice(first, first + batch_size))
             state, done, saved = begin(program, batch, step), begun.done[index], time.perf_counter()
             living = np.asarray(state.alive)[: batch.size]
-            paced = chunks(program, batch, state, done, num_iterations)
+            paced = chunks(program, batch, state, done, num_iterations, every)
             while living.any() and not interrupted and (chunk := next(paced, None)):
-                steps = [trainer.frames(i) for i in range(done + 1, chunk.done + 1)]
-                rows.write(metrics.rows(chunk.metrics, steps, done + 1, labels))
-                quantiles.write(metrics.quantile_rows(chunk.metrics, steps, done + 1, first))
+                state, living = chunk.state, chunk.metrics["alive"][-1]
+                saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
                 trained += (chunk.done - done) * trainer.env_steps * batch.size
-                state, done, living = chunk.state, chunk.done, chunk.metrics["alive"][-1]
-                report(trained, progress.mean_return(chunk.metrics))
+                done = chunk.done
+                report(trained, metrics.returns(chunk.metrics), int(living.sum()))
                 if best:
                     best.watch(chunk.metrics)
-                saving.check()
+                if plays and (done % every == 0 or done == num_iterations):
+                    before = time.perf_counter()
+                    found = plays(on_host(state, batch.size), first=first)
+                    saving.later(functools.partial(written.evaluation, found, done, first))
+                    start += time.perf_counter() - before
                 if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
             save(index, done, state, batch.size)
-            policies.append(jax.tree.map(lambda x, size=batch.size: np.asarray(x)[:size], policy_of(state.learner)))
+            policies.append(on_host(state, batch.size))
             alive += living.tolist()
             env_steps += [trainer.frames(done)] * batch.size
             if interrupted:
                 break
+        saving.wait()
+        seconds = elapsed()
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    return Trained(policy, alive, env_steps, elapsed())
+    return Trained(policy, alive, env_steps, seconds)
 
 
 def counts(size: int, batch_size: int) -> list[int]:
@@ -121,3 +134,5 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))
+    log.trim(run.directory / TIMES, of_batch)
+    log.trim(run.directory / EVALUATIONS, of_member)

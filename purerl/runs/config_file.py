@@ -24,7 +24,20 @@ NAME = "config.json"
 MOST_BYTES = 2**27
 """Size of the largest file that is read, in bytes: a run may hold learned functions."""
 COMMANDS = ("train", "sweep", "evolve")
-RECORDED = ("eval_episodes", "agents_at_once", "lanes", "checkpoint_seconds", "keep", "keep_best", "budget_seconds")
+RECORDED = (
+    "eval_episodes",
+    "eval_every",
+    "log",
+    "diagnostics",
+    "agents_at_once",
+    "lanes",
+    "checkpoint_seconds",
+    "keep",
+    "keep_best",
+    "budget_seconds",
+    "kernels",
+    "precision",
+)
 """Options that a run writes into its file beside its description."""
 LENGTHS = ("total_steps", "generations")
 """Fields that say how long a run is."""

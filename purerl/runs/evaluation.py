@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -134,14 +134,29 @@ def play(
 ) -> dict[str, Any]:
     """Plays ``episodes`` with each member's policy, in its own environment; lists have an entry for each member.
 
+    Arguments are as for `prepare` and for what it returns.
+    """
+    return prepare(setup, episodes, max_steps, batch_size=batch_size, others=others)(policy, seed=seed)
+
+
+class Plays(Protocol):
+    """Plays with the policies ``[B]`` of the members from number ``first`` on."""
+
+    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]: ...
+
+
+def prepare(
+    setup: Setup, episodes: int, max_steps: int, *, batch_size: int | None = None, others: Rivals | None = None
+) -> Plays:
+    """A program that plays ``episodes`` with policies of members, each in its member's own environment; lists in what
+    it returns have an entry for each. It is compiled at its first call.
+
     The episodes follow from the member's key and ``seed``; those of seed 0 end a training. ``batch_size`` members play
     at once (default: all). With ``others`` in the other seats there are also the parts of the episodes whose return was
     above, at and below 0.
     """
-    size = setup.members.size
-    layout = population.layout(min(batch_size or size, size))
-    fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
-    everyone = setup.members.given, jax.vmap(fold)(setup.members.keys), policy, others.policies if others else ()
+    whole = setup.members.size
+    layout = population.layout(min(batch_size or whole, whole))
 
     def one(member, state):
         given, key, policy, theirs = member
@@ -151,20 +166,29 @@ def play(
         mine, rival = player(learner, policy), others.player(env, theirs)
         return state, versus(key, env, mine, rival, episodes, max_steps)
 
-    program, found = jax.jit(population.spread(one, layout)), []
-    for first in range(0, size, layout.size):
-        batch = trees.take(everyone, slice(first, first + layout.size))
-        found.append(jax.device_get(program(population.place(batch, layout), ())[1]))
-    episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*found, strict=True))
-    per_seed = episode_return.mean(axis=1, dtype=np.float64)
-    return {
-        "return_mean": float(per_seed.mean()),
-        "return_per_seed": per_seed.tolist(),
-        "return_std_per_seed": episode_return.std(axis=1, dtype=np.float64).tolist(),
-        "length_per_seed": length.mean(axis=1).tolist(),
-        "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
-        **(results(episode_return) if others else {}),
-    }
+    program = jax.jit(population.spread(one, layout))
+
+    def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
+        size, found = trees.length(policy), []
+        members = trees.take(setup.members, slice(first, first + size))
+        fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
+        theirs = trees.take(others.policies, slice(first, first + size)) if others else ()
+        everyone = members.given, jax.vmap(fold)(members.keys), policy, theirs
+        for start in range(0, size, layout.size):
+            batch = trees.take(everyone, slice(start, start + layout.size))
+            found.append(jax.device_get(program(population.place(batch, layout), ())[1]))
+        episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*found, strict=True))
+        per_seed = episode_return.mean(axis=1, dtype=np.float64)
+        return {
+            "return_mean": float(per_seed.mean()),
+            "return_per_seed": per_seed.tolist(),
+            "return_std_per_seed": episode_return.std(axis=1, dtype=np.float64).tolist(),
+            "length_per_seed": length.mean(axis=1).tolist(),
+            "unfinished_per_seed": (~finished).sum(axis=1).tolist(),
+            **(results(episode_return) if others else {}),
+        }
+
+    return plays
 
 
 def results(episode_return: np.ndarray) -> dict[str, list[float]]:

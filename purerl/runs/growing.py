@@ -14,7 +14,7 @@ from purerl import population, trees
 from purerl.display.progress import say
 from purerl.errors import ConfigError
 from purerl.learners import surgery
-from purerl.runs import batches, config_file, resuming
+from purerl.runs import batches, config_file, logs, resuming
 from purerl.runs.config_file import ConfigFile
 from purerl.runs.description import Description, Setup
 from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
@@ -100,7 +100,8 @@ def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.St
 
 def _write(run: Run, source: Path, steps: list[checkpoint.Step], batch_size: int, like: TrainState) -> None:
     """Writes logs, checkpoints and policies of the grown members, batch after batch."""
-    for name in (batches.METRICS, batches.QUANTILES):
+    optional = [name for name in (logs.TIMES, logs.EVALUATIONS) if (source / name).exists()]
+    for name in (logs.METRICS, logs.QUANTILES, *optional):
         with regular.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
             shutil.copyfileobj(old, copy)
     batches.cut_logs(run, batch_size, [step.number for step in steps])

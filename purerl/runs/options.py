@@ -17,6 +17,11 @@ class MachineOptions:
     threads: Literal["auto", "one", "all"] = "auto"
     """Threads of the CPU to compute with: one, or as many as it has cores, each of which is also a device for agents.
     auto: one where a lone agent learns from small vectors with layers of at most 128 units, which is faster then."""
+    kernels: Literal["auto", "off"] = "auto"
+    """Whether a GPU computes rollouts and updates of dense networks in kernels of our own. auto: wherever they can."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    """Precision of networks. auto: JAX's, which on a GPU is tf32 in matrix products. bfloat16: dense layers compute in
+    it; parameters, optimisers and losses stay in float32."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 
@@ -48,7 +53,16 @@ class TrainOptions(MachineOptions):
     keep_best: bool = False
     """Also keep the best policy of each agent so far in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
-    """Number of episodes that each agent plays in the evaluation after training."""
+    """Number of episodes that each agent plays in an evaluation, after training and as it goes on (eval_every)."""
+    eval_every: cfg.NonNegativeCount = 0
+    """Environment steps of an agent between two evaluations during training, rounded up to whole iterations, for
+    RUN/evaluations.jsonl. They change no bit of the training. 0: none."""
+    log: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ()
+    """Where metrics go beside RUN/metrics.jsonl: csv is RUN/log.csv; tensorboard and wandb are extras to install. wandb
+    stays offline unless WANDB_MODE=online is in the environment."""
+    diagnostics: bool = False
+    """Also log how much of the policy's network is in use: dormant_units and feature_rank, for a forward pass an
+    update."""
     agents_at_once: cfg.NonNegativeCount = 0
     """Number of agents in memory at the same time; the others wait for their turn. 0: as many as fit."""
     lanes: cfg.NonNegativeCount = 0
@@ -252,3 +266,79 @@ class CompareOptions:
     """Run directories, two or more. Each of the others is compared with the first."""
     json: bool = False
     """Print JSON instead of a table."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DashboardOptions:
+    """Whose runs to show, and where."""
+
+    folder: str
+    """Folder with run directories, at any depth up to four (default: runs)."""
+    port: Annotated[int, cfg.Range(0, 2**16, open_high=True)] = 8787
+    """Port of this machine's loopback interface, 127.0.0.1; 0: any that is free."""
+    open: bool = False
+    """Also open the page in the browser."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RenderOptions(MachineOptions):
+    """Which agent to film, for how long, and into which file."""
+
+    run: str
+    """Run directory."""
+    out: str = ""
+    """File to write, whose name ends in .gif, .mp4 or .html (default: film.gif in the run directory)."""
+    episodes: cfg.Count = 1
+    """Number of episodes to film, one after another."""
+    agent: cfg.NonNegativeCount = 0
+    """Number of the run's agent that plays, always with its most likely action."""
+    max_steps: cfg.Count = 1000
+    """Number of steps after which an episode is cut off."""
+    seed: cfg.Seed = 0
+    """Seed of the episodes."""
+    fps: cfg.NonNegative = 0.0
+    """Steps that are shown in a second. 0: what suits the environment."""
+    size: Annotated[int, cfg.Range(64, 2048)] = 320
+    """Height of the picture in pixels."""
+    overwrite: bool = False
+    """Replace the file if it is there."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportOptions(MachineOptions):
+    """Which agent's policy to export, as what, and where to."""
+
+    run: str
+    """Run directory."""
+    to: Literal["stablehlo", "numpy", "onnx"] = "stablehlo"
+    """stablehlo: a program of jax.export. numpy: arrays and a Python file that needs numpy alone. onnx: a graph of
+    ONNX. All but numpy need pip install 'purerl[export]'."""
+    out: str = ""
+    """File to write, or for numpy a directory to make (default: policy.stablehlo, policy-numpy or policy.onnx in the
+    run directory)."""
+    agent: cfg.NonNegativeCount = 0
+    """Number of the run's agent whose policy it is."""
+    overwrite: bool = False
+    """Replace what is there."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlotOptions:
+    """What to draw, and where to."""
+
+    runs: tuple[str, ...]
+    """Run directories. Of trainings and searches several are drawn beside each other."""
+    out: str = "plot.png"
+    """File to write, as .png, .svg or .pdf. What is there is replaced."""
+    kind: Literal["auto", "curves", "quantiles", "map", "search"] = "auto"
+    """curves: interquartile means over agents with bootstrap bands. quantiles: of the returns over a population. map:
+    of a sweep. search: the fitness over frames and the learned function. auto: what suits the first run."""
+    x: Literal["frames", "seconds"] = "frames"
+    """What curves are drawn over: frames of an agent (of a search: of all trainings), or seconds of training."""
+    y: str = ""
+    """Metric that curves are of: any in the logs, such as loss, eval_return or frames_per_second (default:
+    episode_return; of a search: fitness)."""

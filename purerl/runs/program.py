@@ -84,15 +84,24 @@ def begin(program: Program, members: population.Members, step: checkpoint.Step |
 
 
 def chunks(
-    program: Program, members: population.Members, state: TrainState, done: int, num_iterations: int
+    program: Program, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
 ) -> Iterator[Chunk]:
-    """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations, members]``.
+    """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations, members]``
+    on the host.
 
     The state leads with at least as many rows as there are members; the rest fill the program up.
     """
     size, placed = members.size, population.place(members, program.chunk.layout)
     advancing = functools.partial(program.chunk.program, placed.given)
-    paced = session.advance(advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS)
+    paced = session.advance(
+        advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
+    )
     for chunk in paced:
-        metrics = {name: values[:size, : chunk.length].T for name, values in chunk.metrics.items()}
+        metrics = {name: _rows(values, chunk.length)[:size].T for name, values in chunk.metrics.items()}
         yield chunk._replace(metrics=metrics)
+
+
+def _rows(values: jax.Array, length: int) -> np.ndarray:
+    """The first ``length`` columns of an array ``[P, capacity]``, part by part: no CPU device copies the rest."""
+    parts = sorted(values.addressable_shards, key=lambda part: part.index[0].start or 0)
+    return np.concatenate([np.asarray(part.data)[:, :length] for part in parts])

@@ -19,6 +19,9 @@ from purerl.store import checkpoint, json_files
 SOFT = (
     *config_file.LENGTHS,
     "eval_episodes",
+    "eval_every",
+    "log",
+    "diagnostics",
     "checkpoint_seconds",
     "budget_seconds",
     "keep",
@@ -27,6 +30,7 @@ SOFT = (
     "device",
     "deterministic",
     "threads",
+    "kernels",
 )
 """What may change: how long a run is, and what its results do not follow from."""
 UNSHAPED = ("lanes",)

@@ -24,13 +24,14 @@ class Run(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a chunk left: the state, how many steps of the program are done in all, and the metrics that the program
-    returned, whose first ``length`` rows were run."""
+    """What a chunk left: the state, how many steps of the program are done in all, the metrics that the program
+    returned, on the devices, whose first ``length`` rows were run; and the seconds that it took."""
 
     state: PyTree
     done: int
     length: int
-    metrics: dict[str, np.ndarray]
+    metrics: dict[str, Any]
+    seconds: float = 0.0
 
 
 def advance(
@@ -41,18 +42,19 @@ def advance(
     *,
     capacity: int,
     chunk_seconds: float,
+    every: int = 0,
 ) -> Iterator[Chunk]:
     """Runs ``program(state, length) -> (state, metrics)`` from step ``done`` to ``total``, yielding after each chunk.
 
-    Chunks have at most ``capacity`` steps and strive towards ``chunk_seconds``. A state that was yielded is donated to
-    the next chunk: read what you need of it before going on.
+    Chunks have at most ``capacity`` steps and strive towards ``chunk_seconds``; with ``every`` one ends at each
+    multiple of it. A state that was yielded is donated to the next chunk: read what you need of it before going on.
     """
     length = 1
     while done < total:
-        length = min(length, total - done, capacity)
+        length = min(length, total - done, capacity, every - done % every if every else capacity)
         start = time.perf_counter()
         state, metrics = jax.block_until_ready(program(state, np.int32(length)))
         seconds = time.perf_counter() - start
         done += length
-        yield Chunk(state, done, length, {name: np.asarray(values) for name, values in metrics.items()})
+        yield Chunk(state, done, length, metrics, seconds)
         length = max(1, int(length * min(4.0, chunk_seconds / seconds)))

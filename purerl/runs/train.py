@@ -13,12 +13,12 @@ from purerl.display.progress import say
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.runs import best, config_file, interrupts, resuming, sweeps
-from purerl.runs.batches import METRICS, QUANTILES, Begun, cut_logs, train_batches
+from purerl.runs import best, config_file, curves, evaluation, interrupts, resuming, sweeps
+from purerl.runs.batches import Begun, cut_logs, train_batches
 from purerl.runs.description import Description, Setup
-from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
-from purerl.runs.evaluation import play
+from purerl.runs.directory import CHECKPOINTS, EXPORTS, FILMS, claim, hold, resume_command
 from purerl.runs.facts import machine_facts
+from purerl.runs.logs import ELSEWHERE, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.program import Program, compile_program
 from purerl.runs.resuming import Resumed
 from purerl.runs.session import Run
@@ -32,6 +32,10 @@ FILES = (
     config_file.NAME,
     METRICS,
     QUANTILES,
+    TIMES,
+    EVALUATIONS,
+    *ELSEWHERE,
+    curves.NAME,
     "summary.json",
     "policy.safetensors",
     "policy.json",
@@ -39,6 +43,8 @@ FILES = (
     "sweep.png",
     CHECKPOINTS,
     best.FOLDER,
+    *FILMS,
+    *EXPORTS,
 )
 
 
@@ -49,7 +55,7 @@ def train(description: Description, options: Any, command: str = "train") -> int
     written, and `DoesNotFit` with nothing left behind.
     """
     directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
-    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run, options.agents_at_once or "auto")
         claim(directory, FILES)
@@ -65,7 +71,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     `ConfigError`, before anything is written, if there is nothing sound to go on from.
     """
     directory = resumed.directory
-    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
     with hold(directory, FILES, resume=True):
         folder = directory / CHECKPOINTS
         batch_size = _batch_size(run, resumed, folder)
@@ -112,9 +118,10 @@ def _compile(run: Run, batch_size: int | str) -> Program:
 
 def _train(run: Run, program: Program, begun: Begun) -> int:
     """Trains, evaluates and writes what came of it; returns the exit code."""
-    description, directory = run.description, run.directory
+    description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
+    plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     with interrupts.deferred() as interrupted:
-        trained = train_batches(run, program, begun, interrupted)
+        trained = train_batches(run, program, begun, interrupted, plays if options.eval_every else None)
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
     save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
     summary = {
@@ -133,15 +140,16 @@ def _train(run: Run, program: Program, begun: Begun) -> int:
         json_files.write_json(directory / "summary.json", summary)
         say(run.console, f"interrupted, and saved; go on with: {resume_command(directory)}")
         return 128 + interrupted[0]
-    batch_size = program.chunk.batch_size
-    evaluation = play(setup, trained.policy, run.options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
-    scores = np.where(alive, evaluation["return_per_seed"], np.nan)
+    played = plays(trained.policy)
+    scores = np.where(alive, played["return_per_seed"], np.nan)
     diverged = not (any(alive) if setup.swept else all(alive))
     mean = float(np.nanmean(scores)) if any(alive) else math.nan
-    summary |= {**evaluation, "return_mean": mean, "return_iqm": aggregates.estimate(scores)._asdict()}
+    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.estimate(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
     json_files.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
     if setup.swept:
         sweeps.write_sweep(directory, sweeps.rank(setup, scores))
+    else:
+        curves.draw(directory)
     return EXIT_DIVERGED if diverged else 0

@@ -6,7 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from purerl.errors import ConfigError
+from purerl.store import regular
 
 LOCK = "run.lock"
 
@@ -27,3 +30,17 @@ def lock(directory: Path) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
+
+
+def holder(directory: Path) -> int | None:
+    """The id of the process that wrote itself into the lock of a run directory, if it still runs; None: nobody does.
+
+    It takes no lock, so that it is in nobody's way. The file may be anybody's.
+    """
+    try:
+        written = regular.read(directory / LOCK, 100).strip()
+        since = os.stat(directory / LOCK, follow_symlinks=False).st_mtime
+        process = psutil.Process(int(written))
+        return process.pid if process.create_time() <= since + 1 else None
+    except (ConfigError, OSError, ValueError, OverflowError, psutil.Error):
+        return None

@@ -1,5 +1,6 @@
 """Logs: files of JSON lines that grow, and never end in half a line."""
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -80,6 +81,15 @@ def cut(path: Path, saved: Callable[[dict[str, Any]], bool], count: int) -> None
         for start, end in kept:
             old.seek(start)
             new.write(old.read(end - start))
+
+
+def trim(path: Path, saved: Callable[[dict[str, Any]], bool]) -> None:
+    """Leaves the rows of a log for which ``saved(row)``, up to the first damaged one, however many they are."""
+    count = 0
+    with contextlib.suppress(ConfigError):
+        for row in rows(path):
+            count += saved(row)
+    cut(path, saved, count)
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

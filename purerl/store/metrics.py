@@ -1,7 +1,8 @@
-"""Metrics as JSON lines."""
+"""Metrics as JSON lines, and as the few numbers that a person watches."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -10,35 +11,118 @@ from purerl.store.json_files import finite
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles over a population that `quantile_rows` writes."""
+TEXTS = {"b": "%s", "i": "%d", "u": "%d", "f": "%.9g"}
+"""How a number is written, by the kind of its array. Nine digits are all that a float32 has."""
+NULLS = ": nan", ": inf", ": -inf"
+"""Numbers that JSON has not, as they stand in a line."""
+MOST_LINES = 4096
+"""Lines that are made at once, about."""
+OF_EPISODES = "episode_return", "episode_length"
+"""Metrics that are means over the episodes that ended."""
 
 
 def rows(
-    metrics: dict[str, np.ndarray], env_steps: list[int], first_iteration: int, labels: list[dict[str, int]]
+    metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, labels: list[dict[str, int]]
 ) -> Iterator[str]:
-    """Metrics ``[iterations, P]`` as JSON lines, one for each iteration and member.
+    """Metrics ``[iterations, P]`` as JSON lines, one for each iteration and member; many lines at once.
 
     ``env_steps`` ``[iterations]`` is the number of environment steps of one member after each iteration;
     ``first_iteration`` is the number of the first row, counted from 1; ``labels`` ``[P]`` are added to each member's
     lines.
     """
-    columns = {name: array.tolist() for name, array in metrics.items()}
-    for i, frames in enumerate(env_steps):
-        for m, label in enumerate(labels):
-            row = {"iteration": first_iteration + i, **label, "env_steps": frames}
-            row.update((name, column[i][m]) for name, column in columns.items())
-            yield json.dumps(finite(row), allow_nan=False) + "\n"
+    size, at_once = len(labels), max(1, MOST_LINES // len(labels))
+    for start in range(0, len(env_steps), at_once):
+        frames = np.array(env_steps[start : start + at_once], np.int64)
+        over_members = lambda x: np.broadcast_to(x[:, None], (len(x), size))  # noqa: B023 - called at once
+        iterations = first_iteration + start + np.arange(len(frames))
+        columns = {"iteration": over_members(iterations)}
+        columns |= {name: np.array([[label[name] for label in labels]] * len(frames)) for name in labels[0]}
+        columns |= {"env_steps": over_members(frames)}
+        columns |= {name: values[start : start + at_once] for name, values in metrics.items()}
+        yield _lines({name: values.reshape(-1) for name, values in columns.items()})
 
 
 def quantile_rows(
-    metrics: dict[str, np.ndarray], env_steps: list[int], first_iteration: int, first_member: int
+    metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, first_member: int
 ) -> Iterator[str]:
     """Metrics ``[iterations, P]`` summarised as JSON lines, one for each iteration.
 
     A line has the number of members alive and the `QUANTILES` of ``episode_return`` over members in which an episode
     ended. ``env_steps`` and ``first_iteration`` are as for `rows`; ``first_member`` identifies the batch of members.
     """
-    alive, quantiles = metrics["alive"].sum(axis=1).tolist(), aggregates.quantiles(metrics["episode_return"], QUANTILES)
-    for i, frames in enumerate(env_steps):
-        row = {"iteration": first_iteration + i, "first_member": first_member, "env_steps": frames, "alive": alive[i]}
-        row["episode_return"] = {f"{q:g}": value for q, value in zip(QUANTILES, quantiles[:, i].tolist(), strict=True)}
-        yield json.dumps(finite(row), allow_nan=False) + "\n"
+    columns = {
+        "iteration": first_iteration + np.arange(len(env_steps)),
+        "first_member": np.full(len(env_steps), first_member),
+        "env_steps": np.array(env_steps, np.int64),
+        "alive": metrics["alive"].sum(axis=1),
+    }
+    quantiles = aggregates.quantiles(metrics["episode_return"], QUANTILES)
+    yield _lines(columns, "episode_return", {f"{q:g}": row for q, row in zip(QUANTILES, quantiles, strict=True)})
+
+
+def _lines(
+    columns: dict[str, np.ndarray], name: str = "", inner: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> str:
+    """Columns ``[N]`` as ``N`` JSON lines, in each of which ``inner`` ones are an object called ``name``.
+
+    One format for all lines: it takes an eighth of the time of a `json.dumps` for each.
+    """
+    of = lambda columns: ", ".join(f"{_quoted(key)}: {TEXTS[x.dtype.kind]}" for key, x in columns.items())
+    form = of(columns) + (f", {_quoted(name)}: {{{of(inner)}}}" if inner else "")
+    every = [*columns.values(), *inner.values()]
+    numbers: list = [None] * sum(len(values) for values in every)
+    whole = True
+    for i, values in enumerate(every):
+        is_bool = values.dtype.kind == "b"
+        numbers[i :: len(every)] = ["true" if x else "false" for x in values] if is_bool else values.tolist()
+        whole = whole and (is_bool or bool(np.isfinite(values).all()))
+    text = f"{{{form}}}\n" * len(every[0]) % tuple(numbers)
+    for number in () if whole else NULLS:
+        text = text.replace(number, ": null")
+    return text
+
+
+def line(row: dict) -> str:
+    """One JSON line."""
+    return json.dumps(finite(row), allow_nan=False) + "\n"
+
+
+def returns(metrics: dict[str, np.ndarray]) -> np.ndarray:
+    """The mean return of the episodes that ended in metrics ``[iterations, P]``, for each member ``[P]``; nan: none."""
+    return _over_episodes(metrics, "episode_return", axis=0)
+
+
+def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+    """Each of the metrics ``[iterations, P]`` as one number: its mean over iterations and members in which it exists,
+    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` the members that are so.
+
+    Of several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
+    """
+    found = {}
+    for name, values in metrics.items():
+        if name in OF_EPISODES:
+            found[name] = float(_over_episodes(metrics, name))
+        elif name == "alive":
+            found[name] = float(values[-1].sum())
+        elif name == "episodes":
+            found[name] = float(values.sum())
+        else:
+            exists = np.isfinite(values)
+            total = np.sum(values, dtype=np.float64, where=exists)
+            found[name] = float(total / exists.sum()) if exists.any() else float("nan")
+    if metrics["alive"].shape[1] > 1:
+        for q, value in zip(QUANTILES, aggregates.quantiles(returns(metrics), QUANTILES), strict=True):
+            found[f"episode_return_{q:g}"] = float(value)
+    return found
+
+
+def _quoted(name: str) -> str:
+    """A name in a format of JSON."""
+    return json.dumps(name).replace("%", "%%")
+
+
+def _over_episodes(metrics: dict[str, np.ndarray], name: str, axis: int | None = None) -> np.ndarray:
+    """The mean of a metric over the episodes that ended; nan where none did."""
+    ended = metrics["episodes"].astype(np.float64)
+    total, count = np.where(ended > 0, metrics[name] * ended, 0.0).sum(axis=axis), ended.sum(axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -1,8 +1,9 @@
-"""Saving while the training goes on."""
+"""Logging and saving while the training goes on."""
 
+import collections
 import concurrent.futures
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,23 @@ from purerl.types import PyTree
 OVERLAP_BYTES = 2**28
 """Size of the largest state that is copied and written in the background. Copies of larger ones might not fit into
 memory: they are written before the training goes on, array by array."""
+MOST_WAITING = 8
+"""Tasks that may wait in the background; who asks for another one waits."""
 
 
 class Saver:
-    """Saves checkpoints one after another. The error of a save is raised by the next call of any method."""
+    """Does one thing after another in the background. The error of one is raised by the next call of any method."""
 
     def __init__(self, pool: concurrent.futures.Executor):
         self._pool = pool
-        self._pending: concurrent.futures.Future | None = None
+        self._pending: collections.deque[concurrent.futures.Future] = collections.deque()
+
+    def later(self, task: Callable[[], Any]) -> None:
+        """Calls ``task()`` after all that was asked for before."""
+        self.check()
+        while len(self._pending) >= MOST_WAITING:
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(task))
 
     def save(
         self,
@@ -51,25 +61,24 @@ class Saver:
                 log.sync()
             checkpoint.save(directory, step, state, about, keep=keep, rows=rows)
 
-        self._pending = self._pool.submit(write)
+        self.later(write)
         if not overlaps:
             self.wait()
 
     def check(self) -> None:
-        """Raises the error of a save that has failed."""
-        if self._pending is not None and self._pending.done():
-            self.wait()
+        """Raises the error of what has failed."""
+        while self._pending and self._pending[0].done():
+            self._pending.popleft().result()
 
     def wait(self) -> None:
-        """Returns when nothing is being saved."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.result()
+        """Returns when nothing is left to do."""
+        while self._pending:
+            self._pending.popleft().result()
 
 
 @contextlib.contextmanager
 def saver() -> Iterator[Saver]:
-    """A `Saver` that has saved everything when the block ends without an error."""
+    """A `Saver` that has done everything when the block ends without an error."""
     with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="saver") as pool:
         made = Saver(pool)
         yield made

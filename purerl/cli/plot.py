@@ -1,0 +1,108 @@
+"""``purerl plot RUN ...``."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from purerl.cli import parsing
+from purerl.errors import ConfigError
+
+MANY = 32
+"""Agents from which on a single training is drawn as a population."""
+
+
+def plot(args: list[str]) -> int:
+    """``purerl plot RUN ...``, which writes one picture and reads nothing but logs and JSON."""
+    from purerl.runs.options import PlotOptions
+
+    options = parsing.parse(PlotOptions, "purerl plot", args, positional=True)
+    if not options.runs:
+        raise ConfigError("runs = []: must be one or more run directories")
+
+    from purerl.display import plots
+    from purerl.runs import config_file
+
+    path = Path(options.out)
+    if path.suffix not in plots.FORMATS:
+        raise ConfigError(f"out = {options.out!r}: must end in {', '.join(plots.FORMATS)}")
+    runs = [Path(run) for run in options.runs]
+    files = [config_file.read(run / config_file.NAME) for run in runs]
+    kind = options.kind if options.kind != "auto" else _kind(options, files)
+    if len(runs) > 1 and kind != "curves":
+        raise ConfigError(f"kind = {kind!r}: is of one run; several are drawn as curves")
+    figure = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search}[kind](options, runs, files)
+    try:
+        plots.save(path, figure)
+    except OSError as error:
+        raise ConfigError(f"out = {options.out!r}: cannot be written ({error.strerror})") from None
+    print(path)
+    return 0
+
+
+def _kind(options: Any, files: list[Any]) -> str:
+    """What suits the runs of these config files."""
+    alone, seeds = len(files) == 1 and not options.y, files[0].fields.get("seeds")
+    if alone and files[0].command == "sweep":
+        return "map"
+    if alone and files[0].command == "evolve":
+        return "search"
+    many = isinstance(seeds, list) and len(seeds) >= MANY
+    return "quantiles" if alone and many and options.x == "frames" else "curves"
+
+
+def _title(file: Any) -> str:
+    """The algorithm and the environment of a run."""
+    return f"{file.fields.get('algo')} on {file.fields.get('env') or ', '.join(map(str, file.fields.get('envs', [])))}"
+
+
+def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
+    """A curve for each run."""
+    from purerl.display import curves
+    from purerl.runs.curves import lines
+
+    metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
+    short = len({run.name for run in runs}) == len(runs)
+    names = [run.resolve().name if short else str(run) for run in runs]
+    found = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
+    titles = list(dict.fromkeys(map(_title, files)))
+    label = "seconds of training" if options.x == "seconds" else "frames"
+    return curves.learning_figure(list(itertools.chain(*found)), (label, metric), titles[0] if len(titles) == 1 else "")
+
+
+def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
+    """The returns of a population."""
+    from purerl.display import curves
+    from purerl.runs.curves import population
+
+    x, quantiles = population(runs[0])
+    if not len(x):
+        raise ConfigError(f"{runs[0]}: holds no quantiles of a population")
+    return curves.quantile_figure(x, quantiles, ("frames", "episode_return"), _title(files[0]))
+
+
+def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
+    """The map of a sweep."""
+    from purerl.display import plots
+    from purerl.runs.curves import number
+    from purerl.store import json_files
+
+    path = runs[0] / "sweep.json"
+    found = json_files.read_json(path)
+    try:
+        rows = sorted(found["ranked"], key=lambda row: row["config"])
+        swept = {name: [number(x) for x in column] for name, column in found["swept"].items()}
+        return plots.sweep_figure(swept, [[number(x) for x in row["returns"]] for row in rows], _title(files[0]))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise ConfigError(f"{path}: not the ranking of a sweep") from None
+
+
+def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
+    """The fitness of a search over its frames, and what it learned."""
+    from purerl.learned import artefacts
+    from purerl.meta import pictures
+    from purerl.runs.curves import lines
+
+    artefact = artefacts.load(runs[0])
+    _, config = artefacts.training(artefact)
+    found = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
+    return pictures.search(found[0].x, {each.name: each.values for each in found}, "frames", artefact, config)

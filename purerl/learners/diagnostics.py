@@ -1,0 +1,81 @@
+"""How much of a policy's network is in use, told beside the metrics of its learner."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl import trees
+from purerl.formulas import activations
+from purerl.networks import MLP
+from purerl.types import Array, Key, Learner, PyTree, Sample, Transition
+
+MOST_OBSERVATIONS = 256
+"""Observations of a batch that a network is looked at with, at most."""
+
+
+def problems(config: Any) -> list[str]:
+    """Why the network cannot be looked at, a line each."""
+    if getattr(config, "share_parameters", True):
+        return []
+    return ["diagnostics = True: needs one network for all agents, share_parameters = True"]
+
+
+def diagnosed(learner: Learner) -> Learner:
+    """``learner``, whose metrics also have, of the policy after an update and observations that it was updated with:
+
+    - ``dormant_units``: the part of the hidden units that are dormant (`activations.dormant`).
+    - ``feature_rank``: how many directions the features before the last layer span (`activations.effective_rank`).
+
+    The state and what is learned stay as they are. It costs a forward pass an update; networks with a memory remember
+    nothing in it. Both are nan where no layer is hidden.
+    """
+
+    def update(state: PyTree, given: Any, key: Key) -> tuple:
+        state, *rest, metrics = learner.update(state, given, key)
+        obs = _observations(given)
+        layers = hidden(
+            lambda: learner.exploit(learner.policy(state), obs, learner.init_carry(trees.length(obs)), key),
+            trees.length(obs),
+        )
+        return state, *rest, {**metrics, **_told(layers)}
+
+    return learner._replace(update=update)
+
+
+def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
+    """What goes into each dense layer ``[size, F]`` while ``forward()`` is called, but for the first layer of an `MLP`,
+    into which go observations, or what a convolution makes of them."""
+    found: dict[int, Array] = {}
+
+    def look(call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
+        module = context.module
+        if isinstance(module, nn.Dense) and context.method_name == "__call__":
+            first = isinstance(module.parent, MLP) and module.name == "Dense_0"
+            if not first and args[0].ndim == 2 and args[0].shape[0] == size:
+                found.setdefault(id(args[0]), args[0])
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(look):
+        forward()
+    return list(found.values())
+
+
+def _observations(given: Transition | Sample) -> PyTree:
+    """Observations ``[N, ...]`` of a trajectory or a sample."""
+    items = given.items if isinstance(given, Sample) else given
+    obs = trees.merge(items.obs, 2) if isinstance(items, Transition) else items.obs
+    return jax.tree.map(lambda x: x[:MOST_OBSERVATIONS], obs)
+
+
+def _told(layers: list[Array]) -> dict[str, Array]:
+    """The metrics of hidden layers, the last one last."""
+    if not layers:
+        return {"dormant_units": jnp.full((), jnp.nan), "feature_rank": jnp.full((), jnp.nan)}
+    dormant = jnp.concatenate([activations.dormant(layer) for layer in layers])
+    return {
+        "dormant_units": jnp.mean(dormant, dtype=jnp.float32),
+        "feature_rank": activations.effective_rank(layers[-1]),
+    }

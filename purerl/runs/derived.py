@@ -1,0 +1,32 @@
+"""Metrics that follow from the config and the number of the iteration, and so cost no program anything."""
+
+from typing import Any
+
+import numpy as np
+
+
+def columns(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False) -> dict[str, np.ndarray]:
+    """What there is of these, after ``iterations`` ``[n]``, each ``[n, P]`` float32 for a config whose floats are
+    scalars or ``[P]`` (``P`` is 1 for scalars):
+
+    - ``learning_rate``: Adam's step size; not with an optimiser of one's own.
+    - ``replay_fill``: the part of the replay that holds data.
+    - ``replay_age``: how old the stored steps are, on average, in frames of an agent.
+    - ``policy_lag``: by how many updates the parameters that acted are older than those that learn from it, on average
+      over what is learned from on policy, and over all that is stored off policy.
+    """
+    done = np.asarray(iterations, np.float64)[:, None]
+    updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None
+    found = {}
+    if hasattr(config, "learning_rate_decay") and not own_optimiser:
+        rate, decay = np.asarray(config.learning_rate, np.float64), np.asarray(config.learning_rate_decay, np.float64)
+        found["learning_rate"] = rate * (1 - decay * np.minimum(done / config.num_iterations, 1.0))
+    if hasattr(config, "capacity_rows"):
+        rows = np.minimum(config.warmup_rows + done * config.num_steps, config.capacity_rows)
+        found["replay_fill"] = rows / config.capacity_rows
+        found["replay_age"] = (rows - 1) / 2 * config.num_envs
+        found["policy_lag"] = (rows - 1) / 2 * updates / config.num_steps
+    elif updates is not None:
+        lag = np.asarray(getattr(config, "lag", 0.0), np.float64)
+        found["policy_lag"] = lag * updates + (updates - 1) / 2 + 0 * done
+    return {name: np.atleast_2d(values).astype(np.float32) for name, values in found.items()}

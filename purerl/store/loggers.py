@@ -1,0 +1,124 @@
+"""Where else metrics go: a table, TensorBoard, Weights & Biases. What fails is told once, and stops no training.
+
+A point is a few numbers by name, of all members together (`metrics.means`), after a chunk of iterations or after an
+evaluation. These loggers are for watching; the whole record is in ``metrics.jsonl``.
+"""
+
+import contextlib
+import csv
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Point = Mapping[str, float]
+
+
+class Logger(NamedTuple):
+    """``write(env_steps, point)`` takes note of a point, which belongs to that many frames of an agent."""
+
+    write: Callable[[int, Point], None]
+    close: Callable[[], None]
+
+
+def table(directory: Path, about: dict[str, Any]) -> Logger:
+    """``log.csv``: a line for each point, with the same columns in all; an evaluation fills its own. A file of an
+    earlier process is added to."""
+    path = directory / "log.csv"
+    columns: list[str] = []
+    if path.exists():
+        with open(path, newline="") as old:
+            columns = next(csv.reader(old), [])
+    file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
+    writer = csv.writer(file)
+
+    def write(env_steps: int, point: Point) -> None:
+        if not columns:
+            columns.extend(["env_steps", *point, "eval_return", "eval_length"])
+            writer.writerow(columns)
+        row = {"env_steps": env_steps, **point}
+        writer.writerow([row.get(name, "") for name in columns])
+        file.flush()
+
+    return Logger(write, file.close)
+
+
+def tensorboard(directory: Path, about: dict[str, Any]) -> Logger:
+    """The folder ``tensorboard``, by tensorboardX (``pip install 'purerl[tensorboard]'``)."""
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(str(directory / "tensorboard"))
+
+    def write(env_steps: int, point: Point) -> None:
+        for name, value in point.items():
+            if value == value:
+                writer.add_scalar(name, value, env_steps)
+
+    return Logger(write, writer.close)
+
+
+def wandb(directory: Path, about: dict[str, Any]) -> Logger:
+    """The folder ``wandb`` (``pip install 'purerl[wandb]'``); nothing leaves the machine unless ``WANDB_MODE=online``
+    is in the environment."""
+    import wandb
+
+    settings = wandb.Settings(symlink=False, console="off", silent=True, x_disable_meta=True, x_disable_stats=True)
+    run = wandb.init(
+        project="purerl",
+        name=directory.name,
+        dir=str(directory),
+        mode=os.environ.get("WANDB_MODE", "offline"),
+        config=about,
+        settings=settings,
+    )
+    for path in directory.joinpath("wandb").rglob("*"):
+        if path.is_symlink():  # with which no run goes on
+            path.unlink()
+    write = lambda env_steps, point: run.log({"env_steps": env_steps, **point})
+    return Logger(write, run.finish)
+
+
+MAKERS = {"csv": table, "tensorboard": tensorboard, "wandb": wandb}
+
+
+@contextlib.contextmanager
+def opened(
+    names: Sequence[str], directory: Path, about: dict[str, Any], warn: Callable[[str], None]
+) -> Iterator[Logger]:
+    """All the named loggers as one, closed when the block ends. Of one that fails, or cannot be opened, ``warn`` is
+    told once, and it is left alone from there on.
+
+    - ``names``: of `MAKERS`.
+    - ``directory``: the run's.
+    - ``about``: what the run is, as JSON.
+    - ``warn``: takes a line of text.
+    """
+    working: dict[str, Logger] = {}
+
+    def attempt(name: str, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:  # of other libraries, which raise anything
+            working.pop(name, None)
+            reason = (str(error).strip().splitlines() or [""])[0][:200]
+            reason += f" (pip install 'purerl[{name}]')" if isinstance(error, ImportError) else ""
+            warn(f"--log {name}: {type(error).__name__}: {reason}; the run goes on without it")
+
+    for name in dict.fromkeys(names):
+        made = attempt(name, functools.partial(MAKERS[name], directory, about))
+        if made is not None:
+            working[name] = made
+
+    def write(env_steps: int, point: Point) -> None:
+        for name, logger in list(working.items()):
+            attempt(name, functools.partial(logger.write, env_steps, point))
+
+    def close() -> None:
+        for name, logger in list(working.items()):
+            attempt(name, logger.close)
+
+    try:
+        yield Logger(write, close)
+    finally:
+        close()

@@ -1,0 +1,91 @@
+"""Loggers beside a run's own files: what they keep, and that none of them stops a run."""
+
+import csv
+import sys
+import types
+
+import pytest
+
+from purerl.store import loggers
+
+POINTS = [(8, {"loss": 0.5, "episode_return": 1.0}), (16, {"loss": float("nan"), "episode_return": 2.0})]
+
+
+def opened(names, directory, told):
+    return loggers.opened(names, directory, {"algo": "ppo"}, told.append)
+
+
+def test_a_table_goes_on_where_it_was(tmp_path):
+    told = []
+    for points in (POINTS, [(16, {"eval_return": 9.0})]):
+        with opened(["csv"], tmp_path, told) as logger:
+            for step, point in points:
+                logger.write(step, point)
+    rows = list(csv.DictReader((tmp_path / "log.csv").open()))
+    assert [row["env_steps"] for row in rows] == ["8", "16", "16"] and rows[0]["loss"] == "0.5"
+    assert [row["eval_return"] for row in rows] == ["", "", "9.0"] and not told
+
+
+@pytest.mark.parametrize("fails", ["makes", "writes", "closes"])
+def test_what_fails_is_told_once(fails, tmp_path, monkeypatch):
+    """And the others go on."""
+
+    def fail(*args):
+        raise RuntimeError("no space\nat all")
+
+    quiet = lambda *args: None
+    parts = fail if fails == "writes" else quiet, fail if fails == "closes" else quiet
+    monkeypatch.setitem(loggers.MAKERS, "wandb", fail if fails == "makes" else lambda *_: loggers.Logger(*parts))
+    told = []
+    with opened(["wandb", "csv"], tmp_path, told) as logger:
+        for step, point in POINTS:
+            logger.write(step, point)
+    assert told == ["--log wandb: RuntimeError: no space; the run goes on without it"]
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+
+
+def test_a_library_that_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    told = []
+    with opened(["tensorboard"], tmp_path, told) as logger:
+        logger.write(*POINTS[0])
+    assert len(told) == 1 and "pip install 'purerl[tensorboard]'" in told[0]
+
+
+def test_tensorboard(tmp_path):
+    """The numbers, read back from the events; nan is left out."""
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto import event_pb2
+    from tensorboardX.record_writer import RecordWriter  # noqa: F401 - the format that is read here
+
+    with opened(["tensorboard"], tmp_path, []) as logger:
+        for step, point in POINTS:
+            logger.write(step, point)
+    [path] = (tmp_path / "tensorboard").iterdir()
+    raw, found = path.read_bytes(), []
+    while raw:
+        size = int.from_bytes(raw[:8], "little")
+        event = event_pb2.Event.FromString(raw[12 : 12 + size])
+        found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+        raw = raw[16 + size :]
+    assert found == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
+
+
+def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):
+    """By what is asked of it."""
+    asked, logged = {}, []
+
+    def init(**options):
+        asked.update(options)
+        return types.SimpleNamespace(log=logged.append, finish=lambda: None)
+
+    fake = types.SimpleNamespace(init=init, Settings=lambda **options: options)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with opened(["wandb"], tmp_path, []) as logger:
+        logger.write(*POINTS[0])
+    assert asked["mode"] == "offline" and asked["dir"] == str(tmp_path) and asked["config"] == {"algo": "ppo"}
+    assert asked["settings"]["symlink"] is False and logged == [{"env_steps": 8, **POINTS[0][1]}]
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with opened(["wandb"], tmp_path, []):
+        assert asked["mode"] == "online"
