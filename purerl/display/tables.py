@@ -74,13 +74,13 @@ def print_report(report: dict[str, Any]) -> None:
         "environment", "baseline", "tuned to", "evolved", "baseline", "difference", "95 % interval", "verdict"
     )
     for row in report["rows"]:
-        [(field, value)] = row["tuned"].items()
+        tuned = [f"{field} {value:.3g}" for field, value in row["tuned"].items()]
         gap = row["difference"]
         verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
         table.add_row(
             row["env"] + ("" if row["trained_on"] else " (held out)"),
             row["baseline"],
-            f"{field} {value:.3g}" + (" (edge)" if row["at_edge"] else ""),
+            "".join(tuned) + (" (edge)" if row["at_edge"] else ""),
             with_error(row["fitness"], row["fitness_error"], row["without"]),
             with_error(row["baseline_fitness"], row["baseline_error"], row["baseline_without"]),
             f"{gap['value']:+.2f}",

@@ -18,6 +18,9 @@ from purerl.store.lock import LOCK, lock
 
 CHECKPOINTS = "checkpoints"
 """Folder of the checkpoints."""
+FILMS = "film.gif", "film.mp4", "film.html"
+EXPORTS = "policy.stablehlo", "policy.stablehlo.json", "policy-numpy", "policy.onnx"
+"""What `purerl render` and `purerl export` make in a run directory, unless they are told another place."""
 
 
 @contextlib.contextmanager

@@ -1,0 +1,39 @@
+"""``purerl dashboard``, which only reads."""
+
+import webbrowser
+from pathlib import Path
+
+from purerl.cli import parsing
+from purerl.errors import ConfigError
+
+FOLDER = "runs"
+"""The folder that is shown if none is named."""
+
+
+def dashboard(args: list[str]) -> int:
+    """``purerl dashboard [FOLDER]``: serves the page until it is interrupted."""
+    from purerl import config as cfg
+    from purerl.runs.options import DashboardOptions
+
+    if not args or (args[0].startswith("-") and not {"-h", "--help"} & set(args)):
+        args = [FOLDER, *args]
+    options = parsing.parse(DashboardOptions, "purerl dashboard", args, positional=True)
+    cfg.check(options)
+
+    from purerl.display.dashboard.server import ADDRESS, server
+    from purerl.runs import overview
+
+    answers = overview.answers(Path(options.folder))
+    try:
+        serving = server(answers, options.port)
+    except OSError as error:
+        raise ConfigError(
+            f"port = {options.port}: cannot be had ({error.strerror}); --port 0 finds one that is free"
+        ) from None
+    with serving:
+        address = f"http://{ADDRESS}:{serving.server_address[1]}/"
+        print(f"{options.folder}: {address} (Ctrl-C ends)", flush=True)
+        if options.open:
+            webbrowser.open(address)
+        serving.serve_forever()
+    return 0

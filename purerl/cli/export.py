@@ -1,0 +1,20 @@
+"""``purerl export``."""
+
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+
+
+def export(args: list[str]) -> int:
+    """``purerl export RUN --to stablehlo|numpy|onnx``."""
+    from purerl import config as cfg
+    from purerl.runs.options import ExportOptions
+
+    options = parsing.parse(ExportOptions, "purerl export", args, positional=True)
+    cfg.check(options)
+
+    from purerl.runs.exports import exporting
+
+    with prepared(options):
+        path = exporting.export_run(options)
+    print(path)
+    return 0

@@ -1,0 +1,21 @@
+"""``purerl render``."""
+
+from purerl.cli import parsing
+from purerl.cli.machine import prepared
+
+
+def render(args: list[str]) -> int:
+    """``purerl render RUN --out FILE``."""
+    from purerl import config as cfg
+    from purerl.runs.options import RenderOptions
+
+    options = parsing.parse(RenderOptions, "purerl render", args, positional=True)
+    cfg.check(options)
+
+    from purerl.runs import rendering
+
+    with prepared(options):
+        path, frames, returns = rendering.render(options)
+    told = ", ".join(f"{each:.5g}" for each in returns)
+    print(f"{path}: {frames} frames, return {told}")
+    return 0

@@ -1,0 +1,354 @@
+// The page: a list of runs, one run, and several compared. It asks the server every few seconds while it is seen.
+"use strict";
+
+const MARKS = { running: "●", completed: "✓", interrupted: "❚❚", stopped: "■", diverged: "✕", damaged: "!" };
+const EVERY = 2000;
+const chosen = new Set();
+const rates = new Map();
+let filter = "";
+let kind = "all";
+let metric = "episode_return";
+
+const main = document.getElementById("main");
+
+async function ask(address, parameters = {}) {
+  const answer = await fetch(`${address}?${new URLSearchParams(parameters)}`);
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.problem);
+  return found;
+}
+
+const status = (run) =>
+  make("span", { className: `status ${run.status}` }, make("span", { className: "mark" }, MARKS[run.status] || "?"), run.status);
+
+const kindOf = (run) => make("span", { className: "kind" }, run.kind);
+
+function ago(seconds) {
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit} ago`;
+  }
+  return "now";
+}
+
+function lasting(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds >= 3600) return `${(seconds / 3600).toFixed(1)} h`;
+  return seconds >= 60 ? `${(seconds / 60).toFixed(1)} min` : `${seconds.toFixed(1)} s`;
+}
+
+/** Frames (or generations) a second: what a finished run says, or what this page has seen of a live one. */
+function speed(run, now) {
+  if (run.speed !== null || run.status !== "running") return run.speed;
+  const before = rates.get(run.path);
+  if (!before || run.done < before.done) {
+    rates.set(run.path, { first: run.done, since: now, done: run.done });
+    return null;
+  }
+  before.done = run.done;
+  return now > before.since && run.done > before.first ? (run.done - before.first) / (now - before.since) : null;
+}
+
+const named = (run) => `${run.kind === "evolve" ? "candidate" : "agent"}${run.members === 1 ? "" : "s"}`;
+
+const unit = (run) => (run.kind === "evolve" ? "generations" : "frames");
+
+function progress(run, now) {
+  const rate = speed(run, now);
+  const left = rate && run.status === "running" ? `, ${lasting((run.total - run.done) / rate)} left` : "";
+  const pace = rate ? ` · ${short(rate)} ${unit(run)}/s${left}` : "";
+  return [
+    make("progress", { max: Math.max(1, run.total), value: run.done, "aria-label": "progress" }),
+    make("div", { className: "small" }, `${short(run.done)} of ${short(run.total)} ${unit(run)}${pace}`),
+  ];
+}
+
+const result = (run) => (run.return === null || run.return === undefined ? run.latest : run.return);
+
+// ---------------------------------------------------------------- the list
+
+function list(found) {
+  const search = make("input", { type: "search", placeholder: "Filter: name, algorithm, environment", value: filter });
+  const kinds = make("select", { title: "Kind of run", "aria-label": "Kind of run" });
+  for (const name of ["all", "train", "population", "sweep", "evolve"]) kinds.append(make("option", { value: name }, name));
+  kinds.value = kind;
+  const compare = make("button", { type: "button", className: "primary", id: "compare" });
+  const rows = make("div", { className: "runs" });
+  const count = () => {
+    compare.disabled = chosen.size < 2;
+    compare.textContent = chosen.size < 2 ? "Compare: tick two or more" : `Compare ${chosen.size} runs`;
+  };
+  const fill = () => {
+    const focused = rows.contains(document.activeElement) ? document.activeElement.id : "";
+    const words = filter.toLowerCase().split(/\s+/);
+    const fits = (run) => words.every((word) => `${run.path} ${run.algo} ${run.env} ${run.socket}`.toLowerCase().includes(word));
+    const kept = found.runs.filter((run) => fits(run) && (kind === "all" || run.kind === kind));
+    rows.replaceChildren(...kept.map((run) => row(run, found.now, count)));
+    if (focused) document.getElementById(focused)?.focus();
+    if (!kept.length) rows.append(make("p", { className: "hint" }, found.runs.length ? "No run fits." : "No runs here yet."));
+    if (found.left_out) rows.append(make("p", { className: "hint" }, `${found.left_out} older runs are not listed.`));
+  };
+  search.addEventListener("input", () => { filter = search.value; fill(); });
+  kinds.addEventListener("change", () => { kind = kinds.value; fill(); });
+  compare.addEventListener("click", () => { location.hash = `#/compare/${[...chosen].map(encodeURIComponent).join("/")}`; });
+  const update = (newer) => { found = newer; fill(); };
+  count();
+  fill();
+  main.replaceChildren(make("div", { className: "bar" }, search, kinds, compare), rows);
+  return update;
+}
+
+function row(run, now, changed) {
+  const tick = make("input", { type: "checkbox", id: `tick ${run.path}`, checked: chosen.has(run.path), ariaLabel: `compare ${run.name}` });
+  tick.addEventListener("change", () => { chosen[tick.checked ? "add" : "delete"](run.path); changed(); });
+  const link = make("a", { className: "name", id: `link ${run.path}`, href: `#/run/${encodeURIComponent(run.path)}` }, run.name || run.path || "this run");
+  const place = run.path === run.name ? "" : run.path;
+  if (run.kind === "damaged") {
+    return make("div", { className: "run" }, make("span"), make("div", {}, run.name, make("div", { className: "small" }, run.problem)),
+      make("span"), make("span"), make("span"), make("span"), status(run));
+  }
+  const agents = `${run.members} ${named(run)}`;
+  const sizes = run.configurations > 1 ? `${run.configurations} configurations, ${agents}` : agents;
+  return make("div", { className: "run" }, tick,
+    make("div", {}, link, make("div", { className: "small" }, kindOf(run), place)),
+    make("div", {}, make("div", {}, `${run.socket ? `${run.socket} of ` : ""}${run.algo}`), make("div", { className: "small" }, run.env)),
+    spark(run.spark),
+    make("div", {}, make("div", { className: "value" }, short(result(run))), make("div", { className: "small" }, run.kind === "evolve" ? "fitness" : "return")),
+    make("div", {}, progress(run, now), make("div", { className: "small" }, sizes)),
+    make("div", {}, status(run), make("div", { className: "small" }, ago(now - run.changed))));
+}
+
+// ---------------------------------------------------------------- one run
+
+const NAMES = { episode_return: "Episode return", fitness: "Fitness" };
+const FIRST = ["episode_return", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
+
+function ordered(metrics) {
+  const rank = (name) => (FIRST.indexOf(name) < 0 ? FIRST.length : FIRST.indexOf(name));
+  return [...metrics].filter((name) => !/^episode_return\./.test(name)).sort((a, b) => rank(a) - rank(b));
+}
+
+function configuration(run, group) {
+  const values = Object.entries(run.swept).map(([name, column]) => `${name} ${short(column[group])}`);
+  return values.join(", ") || `configuration ${group}`;
+}
+
+const seriesOf = (found, name, colour) =>
+  found.groups.map((group, i) => ({ ...group, x: found.x, name: name(group.group), colour: colour + i }));
+
+const overOf = (found) => (found.over === "env_steps" ? "frames of each agent" : found.over);
+
+function table(names, rows) {
+  const numeric = (cell) => typeof cell === "number";
+  const cell = (tag, value) => make(tag, { className: numeric(value) ? "number" : "" }, numeric(value) ? short(value) : value ?? "–");
+  const head = make("tr", {}, names.map((name, i) => make("th", { className: rows.length && numeric(rows[0][i]) ? "number" : "" }, name)));
+  return make("div", { className: "scroll" }, make("table", {}, make("thead", {}, head),
+    make("tbody", {}, rows.map((each) => make("tr", {}, each.map((value) => cell("td", value)))))));
+}
+
+const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+const pairs = (fields) =>
+  make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, Object.entries(fields).map(([name, value]) =>
+    make("tr", {}, make("td", { className: "dim" }, name), make("td", {}, make("code", {}, written(value))))))));
+
+const card = (title, ...content) => make("section", { className: "card" }, make("h2", {}, title), ...content);
+
+const tile = (value, told) => make("div", { className: "tile" }, make("div", { className: "value" }, value), make("div", { className: "small" }, told));
+
+const address = (run, name) => `/file?${new URLSearchParams({ path: run.path, name, at: run.changed })}`;
+
+function film(run, name) {
+  const caption = make("figcaption", {}, name);
+  if (name.endsWith(".mp4")) return make("figure", {}, make("video", { src: address(run, name), controls: true, loop: true, muted: true }), caption);
+  if (name.endsWith(".html")) return make("figure", {}, make("iframe", { src: address(run, name), sandbox: "allow-scripts", title: name }), caption);
+  return make("figure", {}, make("img", { src: address(run, name), alt: `film ${name}` }), caption);
+}
+
+function tiles(run, now) {
+  const dead = run.results.filter((each) => !each.alive).length;
+  const interval = run.summary.return_iqm;
+  const told = interval ? `interquartile mean, 95 % in [${short(interval.low)}, ${short(interval.high)}]` : "";
+  const score = run.kind === "evolve" ? "fitness" : run.return === null ? "latest return, median agent" : "return, mean of agents";
+  const rate = speed(run, now);
+  return [
+    tile(short(result(run)), score), interval ? tile(short(interval.value), told) : null,
+    tile(short(run.done), `of ${short(run.total)} ${unit(run)}`), tile(rate ? short(rate) : "–", `${unit(run)} a second`),
+    tile(lasting(run.seconds), "of computing"),
+    tile(`${run.members}`, `${named(run)}${dead ? `, ${dead} died` : ""}`),
+  ];
+}
+
+function details(run) {
+  const parts = [];
+  if (run.films.length) parts.push(card("Films", run.films.map((name) => film(run, name))));
+  if (run.learned.length) {
+    parts.push(card("Learned functions", run.learned.map((each) => make("div", {}, make("p", {}, make("strong", {}, each.name), ` ${each.socket || each.problem}`),
+      each.words ? make("pre", {}, make("code", {}, each.words)) : "", each.card ? pairs(each.card) : ""))));
+  }
+  if (run.pictures.length) {
+    parts.push(card("Pictures", run.pictures.map((name) => make("figure", {}, make("img", { src: address(run, name), alt: name }), make("figcaption", {}, name)))));
+  }
+  if (run.sweep.length) {
+    const swept = Object.keys(run.swept);
+    parts.push(card("Ranking", table(["rank", ...swept, "IQM", "low", "high"],
+      run.sweep.map((each, i) => [i + 1, ...swept.map((name) => each[name]), each.value, each.low, each.high]))));
+  }
+  if (run.results.length) {
+    const several = run.configurations > 1;
+    const cells = (each) => [...(several ? [each.config] : []), each.seed, each.return, each.std, each.length, each.alive ? "alive" : "✕ died"];
+    parts.push(card("Members", table([...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
+  }
+  parts.push(card("Configuration", pairs(run.config)));
+  parts.push(card("Run", pairs({ ...run.settings, ...run.options })));
+  if (run.history.length) parts.push(card("Changes", run.history.map((line) => make("p", {}, written(line)))));
+  if (Object.keys(run.summary).length) parts.push(card("Summary", pairs(run.summary)));
+  if (run.checkpoints.length) {
+    parts.push(card("Checkpoints", table(["batch", "step", "MB", "written"],
+      run.checkpoints.map((each) => [each.batch, each.step, each.bytes / 1e6, new Date(each.changed * 1000).toLocaleString()]))));
+  }
+  return parts;
+}
+
+async function one(path) {
+  const head = make("div");
+  const curves = make("div");
+  const more = make("div", { className: "columns" });
+  let seen = "";
+  main.replaceChildren(head, curves, more);
+  const update = async () => {
+    const run = await ask("/api/run", { path });
+    const now = Date.now() / 1000;
+    if (!run.metrics) {
+      head.replaceChildren(make("h1", {}, run.name), status(run), make("p", {}, run.problem));
+      return;
+    }
+    document.getElementById("folder").textContent = run.folder;
+    head.replaceChildren(make("a", { className: "small", href: "#/" }, "← all runs"), make("div", { className: "head" }, make("h1", {}, run.name || "this run"), kindOf(run), status(run)),
+      make("div", { className: "dim" }, `${run.socket ? `${run.socket} of ` : ""}${run.algo} on ${run.env}`),
+      make("div", { className: "tiles" }, tiles(run, now)), make("div", {}, progress(run, now)));
+    const state = JSON.stringify([run.changed, run.status, run.films, run.pictures, run.checkpoints]);
+    if (state === seen) return;
+    seen = state;
+    const metrics = ordered(run.metrics);
+    const found = await Promise.all(metrics.map((name) => ask("/api/curve", { path, metric: name })));
+    const name = (group) => (group === null ? run.name : configuration(run, group));
+    const drawn = found.map((each, i) => {
+      const big = i === 0;
+      const size = big ? { width: 1100, height: 330 } : { width: 420, height: 190 };
+      const told = NAMES[metrics[i]] || metrics[i].replaceAll("_", " ");
+      return chart({ title: told, series: seriesOf(each, name, 0), over: overOf(each), legend: big, ...size });
+    });
+    const first = found[0];
+    const band = first && first.groups.some((group) => group.size > 1) ? "Line: interquartile mean over seeds; band: quartiles." : "";
+    const left = first && first.left_out ? ` ${first.left_out} configurations with lower curves are not drawn.` : "";
+    curves.replaceChildren(make("section", { className: "card" }, drawn[0] || make("p", { className: "hint" }, "No curve yet."),
+      make("p", { className: "small" }, band + left)),
+      make("section", { className: "card" }, make("div", { className: "charts" }, drawn.slice(1))));
+    more.replaceChildren(...details(run));
+  };
+  await update();
+  return update;
+}
+
+// ---------------------------------------------------------------- several runs
+
+async function compared(paths) {
+  const pick = make("select", { "aria-label": "what to compare" });
+  const body = make("div");
+  let seen = "";
+  const update = async (again = false) => {
+    const runs = await Promise.all(paths.map((path) => ask("/api/run", { path })));
+    const state = JSON.stringify(runs.map((run) => [run.changed, run.status]));
+    if (state === seen && again !== true) return;
+    seen = state;
+    const names = ordered([...new Set(runs.flatMap((run) => run.metrics || []))]);
+    const value = names.includes(metric) ? metric : names[0];
+    pick.replaceChildren(...names.map((name) => make("option", { value: name }, name.replaceAll("_", " "))));
+    pick.value = value;
+    const series = [];
+    let over = "";
+    for (const run of runs.filter((each) => (each.metrics || []).includes(value))) {
+      const found = await ask("/api/curve", { path: run.path, metric: value });
+      over = overOf(found);
+      const named = (group) => (group === null ? run.name : `${run.name}: ${configuration(run, group)}`);
+      series.push(...seriesOf(found, named, series.length).map((each) => ({ ...each, lines: [] })));
+    }
+    const rows = runs.map((run) => {
+      const interval = run.summary && run.summary.return_iqm;
+      return [run.name, run.algo, run.env, run.members, result(run), interval ? `${short(interval.value)} [${short(interval.low)}, ${short(interval.high)}]` : "–",
+        run.done, run.speed, run.status];
+    });
+    body.replaceChildren(
+      make("section", { className: "card" }, chart({ series, over, width: 1100, height: 420, title: value.replaceAll("_", " ") }),
+        make("p", { className: "small" }, "Line: interquartile mean over seeds; band: quartiles.")),
+      card("Results", table(["run", "algorithm", "environment", "agents", "return", "IQM, 95 % interval", "frames", "frames/s", ""], rows)),
+      card("What differs", differences(runs)));
+  };
+  pick.addEventListener("change", () => { metric = pick.value; update(true); });
+  const back = make("a", { className: "small", href: "#/" }, "← all runs");
+  main.replaceChildren(back, make("div", { className: "bar" }, make("h1", {}, `${paths.length} runs compared`), pick), body);
+  await update();
+  return update;
+}
+
+/** The settings in which runs differ, one a row. */
+function differences(runs) {
+  const settings = runs.map((run) => ({ algo: run.algo, env: run.env, ...(run.settings || {}).env_params, ...run.config }));
+  const names = [...new Set(settings.flatMap(Object.keys))];
+  const differ = names.filter((name) => new Set(settings.map((each) => JSON.stringify(each[name]))).size > 1);
+  if (!differ.length) return make("p", { className: "hint" }, "Nothing but the seeds.");
+  return table(["", ...runs.map((run) => run.name)], differ.map((name) => [name, ...settings.map((each) => (each[name] === undefined ? "–" : written(each[name])))]));
+}
+
+// ---------------------------------------------------------------- where one is, and staying up to date
+
+let current = 0;
+
+async function show() {
+  const mine = ++current;
+  const [, place, ...rest] = location.hash.split("/");
+  const paths = rest.map(decodeURIComponent);
+  let update = null;
+  const fail = (error) => main.replaceChildren(make("p", { className: "hint" }, `${error.message}`));
+  try {
+    if (place === "run") update = await one(paths[0] || "");
+    else if (place === "compare" && paths.length) update = await compared(paths);
+    else {
+      const found = await ask("/api/runs");
+      document.getElementById("folder").textContent = found.folder;
+      const renew = list(found);
+      update = async () => renew(await ask("/api/runs"));
+    }
+  } catch (error) {
+    fail(error);
+  }
+  const pulse = document.getElementById("pulse");
+  while (mine === current) {
+    pulse.textContent = `up to date, ${new Date().toLocaleTimeString()}`;
+    await new Promise((done) => setTimeout(done, EVERY));
+    if (mine !== current) return;
+    if (document.hidden || document.activeElement?.tagName === "SELECT") continue;
+    if (!update) { show(); return; }
+    try {
+      await update();
+    } catch (error) {
+      pulse.textContent = `not up to date: ${error.message}`;
+      await new Promise((done) => setTimeout(done, EVERY));
+    }
+  }
+}
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  document.getElementById("theme").onclick = () => {
+    const other = name === "dark" ? "light" : "dark";
+    try { localStorage.setItem("theme", other); } catch { /* it lasts until the page is closed */ }
+    theme(other);
+  };
+}
+
+let remembered = null;
+try { remembered = localStorage.getItem("theme"); } catch { /* nothing is remembered */ }
+theme(remembered || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+addEventListener("hashchange", show);
+show();

@@ -1,0 +1,132 @@
+"""A server of the page, on the loopback interface alone, which only reads.
+
+Whatever a browser on this machine is made to send here by some other page is refused: requests must name this very
+address (against DNS rebinding), and must not come from another site.
+"""
+
+import importlib.resources
+import json
+import mimetypes
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from purerl.errors import ConfigError
+from purerl.store.json_files import finite
+
+ADDRESS = "127.0.0.1"
+ASSETS = {"/": "page.html"} | {f"/{name}": name for name in ("page.js", "charts.js", "page.css", "icon.svg")}
+"""The files of the page, which lie beside this module."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+OF_PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may load: what this server gives."""
+OF_FILM = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'self'"
+)
+"""What a film in HTML may do, which anybody may have written: show itself, without any access to this server."""
+
+
+class Missing(Exception):
+    """What was asked for is not there."""
+
+
+class Answers(NamedTuple):
+    """What the page asks for. ``run`` and what else takes a path is given the text of a request, which is untrusted;
+    it raises `Missing` or `ConfigError`."""
+
+    runs: Callable[[], Any]
+    run: Callable[[str], Any]
+    curve: Callable[[str, str], Any]  # (path, name of a number)
+    file: Callable[[str, str], tuple[str, bytes]]  # (path, name of a file) -> (its type, what it holds)
+
+
+def server(answers: Answers, port: int) -> ThreadingHTTPServer:
+    """A server on ``port`` (0: any that is free) of the loopback interface; ``server_address`` tells which.
+
+    Raises `OSError` if it is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version, sys_version = "purerl", ""
+        timeout = 30
+
+        def do_GET(self) -> None:
+            status, kind, body, policy = self._answer()
+            self.send_response(status)
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            self.send_header("Content-Security-Policy", policy)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Requests are not told."""
+
+        def _answer(self) -> tuple[HTTPStatus, str, bytes, str]:
+            if problem := _foreign(self.headers, serving.server_port):
+                return _problem(HTTPStatus.FORBIDDEN, problem)
+            try:
+                return _answered(answers, self.path)
+            except Missing as error:
+                return _problem(HTTPStatus.NOT_FOUND, str(error) or "there is nothing here")
+            except (ConfigError, OSError, ValueError) as error:
+                return _problem(HTTPStatus.BAD_REQUEST, str(error))
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+    serving = Server((ADDRESS, port), Handler)
+    return serving
+
+
+def _foreign(headers: Any, port: int) -> str:
+    """Why a request is refused: it names another host, or comes from another site. Empty: it is not."""
+    hosts = headers.get_all("Host") or []
+    if len(hosts) != 1 or hosts[0] not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
+        return "this page is served to this machine only"
+    if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        return "another site asks"
+    return ""
+
+
+def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, str]:
+    """The status, type, body and content policy for a request's target."""
+    url = urlsplit(target)
+    if url.path in ASSETS:
+        name = ASSETS[url.path]
+        body = importlib.resources.files(__package__).joinpath(name).read_bytes()
+        return HTTPStatus.OK, f"{mimetypes.guess_type(name)[0]}; charset=utf-8", body, OF_PAGE
+    asked = {name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()}
+    path = asked.get("path", "")
+    if url.path == "/file":
+        kind, body = answers.file(path, asked.get("name", ""))
+        return HTTPStatus.OK, kind, body, OF_FILM
+    found = {
+        "/api/runs": answers.runs,
+        "/api/run": lambda: answers.run(path),
+        "/api/curve": lambda: answers.curve(path, asked.get("metric", "")),
+    }.get(url.path)
+    if found is None:
+        raise Missing
+    body = json.dumps(finite(found()), allow_nan=False).encode()
+    return HTTPStatus.OK, "application/json", body, OF_PAGE
+
+
+def _problem(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes, str]:
+    return status, "application/json", json.dumps({"problem": text}).encode(), OF_PAGE

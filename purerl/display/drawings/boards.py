@@ -1,0 +1,84 @@
+"""Drawings of boards: tic-tac-toe, and whatever a policy sees as planes of cells, such as MinAtar and pgx' boards."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl import spaces
+from purerl.display.drawings.grids import colours_of
+from purerl.display.drawings.sheet import BLUE, INK, LINE, PALETTE, RED, Sheet
+
+OF_MINATAR = 30.0 / 4
+
+
+def tic_tac_toe(params: dict[str, Any]) -> tuple:
+    """The marks, and the one that is made now, faint."""
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        for i in (1, 2):
+            sheet.line([(0.08, 0.08 + 0.28 * i), (0.92, 0.08 + 0.28 * i)], LINE, 0.012)
+            sheet.line([(0.08 + 0.28 * i, 0.08), (0.08 + 0.28 * i, 0.92)], LINE, 0.012)
+        marks, mover = np.asarray(moment.state.marks, bool), int(moment.state.mover)
+        for agent in (0, 1):
+            for taken in np.flatnonzero(marks[agent]).tolist():
+                _mark(sheet, taken, agent, (BLUE, RED)[agent])
+        if mover < 2:
+            cell = int(np.ravel(moment.action)[mover])
+            row, column = divmod(cell, 3)
+            low = 0.1 + 0.28 * column, 0.1 + 0.28 * row
+            sheet.box(low, (low[0] + 0.24, low[1] + 0.24), "#eef1f5")
+            _mark(sheet, cell, mover, ("#8fc0de", "#eeb08a")[mover])
+
+    return draw, 1.0, 1.0
+
+
+def _mark(sheet: Sheet, cell: int, agent: int, colour: str) -> None:
+    """A cross of agent 0, a ring of agent 1."""
+    x, y = 0.22 + 0.28 * (cell % 3), 0.22 + 0.28 * (cell // 3)
+    if agent == 0:
+        sheet.line([(x - 0.07, y - 0.07), (x + 0.07, y + 0.07)], colour, 0.03)
+        sheet.line([(x - 0.07, y + 0.07), (x + 0.07, y - 0.07)], colour, 0.03)
+    else:
+        sheet.disc((x, y), 0.09, colour)
+        sheet.disc((x, y), 0.06, "#f7f8fa")
+
+
+def image(space: spaces.Space) -> int | None:
+    """The number of the leaf of an observation that is a picture or a board, ``[H, W]`` or ``[H, W, C]``, if any is."""
+    for i, leaf in enumerate(spaces.leaves(space)):
+        if isinstance(leaf, spaces.Box) and len(leaf.shape) in (2, 3) and min(leaf.shape[:2]) > 1:
+            return i
+    return None
+
+
+def planes(place: int, space: spaces.Space) -> tuple:
+    """The newest frame of a leaf of the observations: each channel in its colour, numbers scaled to their range so far.
+
+    Of several agents what each of them sees, side by side.
+    """
+    leaf = spaces.leaves(space)[place]
+    rows, columns = leaf.shape[:2]
+    channels = (leaf.shape[2] if len(leaf.shape) == 3 else 1) // leaf.num_frames
+    reach = [np.inf, -np.inf]
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        seen = np.asarray(jax.tree.leaves(moment.obs)[place], np.float64)
+        views = seen.reshape(-1, rows, columns, seen.shape[-1] if len(leaf.shape) == 3 else 1)[..., -channels:]
+        reach[:] = min(reach[0], float(views.min())), max(reach[1], float(views.max()))
+        scaled = (views - reach[0]) / max(reach[1] - reach[0], 1e-9)
+        width = sheet.width / len(views)
+        for i, view in enumerate(scaled):
+            size = min(0.96 / rows, 0.96 * width / columns)
+            left, top = i * width + (width - size * columns) / 2, (1 - size * rows) / 2
+            corners = (left, top), (left + size * columns, top + size * rows)
+            picture = np.rint(255 * view).astype(np.uint8) if _is_photo(leaf) else colours_of(view, PALETTE)
+            sheet.cells(picture, *corners)
+            sheet.box(*corners, None, INK)
+
+    return draw, OF_MINATAR, columns / rows
+
+
+def _is_photo(leaf: spaces.Box) -> bool:
+    """Whether channels are red, green and blue."""
+    return len(leaf.shape) == 3 and leaf.shape[2] == 3 * leaf.num_frames and leaf.dtype == np.uint8

@@ -1,0 +1,173 @@
+"""Drawings of worlds of cells: seas, corridors, rooms and mazes."""
+
+from typing import Any
+
+import numpy as np
+
+from purerl.display.drawings.sheet import BLUE, DIM, GREEN, INK, LINE, ORANGE, PAPER, RED, SKY, YELLOW, Sheet, rgb
+
+MARGIN = 0.03
+FOUR_WAYS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+
+
+def _board(sheet: Sheet, rows: int, columns: int, colour: str = "#ffffff") -> Any:
+    """Draws an empty grid as large as the sheet allows; returns ``at(row, column)``, a cell's middle, and its size."""
+    size = min((1 - 2 * MARGIN) / rows, (sheet.width - 2 * MARGIN) / columns)
+    left, top = (sheet.width - size * columns) / 2, (1 - size * rows) / 2
+    sheet.box((left, top), (left + size * columns, top + size * rows), colour, LINE)
+    for i in range(1, rows):
+        sheet.line([(left, top + size * i), (left + size * columns, top + size * i)], LINE, 0.003, round_ends=False)
+    for i in range(1, columns):
+        sheet.line([(left + size * i, top), (left + size * i, top + size * rows)], LINE, 0.003, round_ends=False)
+    return (lambda row, column: (left + size * (column + 0.5), top + size * (row + 0.5))), size
+
+
+def _fill(sheet: Sheet, at: Any, size: float, row: int, column: int, colour: str) -> None:
+    x, y = at(row, column)
+    sheet.box((x - size / 2, y - size / 2), (x + size / 2, y + size / 2), colour)
+
+
+def _mover(sheet: Sheet, at: Any, size: float, place: Any, way: tuple[int, int], colour: str = BLUE) -> None:
+    """An agent in a cell, and the way that it takes."""
+    x, y = at(*place)
+    sheet.disc((x, y), 0.33 * size, colour, INK)
+    if any(way):
+        sheet.arrow((x, y), (x + 0.75 * size * way[1], y + 0.75 * size * way[0]), INK, 0.09 * size)
+
+
+def _whole(value: Any) -> int:
+    return int(np.asarray(value).reshape(-1)[0])
+
+
+def deep_sea(params: dict[str, Any]) -> tuple:
+    """The diver in a square of water, the treasure at its lower right, and whether the action leads right or left."""
+    native = params["name"] == "DeepSea-v0"
+    depth, seed = int(params.get("depth", 10) if native else params.get("size", 8)), int(params.get("seed", 0))
+    right = _map_of_actions(depth, seed) if native else None
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        row, column = min(_whole(moment.state.row), depth - 1), _whole(moment.state.column)
+        at, size = _board(sheet, depth, depth, "#e4f1f8")
+        _fill(sheet, at, size, depth - 1, depth - 1, YELLOW)
+        table = right if right is not None else np.asarray(moment.state.action_mapping)
+        way = 1 if _whole(moment.action) == int(table[row, column]) else -1
+        _mover(sheet, at, size, (row, column), (1, way))
+
+    return draw, 5.0, 1.0
+
+
+def _map_of_actions(depth: int, seed: int) -> np.ndarray:
+    """The action that leads to the right from each cell of the native DeepSea."""
+    import jax
+
+    return np.asarray(jax.random.bernoulli(jax.random.key(seed), 0.5, (depth, depth))).astype(np.int32)
+
+
+def noisy_grid(params: dict[str, Any]) -> tuple:
+    """The agent in its grid, and beside it the screen of noise."""
+    size_of = int(params.get("size", 9))
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at, size = _board(sheet, size_of, size_of)
+        _mover(sheet, at, size, np.asarray(moment.state.place), list(FOUR_WAYS.values())[_whole(moment.action) % 4])
+        screen = np.asarray(moment.state.screen, np.float64).reshape(-1, 1, 1)
+        shades = np.broadcast_to(np.clip(255 * screen, 0, 255), (len(screen), 1, 3)).astype(np.uint8)
+        sheet.cells(shades, (sheet.width - 0.16, 0.1), (sheet.width - 0.05, 0.9))
+
+    return draw, 5.0, 1.4
+
+
+def cue_corridor(params: dict[str, Any]) -> tuple:
+    """The corridor, the cell with the cue, and the action as an arrow up (1) or down (0)."""
+    length, cue = int(params.get("length", 16)), int(params.get("cue_cell", 11))
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at, size = _board(sheet, 1, length)
+        _fill(sheet, at, size, 0, cue - 1, YELLOW)
+        _fill(sheet, at, size, 0, length - 1, "#cfe9dd")
+        cell = _whole(moment.state.cell)
+        sheet.text((sheet.width / 2, 0.12), f"cue {'up' if _whole(moment.state.cue) else 'down'}", 0.12, DIM)
+        x, y = at(0, cell)
+        sheet.disc((x, y), 0.33 * size, BLUE, INK)
+        end = y - size if _whole(moment.action) else y + size
+        sheet.arrow((x, y), (x, end), RED, 0.1 * size)
+
+    return draw, 4.0, 5.0
+
+
+def landmarks(params: dict[str, Any]) -> tuple:
+    """Two agents and the two landmarks that they are to stand on."""
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at, size = _board(sheet, 5, 5)
+        for mark in np.asarray(moment.state.landmarks):
+            x, y = at(*mark)
+            sheet.box((x - 0.36 * size, y - 0.36 * size), (x + 0.36 * size, y + 0.36 * size), YELLOW, ORANGE, 0.02)
+        ways = [(0, 0), *FOUR_WAYS.values()]
+        agents = np.asarray(moment.state.agents)
+        for place, action, colour in zip(agents, np.ravel(moment.action), (BLUE, RED), strict=True):
+            _mover(sheet, at, size, place, ways[int(action) % 5], colour)
+
+    return draw, 3.0, 1.0
+
+
+def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
+    """Draws walls ``[rows, columns]``, the goal and the agent of a state with ``pos`` and ``goal``."""
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at, size = _board(sheet, walls.shape[0], walls.shape[1])
+        for row, column in np.argwhere(walls):
+            _fill(sheet, at, size, row, column, "#55606d")
+        row, column = np.asarray(moment.state.goal)
+        _fill(sheet, at, size, row, column, GREEN)
+        _mover(sheet, at, size, np.asarray(moment.state.pos), ways[_whole(moment.action) % len(ways)])
+
+    return draw
+
+
+CLOCKWISE = [FOUR_WAYS[name] for name in ("up", "right", "down", "left")]
+
+
+def four_rooms(params: dict[str, Any]) -> tuple:
+    """Four rooms, the goal in one of them, and the agent."""
+    return _maze(~np.asarray(_of_gymnax(params).env_map, bool), CLOCKWISE), 6.0, 1.0
+
+
+def meta_maze(params: dict[str, Any]) -> tuple:
+    """The maze, the goal, which the agent does not see, and the agent."""
+    return _maze(~np.asarray(_of_gymnax(params).env_map, bool), CLOCKWISE), 6.0, 1.0
+
+
+def frozen_lake(params: dict[str, Any]) -> tuple:
+    """Ice, holes, the goal, and the agent."""
+    tiles = np.asarray(_of_gymnax(params).desc)
+    ways = [FOUR_WAYS[name] for name in ("left", "down", "right", "up")]
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        from gymnax.environments.misc import frozen_lake
+
+        at, size = _board(sheet, tiles.shape[0], tiles.shape[1], "#e9f4fa")
+        for kind, colour in ((frozen_lake.HOLE, SKY), (frozen_lake.GOAL, GREEN)):
+            for row, column in np.argwhere(tiles == int(kind)):
+                _fill(sheet, at, size, row, column, colour)
+        place = divmod(_whole(moment.state.position), tiles.shape[1])
+        _mover(sheet, at, size, place, ways[_whole(moment.action) % 4], ORANGE)
+
+    return draw, 4.0, 1.0
+
+
+def _of_gymnax(params: dict[str, Any]) -> Any:
+    """gymnax' environment, for the map that it has."""
+    import gymnax
+
+    arguments = {name: value for name, value in params.items() if name in ("maze_size", "rf_size", "map_name")}
+    return gymnax.make(params["name"].removeprefix("gymnax/"), **arguments)[0]
+
+
+def colours_of(planes: np.ndarray, palette: tuple[str, ...]) -> np.ndarray:
+    """Planes ``[rows, columns, C]`` from 0 to 1 as colours uint8 ``[rows, columns, 3]``; later planes lie on top."""
+    picture = np.broadcast_to(rgb(PAPER).astype(np.float64), (*planes.shape[:2], 3)).copy()
+    for i in range(planes.shape[-1]):
+        amount = planes[..., i, None]
+        picture = picture * (1 - amount) + rgb(palette[i % len(palette)]) * amount
+    return np.clip(picture, 0, 255).astype(np.uint8)

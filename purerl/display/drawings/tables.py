@@ -1,0 +1,89 @@
+"""Drawings of games that have no board: matrices, cards, and choices."""
+
+from typing import Any
+
+import numpy as np
+
+from purerl.display.drawings.sheet import BLUE, DIM, INK, LINE, PALETTE, RED, YELLOW, Sheet
+
+CARDS = ("J", "Q", "K")
+HISTORIES = ("to the first player", "after a pass", "after a bet", "after a pass and a bet", "")
+
+
+def matrix_game(params: dict[str, Any]) -> tuple:
+    """What both are paid for each pair of actions, and the pair that they choose."""
+    from purerl.envs.native.games.matrix_game import GAMES
+
+    name = str(params.get("game", "prisoners-dilemma"))
+    pay = np.asarray(params["payoffs"] if params.get("payoffs") is not None else GAMES[name], np.float64)
+    count = pay.shape[1]
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        row, column = (int(action) for action in np.ravel(moment.action)[:2])
+        size = 0.74 / count
+        sheet.text((0.56, 0.06), name, 0.05, DIM)
+        for i in range(count):
+            sheet.text((0.1, 0.2 + size * (i + 0.5)), str(i), 0.07, BLUE if i == row else DIM)
+            sheet.text((0.18 + size * (i + 0.5), 0.15), str(i), 0.07, RED if i == column else DIM)
+            for j in range(count):
+                low = 0.18 + size * j, 0.2 + size * i
+                chosen = (i, j) == (row, column)
+                sheet.box(low, (low[0] + size, low[1] + size), YELLOW if chosen else "#ffffff", LINE)
+                middle = low[0] + size / 2, low[1] + size / 2
+                sheet.text((middle[0], middle[1] - 0.13 * size), f"{pay[0, i, j]:g}", 0.2 * size, BLUE)
+                sheet.text((middle[0], middle[1] + 0.17 * size), f"{pay[1, i, j]:g}", 0.2 * size, RED)
+
+    return draw, 2.0, 1.0
+
+
+def two_step(params: dict[str, Any]) -> tuple:
+    """The three states, the one that is now, and the actions of both."""
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        places, now = [(0.5, 0.22), (0.25, 0.66), (0.75, 0.66)], int(np.ravel(moment.state)[0])
+        for target in (1, 2):
+            sheet.arrow((0.5, 0.3), (places[target][0], 0.54), LINE, 0.015)
+        for i, (x, y) in enumerate(places):
+            sheet.disc((x, y), 0.11, YELLOW if i == now else "#ffffff", INK)
+            sheet.text((x, y), str(i), 0.08)
+        one, two = np.ravel(moment.action)[:2]
+        sheet.text((0.3, 0.92), f"agent 0: {one}", 0.06, BLUE)
+        sheet.text((0.7, 0.92), f"agent 1: {two}", 0.06, RED)
+
+    return draw, 1.0, 1.0
+
+
+def permutation(params: dict[str, Any]) -> tuple:
+    """Which action each agent chooses: all of them differ where each column has one mark."""
+    count = int(params.get("num_agents", 3))
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        size = 0.8 / count
+        for agent, action in enumerate(np.ravel(moment.action)[:count]):
+            for j in range(count):
+                low = 0.14 + size * j, 0.1 + size * agent
+                sheet.box(low, (low[0] + size, low[1] + size), "#ffffff", LINE)
+            place = 0.14 + size * (int(action) + 0.5), 0.1 + size * (agent + 0.5)
+            sheet.disc(place, 0.3 * size, PALETTE[agent % len(PALETTE)], INK)
+            sheet.text((0.07, place[1]), str(agent), 0.06, DIM)
+
+    return draw, 1.0, 1.0
+
+
+def kuhn_poker(params: dict[str, Any]) -> tuple:
+    """Both cards, who moves first, what was done so far, and what is done now."""
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        state, actions = moment.state, np.ravel(moment.action)
+        history, first = int(state.history), int(state.first)
+        mover = first if history in (0, 3) else 1 - first
+        for agent in (0, 1):
+            x = 0.28 + 0.44 * agent
+            sheet.box((x - 0.14, 0.2), (x + 0.14, 0.62), "#ffffff", INK, 0.03)
+            sheet.text((x, 0.41), CARDS[int(state.cards[agent])], 0.2, (BLUE, RED)[agent])
+            sheet.text((x, 0.13), "first" if agent == first else "second", 0.055, DIM)
+            if agent == mover and history < 4:
+                sheet.text((x, 0.72), "bets" if int(actions[agent]) else "passes", 0.08, INK)
+        sheet.text((0.5, 0.9), HISTORIES[history], 0.055, DIM)
+
+    return draw, 1.0, 1.0

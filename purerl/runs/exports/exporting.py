@@ -1,0 +1,164 @@
+"""``purerl export``: an agent's policy, of any algorithm, as one of several kinds of file."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import safetensors.numpy
+from jax import export
+
+from purerl import spaces, trees
+from purerl.errors import ConfigError
+from purerl.runs import evaluation
+from purerl.runs.directory import EXPORTS
+from purerl.runs.exports import programs, runner
+from purerl.runs.options import ExportOptions
+from purerl.runs.swept import env_part
+from purerl.store import json_files
+from purerl.store.atomic import atomic
+from purerl.types import Learner, PyTree
+from purerl.version import __version__
+
+DEFAULTS = {"stablehlo": EXPORTS[0], "numpy": EXPORTS[2], "onnx": EXPORTS[3]}
+"""What is made in the run directory unless another place is named."""
+PLATFORMS = "cpu", "cuda", "tpu"
+"""What a program of `jax.export` is made for."""
+
+
+class Acting(NamedTuple):
+    """A policy as a function of arrays: ``act(*obs, *carry) -> [action, *carry]``, each ``[B, ...]``, by the names and
+    the shapes of one row; and what a card says of it."""
+
+    act: Callable[..., list[Any]]
+    obs: dict[str, jax.ShapeDtypeStruct]
+    carry: dict[str, jax.ShapeDtypeStruct]
+    card: dict[str, Any]
+
+    @property
+    def leaves(self) -> list[jax.ShapeDtypeStruct]:
+        """All that ``act`` takes."""
+        return [*self.obs.values(), *self.carry.values()]
+
+
+def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str, Any]) -> Acting:
+    """The evaluated policy of a learner, with its most likely action, for observations of ``space``.
+
+    Raises `ConfigError` for one that draws at random, that remembers by the rewards of its steps, or whose memory does
+    not begin with zeros.
+    """
+    row = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
+    begin = jax.device_get(learner.init_carry(1))
+    if learner.restart is not None:
+        raise ConfigError(
+            "this policy remembers rewards and ends of episodes by a rule of its own; it cannot be exported"
+        )
+    if any(np.any(leaf) for leaf in jax.tree.leaves(begin)):
+        raise ConfigError("this policy begins an episode with a memory that is not zero; it cannot be exported")
+    exploit = lambda key, obs, carry: learner.exploit(policy, obs, carry, key)
+    key = jax.random.key(0)
+    if programs.uses_first(exploit, key, row, begin):
+        raise ConfigError("this policy draws its actions at random; it cannot be exported")
+    named = trees.named_leaves(row)
+    obs = {f"obs{name}": jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for name, x in named.items()}
+    remembered = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in jax.tree.leaves(begin)]
+    carry = {f"carry{i}": leaf for i, leaf in enumerate(remembered)}
+
+    def act(*arrays: Any) -> list[Any]:
+        seen = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
+        memory = jax.tree.unflatten(jax.tree.structure(begin), arrays[len(obs) :])
+        action, after = learner.exploit(policy, seen, memory, key)
+        return [action, *jax.tree.leaves(after)]
+
+    return Acting(act, obs, carry, card)
+
+
+def of_run(options: ExportOptions) -> Acting:
+    """The policy of a run's agent. Raises `ConfigError` as `evaluation.load` and `acting` do."""
+    run = evaluation.load(options.run, trust=options.trust)
+    size = run.setup.members.size
+    if options.agent >= size:
+        raise ConfigError(f"agent = {options.agent}: {options.run} has agents 0 to {size - 1}")
+    which = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
+    learner = run.setup.make_learner(**trees.take(run.setup.members.given, options.agent))
+    card = {name: run.saved[name] for name in ("algo", "env")}
+    params = {**run.saved["env_params"], **which}
+    card |= {"env_params": params, **run.setup.labels[options.agent], "purerl": __version__}
+    space = run.setup.make_env(which).observation_space
+    return acting(learner, trees.take(run.policy, options.agent), space, card)
+
+
+def export_run(options: ExportOptions) -> Path:
+    """Writes the policy that ``options`` ask for; returns where. Raises `ConfigError` before anything is written."""
+    path = Path(options.out) if options.out else Path(options.run) / DEFAULTS[options.to]
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"out = {str(path)!r}: is there already; --overwrite replaces it")
+    if path.is_symlink() or (path.exists() and path.is_dir() != (options.to == "numpy")):
+        raise ConfigError(f"out = {str(path)!r}: is something else than an export --to {options.to}")
+    if options.out and not path.parent.is_dir():
+        raise ConfigError(f"out = {str(path)!r}: must be in a directory that is there")
+    found = of_run(options)
+    {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, found)
+    return path
+
+
+def write_stablehlo(path: Path, found: Acting) -> None:
+    """Writes a program of `jax.export` for any size of a batch, and its card beside it, as ``NAME.json``.
+
+    Raises `ConfigError` if the package flatbuffers is missing.
+    """
+    made = export.export(jax.jit(found.act), platforms=PLATFORMS)(*programs.batched(found.leaves))
+    try:
+        body = made.serialize()
+    except ImportError:
+        raise ConfigError("to = 'stablehlo': needs the package flatbuffers; pip install 'purerl[export]'") from None
+    with atomic(path) as temporary:
+        temporary.write_bytes(body)
+    json_files.write_json(path.with_name(path.name + ".json"), {**found.card, **_arrays(found)})
+
+
+def write_numpy(path: Path, found: Acting) -> None:
+    """Writes a directory that needs numpy alone: the program, its arrays, and the Python file that runs it.
+
+    Raises `ConfigError` for a policy that needs an operation that numpy has not.
+    """
+    program = traced(found)
+    named = lambda values: [value.name for value in values]
+    steps = [{"op": s.op, "in": named(s.given), "out": named(s.made), "with": s.how} for s in program.steps]
+    outputs = named(program.outputs)
+    if path.exists():
+        if not {each.name for each in path.iterdir()} <= {runner.PROGRAM, runner.ARRAYS, "policy.py"}:
+            raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
+        shutil.rmtree(path)
+    path.mkdir()
+    (path / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))
+    (path / "policy.py").write_bytes(Path(runner.__file__).read_bytes())
+    card = {"format": runner.FORMAT, **found.card, **_arrays(found), "steps": steps, "outputs": outputs}
+    json_files.write_json(path / runner.PROGRAM, card)
+
+
+def write_onnx(path: Path, found: Acting) -> None:
+    """Writes a graph of ONNX. Raises `ConfigError` as `write_numpy` does, and if the package onnx is missing."""
+    try:
+        from purerl.runs.exports import onnx_graph
+    except ImportError:
+        raise ConfigError("to = 'onnx': needs the package onnx; pip install 'purerl[export]'") from None
+    body = onnx_graph.serialized(traced(found), found.card)
+    with atomic(path) as temporary:
+        temporary.write_bytes(body)
+
+
+def traced(found: Acting) -> programs.Program:
+    """The program of a policy. Raises `ConfigError` as `programs.trace` does."""
+    return programs.trace(found.act, [*found.obs, *found.carry], found.leaves)
+
+
+def _arrays(found: Acting) -> dict[str, Any]:
+    """What a policy takes, as a card has it: names, shapes of a row, and dtypes."""
+
+    def told(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
+        return [{"name": n, "shape": list(x.shape), "dtype": np.dtype(x.dtype).name} for n, x in named.items()]
+
+    return {"inputs": told(found.obs), "carry": told(found.carry)}

@@ -1,0 +1,197 @@
+"""The runs in a folder as a page shows them: found, read as the untrusted files that they are, and told as JSON."""
+
+import contextlib
+import functools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from purerl.display.dashboard import curves
+from purerl.display.dashboard.server import Answers, Missing
+from purerl.errors import ConfigError
+from purerl.runs import config_file, details, told
+from purerl.store import lock, regular
+
+DEPTH = 4
+"""Folders within folders that are searched for runs."""
+MOST_RUNS = 500
+"""Most runs that are listed: the newest ones."""
+SPARK = 60
+"""Most points of the small curve of a run in the list."""
+LOGS_KEPT = 1024
+"""Logs that are remembered, to be read on."""
+MOST_BYTES = 2**27
+"""Size of the largest picture or film that is shown, in bytes."""
+
+
+def answers(folder: Path) -> Answers:
+    """What the page asks for, of the runs in ``folder`` alone. Raises `ConfigError` if that is no directory."""
+    root = Path(os.path.realpath(folder))
+    if not root.is_dir():
+        raise ConfigError(f"folder = {str(folder)!r}: is no directory")
+    reading = threading.Lock()
+
+    @functools.lru_cache(maxsize=LOGS_KEPT)
+    def followed(path: Path) -> curves.Followed:
+        return curves.Followed(path)
+
+    def read(directory: Path, name: str) -> dict[str, Any]:
+        if not told.is_plain(directory / name):
+            return {}
+        with reading:
+            return followed(directory / name).read()
+
+    def columns(directory: Path, name: str) -> dict[str, Any]:
+        with contextlib.suppress(ConfigError):
+            return read(directory, name)
+        return {}
+
+    def runs() -> dict[str, Any]:
+        found = sorted(_runs(root), key=_changed, reverse=True)
+        rows = [_row(root, directory, columns) for directory in found[:MOST_RUNS]]
+        return {"folder": str(folder), "runs": rows, "left_out": max(0, len(found) - MOST_RUNS), "now": time.time()}
+
+    def run(path: str) -> dict[str, Any]:
+        directory = _inside(root, path)
+        return {"folder": str(folder), **_row(root, directory, columns), **details.details(directory, columns)}
+
+    def curve(path: str, metric: str) -> dict[str, Any]:
+        directory = _inside(root, path)
+        for name, (x, labels) in details.LOGS.items():
+            table = read(directory, name)
+            if metric in table and metric not in details.NO_CURVES:
+                return {"metric": metric, "over": x, **curves.curve(table, x, metric, labels)}
+        raise Missing(f"the run has no {metric[:80]}")
+
+    def file(path: str, name: str) -> tuple[str, bytes]:
+        directory = _inside(root, path)
+        if name not in details.shown_in(directory):
+            raise Missing
+        return details.KINDS[Path(name).suffix], regular.read(directory / name, MOST_BYTES)
+
+    return Answers(runs, run, curve, file)
+
+
+def _runs(root: Path) -> Iterator[Path]:
+    """The run directories under a folder: those with a config file. Symbolic links are not followed."""
+    for place, folders, files in os.walk(root):
+        here = Path(place)
+        if config_file.NAME in files and told.is_plain(here / config_file.NAME):
+            folders.clear()
+            yield here
+        elif len(here.relative_to(root).parts) >= DEPTH:
+            folders.clear()
+        folders[:] = [name for name in folders if not name.startswith(".")]
+
+
+def _inside(root: Path, path: str) -> Path:
+    """The run directory that a request names. Raises `Missing` for anything but one under ``root``."""
+    parts = path.split("/") if path else []
+    if "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise Missing
+    directory = root.joinpath(*parts)
+    if Path(os.path.realpath(directory)) != directory or not told.is_plain(directory / config_file.NAME):
+        raise Missing
+    return directory
+
+
+def _changed(directory: Path) -> float:
+    """When a run wrote last, in seconds since 1970."""
+    times = [
+        path.lstat().st_mtime
+        for name in (*details.LOGS, config_file.NAME, "summary.json")
+        if told.is_plain(path := directory / name)
+    ]
+    return max(times, default=0.0)
+
+
+def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
+    """A run in the list."""
+    row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": directory.name}
+    row["changed"] = _changed(directory)
+    try:
+        file = config_file.read(directory / config_file.NAME)
+    except ConfigError as error:
+        return {**row, "kind": "damaged", "status": "damaged", "problem": str(error)[: told.MOST_CHARACTERS]}
+    summary, fields = told.contents(directory, "summary.json"), file.fields
+    seeds, swept = fields.get("seeds"), fields.get("swept")
+    first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
+    configurations = len(first) if isinstance(first, list) else 1
+    members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
+    members = max(1, told.count(fields.get("population"))) if file.command == "evolve" else members
+    kind = "population" if file.command == "train" and members > 1 else file.command
+    done, total = _progress(directory, file, members, columns)
+    returns = [x for x in told.listed(summary, "return_per_seed") if told.number(x) is not None]
+    return {
+        **row,
+        "kind": kind,
+        "algo": told.text(fields.get("algo")),
+        "env": told.text(fields.get("env")) or ", ".join(map(told.text, told.listed(fields, "envs")[:20])),
+        "socket": told.text(fields.get("socket")),
+        "members": members,
+        "configurations": configurations,
+        "status": _status(directory, summary),
+        "done": done,
+        "total": total,
+        "return": told.number(summary.get("return_mean")) if returns else told.number(summary.get("fitness")),
+        **_pace(directory, summary, columns),
+        **_spark(directory, file.command, columns),
+    }
+
+
+def _status(directory: Path, summary: dict[str, Any]) -> str:
+    """``running``, what the summary says, or ``stopped``: no process is left, and none wrote a summary."""
+    if lock.holder(directory) is not None and not _is_newer(directory / "summary.json", directory / lock.LOCK):
+        return "running"
+    status = summary.get("status")
+    if status in ("completed", "diverged", "interrupted", "stopped"):
+        return status
+    return "stopped"
+
+
+def _is_newer(path: Path, than: Path) -> bool:
+    """Whether a file was written after another: the summary of a run that has ended, in a process that has not."""
+    return told.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
+
+
+def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:
+    """What all members have done and what they are to do: frames, or generations of a search."""
+    if file.command == "evolve":
+        done = columns(directory, "generations.jsonl").get("generation")
+        return (int(done[-1]) if done is not None else 0), told.count(file.fields.get("generations"))
+    config = file.fields.get("config")
+    total = told.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    table = columns(directory, "quantiles.jsonl")
+    if not {"first_member", "env_steps"} <= set(table):
+        return 0, total
+    rows = zip(table["first_member"], table["env_steps"], strict=True)
+    batches = {int(first): steps for first, steps in rows if first >= 0}
+    firsts = sorted(batches)
+    usual = firsts[1] if len(firsts) > 1 else told.count(file.options.get("agents_at_once")) or members
+    return int(sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)), total
+
+
+def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
+    """Frames a second and seconds of all members: what the summary says, or the log of a run that goes on."""
+    times = columns(directory, "times.jsonl")
+    last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
+    seconds = told.number(summary.get("wall_seconds")) or told.number(summary.get("seconds"))
+    return {
+        "speed": told.number(summary.get("steps_per_second")) or last["frames_per_second"],
+        "seconds": seconds or last["seconds"],
+    }
+
+
+def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
+    """A few numbers of the curve of a run, and its latest value."""
+    name, y = ("generations.jsonl", "fitness") if command == "evolve" else ("quantiles.jsonl", "episode_return.0.5")
+    values = columns(directory, name).get(y)
+    if values is None:
+        return {"spark": [], "latest": None}
+    kept = [float(value) for value in values if value == value]
+    step = max(1, -(-len(kept) // SPARK))
+    means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
+    return {"spark": means, "latest": kept[-1] if kept else None}

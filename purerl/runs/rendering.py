@@ -1,0 +1,115 @@
+"""``purerl render``: an agent of a run plays, and what happens is drawn."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import trees
+from purerl.display import drawings, films
+from purerl.display.drawings import Moment
+from purerl.errors import ConfigError
+from purerl.loops.evaluation import Table, player, playing
+from purerl.runs import evaluation
+from purerl.runs.directory import FILMS
+from purerl.runs.evaluation import Run
+from purerl.runs.options import RenderOptions
+from purerl.runs.swept import env_part
+from purerl.types import Array, PyTree, Step
+
+SALT = 2**31 + 3
+"""Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
+STEPS = 64
+"""Steps that are played at once."""
+HOLD = 0.8
+"""Seconds that the last picture of an episode stays."""
+
+
+class Played(NamedTuple):
+    """A step: what was before it, the rewards of all agents ``[N]``, and whether the episode ended, either way."""
+
+    moment: Moment
+    reward: np.ndarray
+    terminated: bool
+    truncated: bool
+
+
+def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
+    """Writes the film that ``options`` ask for; returns its path, the number of its frames, and the return of each
+    episode (of several agents, their mean). Raises `ConfigError` before anything is played."""
+    path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
+    if path.exists() and not options.overwrite:
+        raise ConfigError(f"out = {str(path)!r}: is there already; --overwrite replaces it")
+    if path.is_dir() or (options.out and not path.parent.is_dir()):
+        raise ConfigError(f"out = {str(path)!r}: must be a file in a directory that is there")
+    films.check(path)
+    run = evaluation.load(options.run, trust=options.trust)
+    size = run.setup.members.size
+    if options.agent >= size:
+        raise ConfigError(f"agent = {options.agent}: {options.run} has agents 0 to {size - 1}")
+    given = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
+    params = {**run.saved["env_params"], **given}
+    drawing = drawings.drawing(run.saved["env"], params, run.setup.make_env(given).observation_space)
+    fps = options.fps or drawing.fps
+    frames: list[np.ndarray] = []
+    captions: list[str] = []
+    returns: list[float] = []
+    for number, episode in enumerate(episodes(run, options)):
+        total = 0.0
+        for time, step in enumerate(episode):
+            total += float(np.mean(step.reward))
+            frames.append(drawing.frame(step.moment, options.size))
+            how = " terminated" if step.terminated else " cut off" if step.truncated else ""
+            captions.append(
+                f"episode {number}, step {time}, reward {np.mean(step.reward):.4g}, return {total:.5g}{how}"
+            )
+        frames += frames[-1:] * round(HOLD * fps)
+        captions += captions[-1:] * round(HOLD * fps)
+        returns.append(total)
+    films.write(path, frames, captions, fps)
+    return path, len(frames), returns
+
+
+def episodes(run: Run, options: RenderOptions) -> Iterator[Iterator[Played]]:
+    """The steps of each episode that an agent plays, in its own environment."""
+    which = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
+    env = run.setup.make_env(which)
+    learner = run.setup.make_learner(**trees.take(run.setup.members.given, options.agent))
+    whole = player(learner, trees.take(run.policy, options.agent))
+
+    def begin(key: Array) -> Table:
+        return playing(key, env, whole, 1)[0]()
+
+    def play(key: Array, table: Table, first: Array) -> tuple[Table, tuple[PyTree, PyTree, Array, Step]]:
+        _, move = playing(key, env, whole, 1)
+
+        def one(table: Table, time: Array):
+            after, action, step = move(table, time)
+            return after, (table.env_state, table.obs, action, step._replace(obs=(), next_obs=()))
+
+        return jax.lax.scan(one, table, first + jnp.arange(STEPS))
+
+    start, go_on = jax.jit(begin), jax.jit(play)
+    key = jax.random.fold_in(jax.random.key(options.seed), SALT)
+    for number in range(options.episodes):
+        yield _episode(jax.random.fold_in(key, number), start, go_on, options.max_steps, env.num_agents)
+
+
+def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int) -> Iterator[Played]:
+    table = start(key)
+    for first in itertools.count(0, STEPS):
+        table, rows = go_on(key, table, first)
+        env_state, obs, action, step = jax.device_get(rows)
+        for i in range(min(STEPS, max_steps - first)):
+            state = drawings.innermost(jax.tree.map(lambda x, i=i: x[i, 0], env_state))
+            row = i if num_agents > 1 else (i, 0)
+            seen, done = (jax.tree.map(lambda x, row=row: x[row], each) for each in (obs, action))
+            ended, cut = bool(step.terminated[i].all()), bool(step.truncated[i].all())
+            over = ended or cut or first + i + 1 == max_steps
+            yield Played(Moment(state, seen, done), step.reward[i], ended, over and not ended)
+            if over:
+                return

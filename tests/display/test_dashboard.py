@@ -1,0 +1,291 @@
+"""The page on runs: what it tells over HTTP, what it refuses, and what a browser shows of it."""
+
+import http.client
+import json
+import os
+import threading
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+import browser
+import numpy as np
+import pytest
+
+from purerl import cli
+from purerl.display.dashboard import curves
+from purerl.display.dashboard.server import server
+from purerl.errors import ConfigError
+from purerl.formulas import aggregates
+from purerl.learned import artefacts
+from purerl.runs import overview
+from purerl.store.lock import LOCK, lock
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def returns(seed, i):
+    return 10.0 * i + seed
+
+
+def write_run(directory, command="train", seeds=(0, 1, 2, 3), iterations=10, env="CartPole-v1", **fields):
+    """A run directory of ``iterations`` of 20, as a run may have written it."""
+    directory.mkdir(parents=True)
+    config = {"total_steps": 2000, "learning_rate": 0.01}
+    described = {"format": 1, "command": command, "algo": "ppo", "env": env, "env_params": {}, "seeds": list(seeds)}
+    described |= {"config": config, "swept": {}, "learned": {}, "datasets": {}, "options": {}, "history": [], **fields}
+    (directory / "config.json").write_text(json.dumps(described))
+    more(directory, seeds, range(1, iterations + 1))
+    return directory
+
+
+def more(directory, seeds, iterations):
+    """Adds iterations to the logs of a run."""
+    with open(directory / "metrics.jsonl", "a") as metrics, open(directory / "quantiles.jsonl", "a") as quantiles:
+        for i in iterations:
+            each = [returns(seed, i) for seed in seeds]
+            about = {"iteration": i, "env_steps": 100 * i}
+            metrics.write(
+                lines({**about, "seed": s, "episode_return": r, "loss": None} for s, r in zip(seeds, each, strict=True))
+            )
+            middle = {"0.5": float(np.median(each))}
+            quantiles.write(lines([{**about, "first_member": 0, "alive": len(seeds), "episode_return": middle}]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("dashboard") / "runs"
+    write_run(root / "deep" / "one")
+    write_run(root / "two", seeds=(0,), algo="dqn")
+    write_run(root / NASTY, env=NASTY)
+    (root / "two" / "summary.json").write_text(
+        json.dumps({"status": "completed", "alive_per_seed": [True], "return_per_seed": [7.5], "return_mean": 7.5})
+    )
+    (root / "two" / "film.gif").write_bytes(b"GIF89a")
+    (root / "two" / "film.html").write_text("<script>fetch('/api/runs')</script>")
+    (root / "two" / "notes.txt").write_text("mine")
+    closed = artefacts.to_json(artefacts.of_expression("value-loss", ["square", "error"], {}))
+    write_run(root / "search", command="evolve", socket="value-loss", envs=["CartPole-v1"], generations=4)
+    (root / "search" / "closed.json").write_text(json.dumps(closed))
+    (root / "search" / "generations.jsonl").write_text(lines({"generation": g, "fitness": 5.0 * g} for g in (1, 2)))
+    write_run(root / "broken")
+    (root / "broken" / "config.json").write_text("{")
+    (root.parent / "outside").mkdir()
+    write_run(root.parent / "outside" / "secret")
+    (root / "link").symlink_to(root.parent / "outside" / "secret")
+    (root / "two" / "stolen.png").symlink_to(root.parent / "outside" / "secret" / "config.json")
+    return root
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    serving = server(overview.answers(folder), 0)
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    port = serving.server_address[1]
+
+    def ask(target, method="GET", host=f"127.0.0.1:{port}", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.putrequest(method, target, skip_host=True)
+        for name, value in {"Host": host, **headers}.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return SimpleNamespace(status=answer.status, headers=answer.headers, body=answer.read())
+
+    def get(place, **parameters):
+        return json.loads(ask(f"/api/{place}?{urlencode(parameters)}").body)
+
+    yield SimpleNamespace(ask=ask, get=get, address=f"http://127.0.0.1:{port}/", server=serving)
+    serving.shutdown()
+    serving.server_close()
+
+
+def test_it_is_served_to_this_machine_alone(site):
+    assert site.server.server_address[0] == "127.0.0.1"
+    assert site.ask("/").status == 200
+    assert site.ask("/", host=f"localhost:{site.server.server_address[1]}").status == 200
+    for host in ("evil.example", "127.0.0.1", "127.0.0.1:80", ""):
+        assert site.ask("/api/runs", host=host).status == 403, host
+    assert site.ask("/api/runs", Sec_Fetch_Site="cross-site").status == 403
+    assert site.ask("/api/runs", Sec_Fetch_Site="same-origin").status == 200
+    for method in ("POST", "PUT", "DELETE"):
+        assert site.ask("/api/runs", method).status == 501
+
+
+def test_the_page_loads_nothing_from_elsewhere(site):
+    page = site.ask("/")
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    for name in ("page.js", "charts.js", "page.css", "icon.svg"):
+        found = site.ask(f"/{name}")
+        assert found.status == 200
+        text = found.body.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "//" not in text.replace("// ", "").replace('"/"', "") or "http" not in text
+        assert "innerHTML" not in text
+    assert site.ask("/nothing").status == 404
+
+
+def test_the_list_tells_every_run(site):
+    found = {run["path"]: run for run in site.get("runs")["runs"]}
+    assert set(found) == {"deep/one", "two", NASTY, "search", "broken"}
+    one, two, search = found["deep/one"], found["two"], found["search"]
+    assert (one["kind"], one["members"], one["status"]) == ("population", 4, "stopped")
+    assert (one["done"], one["total"], one["latest"]) == (4 * 1000, 4 * 2000, 101.5)
+    assert (two["kind"], two["status"], two["return"], two["algo"]) == ("train", "completed", 7.5, "dqn")
+    assert (search["kind"], search["done"], search["total"], search["latest"]) == ("evolve", 2, 4, 10.0)
+    assert found["broken"]["status"] == "damaged"
+    assert found[NASTY]["env"] == NASTY
+
+
+def test_a_run_tells_its_parts(site):
+    two, search = site.get("run", path="two"), site.get("run", path="search")
+    assert two["films"] == ["film.gif", "film.html"] and two["pictures"] == []
+    assert two["config"] == {"total_steps": 2000, "learning_rate": 0.01}
+    assert two["results"][0]["return"] == 7.5 and two["results"][0]["alive"]
+    assert "episode_return" in two["metrics"] and "seed" not in two["metrics"]
+    assert search["learned"][0]["words"] == "square(error)"
+
+
+def test_a_curve_has_the_interquartile_mean_and_quartiles_of_its_seeds(site):
+    found = site.get("curve", path="deep/one", metric="episode_return")
+    [group] = found["groups"]
+    assert found["x"] == [100.0 * i for i in range(1, 11)] and group["size"] == 4
+    each = np.array([[returns(seed, i) for seed in range(4)] for i in range(1, 11)])
+    np.testing.assert_allclose(group["mid"], aggregates.iqm(each[:, :, None]))
+    np.testing.assert_allclose([group["low"], group["high"]], np.percentile(each, [25, 75], axis=1))
+    assert [line["member"] for line in group["lines"]] == [0, 1, 2, 3]
+    assert site.ask("/api/curve?path=deep/one&metric=nothing").status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../outside/secret",
+        "two/..",
+        "two/../two",
+        "/etc",
+        "//two",
+        "./two",
+        "two/",
+        "link",
+        "no",
+        "two\0",
+        "deep",
+    ],
+)
+def test_paths_outside_of_the_folder_are_not_there(site, path):
+    for place in ("run", "curve", "file"):
+        target = f"/{'' if place == 'file' else 'api/'}{place}?" + urlencode(
+            {"path": path, "name": "config.json", "metric": "episode_return"}
+        )
+        assert site.ask(target).status == 404, target
+
+
+def test_files_are_films_and_pictures_of_a_run(site):
+    film = site.ask("/file?path=two&name=film.gif")
+    assert (film.status, film.headers["Content-Type"], film.body) == (200, "image/gif", b"GIF89a")
+    page = site.ask("/file?path=two&name=film.html").headers["Content-Security-Policy"]
+    assert page.startswith("sandbox allow-scripts;") and "connect-src" not in page and "default-src 'none'" in page
+    for name in ("notes.txt", "config.json", "../two/film.gif", "stolen.png", "none.gif", ""):
+        assert site.ask("/file?" + urlencode({"path": "two", "name": name})).status == 404, name
+
+
+@pytest.mark.parametrize("weird", [None, 7, -1e300, "x", [], [None], [[{}]], {}, {"a": None}, {"a": [1]}, True])
+def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
+    fields = ["algo", "env", "env_params", "envs", "seeds", "config", "swept", "learned", "socket", "population"]
+    for command in ("train", "sweep", "evolve"):
+        for field in fields:
+            directory = write_run(tmp_path / command / field, command)
+            described = json.loads((directory / "config.json").read_text())
+            (directory / "config.json").write_text(json.dumps({**described, field: weird}))
+            summary = {"status": weird, "alive_per_seed": [weird] * 3, "return_per_seed": weird, "return_iqm": weird}
+            (directory / "summary.json").write_text(json.dumps(summary))
+            for name in ("sweep.json", "closed.json", "artefact.json"):
+                (directory / name).write_text(json.dumps({"ranked": weird, "format": 1, "card": weird}))
+            (directory / "checkpoints" / "\u00b2").mkdir(parents=True)
+            (directory / LOCK).write_text(str(weird))
+    page = overview.answers(tmp_path)
+    runs = page.runs()["runs"]
+    assert len(runs) == 3 * len(fields)
+    for run in runs:
+        json.dumps(page.run(run["path"]))
+
+
+def test_a_log_is_read_on_and_never_half(tmp_path):
+    log = curves.Followed(tmp_path / "log")
+    (tmp_path / "log").write_text('{"a": 1, "b": {"c": 2}}\nno JSON\n{"a": 3')
+    np.testing.assert_array_equal(log.read()["a"], [1])
+    with open(tmp_path / "log", "a") as file:
+        file.write(', "new": 5}\n[1]\n{"a": null, "b": "text"}\n')
+    found = log.read()
+    np.testing.assert_array_equal(found["a"], [1, 3, np.nan])
+    np.testing.assert_array_equal(found["b.c"], [2, np.nan, np.nan])
+    np.testing.assert_array_equal(found["new"], [np.nan, 5, np.nan])
+    (tmp_path / "log").write_text('{"a": 9}\n')
+    np.testing.assert_array_equal(log.read()["a"], [9])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="no regular file"):
+        curves.Followed(tmp_path / "pipe").read()
+
+
+def test_long_curves_and_many_configurations_are_summarised():
+    steps, configs = 10 * curves.POINTS, curves.MOST_GROUPS + 2
+    columns = {
+        "env_steps": np.tile(np.arange(steps, dtype=float), configs),
+        "config": np.repeat(np.arange(configs, dtype=float), steps),
+        "seed": np.zeros(steps * configs),
+        "loss": np.repeat(np.arange(configs, dtype=float), steps),
+    }
+    found = curves.curve(columns, "env_steps", "loss")
+    assert len(found["x"]) == curves.POINTS and found["left_out"] == 2
+    assert found["x"][0] == 4.5
+    assert [group["group"] for group in found["groups"]] == list(range(2, configs))
+    assert all(set(group["mid"]) == {float(group["group"])} for group in found["groups"])
+
+
+def test_bad_input(tmp_path, site, capsys):
+    port = str(site.server.server_address[1])
+    for args, words in (([str(tmp_path / "no")], "no directory"), ([str(tmp_path), "--port", port], f"port = {port}")):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["dashboard", *args])
+        assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium")
+def test_in_a_browser(site, folder):
+    with browser.opened() as page:
+        page.go(site.address)
+        page.wait("document.querySelectorAll('.run').length === 5")
+        assert page.js(f"document.body.innerText.includes({json.dumps(NASTY)})")
+        assert page.js("document.querySelectorAll('img').length") == 0
+        page.js("document.querySelector('a[href=\"#/run/deep%2Fone\"]').click()")
+        page.wait("document.querySelectorAll('.chart').length === 2")  # of the loss there is none
+        assert page.js("document.querySelectorAll('path.band').length") == 1
+        before = page.js("document.querySelector('path.curve').getAttribute('d')")
+        with lock(folder / "deep" / "one"):
+            more(folder / "deep" / "one", range(4), range(11, 15))
+            page.wait("document.querySelector('.status').textContent.includes('running')")
+            page.wait("document.body.innerText.includes('5600 of 8000 frames')")
+            page.wait(f"document.querySelector('path.curve').getAttribute('d') !== {json.dumps(before)}")
+        page.go(site.address + "#/")
+        page.wait("document.querySelectorAll('.run input').length === 4")
+        ticks = "[...document.querySelectorAll('.run input')].filter(x => /compare (one|two)/.test(x.ariaLabel))"
+        page.js(f"{ticks}.forEach(x => x.click())")
+        page.js("document.getElementById('compare').click()")
+        page.wait("document.querySelectorAll('path.curve').length >= 2 && document.querySelectorAll('td').length > 10")
+        assert page.js("document.body.innerText.includes('dqn')")
+        page.go(site.address + "#/run/search")
+        page.wait("document.body.innerText.includes('square(error)')")
+        page.go(site.address + "file?path=two&name=film.html")
+        reach = "fetch('/api/runs').then(() => 'reached', () => 'refused')"
+        page.wait(f"location.pathname === '/file' && {reach}")
+        assert page.js(reach) == "refused" and page.js("origin") == "null"
+        page.errors.clear()  # those of the film
+        page.go(site.address + "#/run/no")
+        page.wait("document.body.innerText.includes('there is nothing here')")
+        assert [error for error in page.errors if "404" not in str(error)] == []
+    (folder / "deep" / "one" / LOCK).unlink()
