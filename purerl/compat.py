@@ -6,6 +6,24 @@ from typing import Any
 
 import jax
 
+UNREAD = "unread"
+"""What `purerl.kernels` says of a kernel in its metadata: bytes of its operands that an instance does not read."""
+
+
+@functools.cache
+def pallas() -> Any:
+    """The modules ``pallas`` and ``pallas.triton`` of jax, which are experimental, as a pair.
+
+    None: this jax has none, or one in which something of what `purerl.kernels` calls is missing.
+    """
+    try:
+        from jax.experimental import pallas as pl
+        from jax.experimental.pallas import triton as plgpu
+    except ImportError:
+        return None
+    wanted = (pl, "pallas_call"), (plgpu, "CompilerParams"), (plgpu, "load"), (plgpu, "store"), (plgpu, "debug_barrier")
+    return (pl, plgpu) if all(hasattr(module, name) for module, name in wanted) else None
+
 
 def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., Any]:
     """``function`` computed by the host, its results in the memory ``space``."""

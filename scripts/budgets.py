@@ -2,11 +2,13 @@
 
     python scripts/budgets.py [ALGO ...] [--write]
     python scripts/budgets.py ALGO ... --env ENV [--preset PRESET] [--traced-for cpu]
+    python scripts/budgets.py ALGO ... --kernels [--env ENV] [--preset PRESET]
 
 Each algorithm is compiled for `TARGET` with its default settings on CartPole, or on Pendulum if it needs actions in a
 Box, `AGENTS` agents side by side. Prints what
 it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. The second form only
-prints, for another environment, with a preset, or of a program that is traced as for a CPU. Needs
+prints, for another environment, with a preset, or of a program that is traced as for a CPU; so does the third, of the
+program with kernels of our own, of which it also tells what the compiler says: registers, shared memory, spills. Needs
 pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the table.
 """
 
@@ -20,13 +22,26 @@ TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
 TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
 
 
-def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu") -> dict[str, float]:
-    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``."""
+def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu", ours: bool = False) -> dict[str, float]:
+    """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``, with
+    kernels of our own if ``ours``."""
+    return counted(*program(algo, env, preset, platform, ours))
+
+
+def counted(program: Any, frames: int) -> dict[str, float]:
+    """`found` of a program, lowered or compiled."""
+    from purerl.population import planning
+
+    census = planning.census(program)
+    return {"kernels": census.kernels, "bytes_per_frame": round(census.traffic_bytes / frames, 1)}
+
+
+def program(algo: str, env: str, preset: str, platform: str, ours: bool) -> tuple[Any, int]:
+    """An iteration of `AGENTS` agents, lowered for `TARGET`, and its frames."""
     import jax
 
-    from purerl import backend, envs, trees
+    from purerl import backend, envs, kernels, trees
     from purerl.algos import ALGORITHMS
-    from purerl.population import planning
     from purerl.targets import absent
 
     place = jax.sharding.SingleDeviceSharding(absent.device(TARGET))
@@ -34,13 +49,11 @@ def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu") -> 
     config = algorithm.preset(preset) if preset else algorithm.Config()
     named = [envs.make(name) for name in ([env] if env else ENVS)]
     suited = next((env for env in named if not algorithm.problems(config, env)), named[0])
-    with backend.tracing_for(platform):
+    with backend.tracing_for(platform), kernels.using(kernels.ON if ours else kernels.OFF):
         trainer = algorithm.make_trainer(config, suited, **played(algorithm.datasets, suited))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), AGENTS))
         state = trees.shapes(jax.eval_shape(jax.vmap(trainer.init), keys), place)
-        census = planning.census(jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state))
-    frames = AGENTS * trainer.env_steps
-    return {"kernels": census.kernels, "bytes_per_frame": round(census.traffic_bytes / frames, 1)}
+        return jax.jit(jax.vmap(trainer.step), donate_argnums=0).lower(state), AGENTS * trainer.env_steps
 
 
 def played(names: tuple[str, ...], env: Any) -> dict[str, Any]:
@@ -57,6 +70,7 @@ def main() -> None:
     """Prints the table, and writes it if asked."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from purerl.algos import ALGORITHMS
+    from purerl.targets import report
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algos", nargs="*", help="algorithms (default: all)")
@@ -64,14 +78,20 @@ def main() -> None:
     parser.add_argument("--env", default="", help=f"environment (default: {' or '.join(ENVS)})")
     parser.add_argument("--preset", default="", help="named settings of the algorithm (default: none)")
     parser.add_argument("--traced-for", choices=("gpu", "cpu"), default="gpu", help="platform (default: gpu)")
+    parser.add_argument("--kernels", action="store_true", help="with kernels of our own, and a report on each")
     given = parser.parse_args()
-    other = (given.env, given.preset, given.traced_for)
-    if given.write and other != ("", "", "gpu"):
+    other = (given.env, given.preset, given.traced_for, given.kernels)
+    default = ("", "", "gpu", False)
+    if given.write and other != default:
         parser.error("--write: the table is of the defaults alone")
-    table = json.loads(TABLE.read_text()) if TABLE.exists() and other == ("", "", "gpu") else {}
+    table = json.loads(TABLE.read_text()) if TABLE.exists() and other == default else {}
     for algo in given.algos or ALGORITHMS:
-        before, now = table.get(algo, {}), found(algo, *other)
+        lowered, frames = program(algo, *other)
+        reported = report.compiled(lowered) if given.kernels else None
+        before, now = table.get(algo, {}), counted(reported.program if reported else lowered, frames)
         print(algo, *(f"{name} {before.get(name, '-')} -> {value}" for name, value in now.items()), flush=True)
+        if reported:
+            print(*reported.kernels, sep="\n", flush=True)
         table[algo] = now
         if given.write:
             TABLE.write_text(json.dumps(table, indent=2) + "\n")

@@ -23,6 +23,7 @@ GROUND = (
     "catalogue",
 )
 ROOMS = [
+    "kernels",
     "formulas",
     "networks",
     "envs",

@@ -36,6 +36,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     """
     import jax
 
+    from purerl import backend, kernels
     from purerl.population.devices import use_compilation_cache, use_cpu_cores, use_one_thread
 
     if options.deterministic:
@@ -53,7 +54,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     if options.compilation_cache != CACHE_OFF:
         use_compilation_cache(Path(options.compilation_cache).expanduser())
     try:
-        yield
+        with kernels.wanted(options.kernels), backend.precise(options.precision):
+            yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

@@ -12,10 +12,13 @@ Every estimate here is a linear recurrence that runs backwards in time. Shared a
 - ``log_ratio[t]``: log pi(action[t]) - log mu(action[t]), of the current policy pi and the behaviour policy mu.
 """
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 
+from purerl import kernels
 from purerl.types import Array, Scalar
 
 
@@ -27,7 +30,9 @@ def _accumulate(increment: Array, weight: Array) -> Array:
         return total, total
 
     with jax.named_scope("returns"):
-        _, totals = jax.lax.scan(back, jnp.zeros_like(increment[0]), (increment, weight), reverse=True, unroll=8)
+        plain = functools.partial(jax.lax.scan, reverse=True, unroll=8)
+        start, steps = jnp.zeros_like(increment[0]), (increment, weight)
+        _, totals = kernels.scan(back, start, steps, len(increment), "returns", plain, reverse=True)
     return totals
 
 

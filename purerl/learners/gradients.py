@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import backend, counters, draw
+from purerl import backend, counters, draw, kernels
 from purerl.counters import Count
 from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
@@ -48,10 +48,10 @@ def epochs(
 
     def step(state, index):
         minibatch = jax.tree.map(lambda x: x[index], batch)
-        state, metrics, more = _step(loss, optimiser, split, state, minibatch)
+        state, (metrics, more) = _step(loss, optimiser, split, state, minibatch)
         return state, metrics | more
 
-    (joined, opt_state), metrics = scan_means(step, (joined, opt_state), indices)
+    (joined, opt_state), metrics = scan_means(kernels.fuse(step, "update"), (joined, opt_state), indices)
     return split(joined), opt_state, metrics
 
 
@@ -69,7 +69,8 @@ def gradient_step(
     Returns the new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
     joined, split = join(params)
-    (joined, opt_state), aux, metrics = _step(loss, optimiser, split, (joined, opt_state), batch, at)
+    step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
+    (joined, opt_state), (aux, metrics) = step((joined, opt_state), batch)
     return split(joined), opt_state, aux, metrics
 
 
@@ -80,7 +81,7 @@ def _step(loss, optimiser, split, state, batch, at=None):
     (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads, _ = join(grads)
     updates, opt_state = optimiser.update(grads, opt_state, joined)
-    return (jax.tree.map(jnp.add, joined, updates), opt_state), aux, {"loss": value, "grad_norm": norm(grads)}
+    return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 
 def join(params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
@@ -98,7 +99,10 @@ def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> P
 
 
 def norm(tree: PyTree) -> Array:
-    """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares."""
+    """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares, in
+    a kernel of ours leaves are not copied into one vector."""
+    if kernels.setting() != kernels.OFF:
+        return jnp.sqrt(sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(())))
     vector, _ = ravel_pytree(tree)
     return jnp.sqrt(jnp.vdot(vector, vector) if backend.is_cpu() else jnp.sum(jnp.square(vector)))
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from purerl import backend, trees
+from purerl import backend, kernels, trees
 from purerl.envs.fleet import Fleet
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Step, Transition
 
@@ -80,9 +80,8 @@ def rollout(
 
     start = actors.env_state, actors.obs, actors.carry
     with jax.named_scope("rollout"):
-        (env_state, obs, carry), trajectory = (jax.lax.scan if backend.is_cpu() else packed_scan)(
-            act, start, noises, num_steps
-        )
+        plain = jax.lax.scan if backend.is_cpu() else packed_scan
+        (env_state, obs, carry), trajectory = kernels.scan(act, start, noises, num_steps, "rollout", plain)
     episode_return, episode_length, metrics = episode_metrics(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import draw
+from purerl import backend, draw
 from purerl.types import Array, Key
 
 ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gelu, "elu": nn.elu}
@@ -44,9 +44,10 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     return init
 
 
-def dense(size: int, scale: float) -> nn.Dense:
-    """A dense layer of ``size`` units, its kernel initialised by `orthogonal` with ``scale``, its bias by zeros."""
-    return nn.Dense(size, kernel_init=orthogonal(scale))
+def dense(size: int, scale: float, dtype: Any = None) -> nn.Dense:
+    """A dense layer of ``size`` units, its kernel initialised by `orthogonal` with ``scale``, its bias by zeros; it
+    computes in ``dtype`` (None: that of its parameters and inputs), its parameters are float32."""
+    return nn.Dense(size, kernel_init=orthogonal(scale), dtype=dtype)
 
 
 class MLP(nn.Module):
@@ -66,8 +67,8 @@ class MLP(nn.Module):
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
         for size in self.hidden_sizes:
-            x = dense(size, np.sqrt(2))(x)
-            x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
+            x = dense(size, np.sqrt(2), backend.activations())(x)
+            x = self.activation(nn.LayerNorm(dtype=backend.activations())(x) if self.layer_norm else x)
         return x
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from purerl import backend
+from purerl import backend, kernels
 from purerl.trees import fill, take
 from purerl.types import PyTree
 
@@ -74,6 +74,10 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
     function = jax.jit(function, inline=True)  # so that it is traced once, for shapes and for the loop
 
     def on_device(groups, given, state, *shared):
+        with kernels.for_devices(layout.devices[0].platform):
+            return in_groups(groups, given, state, *shared)
+
+    def in_groups(groups, given, state, *shared):
         if layout.groups == 1:
             return _side_by_side(function)(given, state, *shared)
         given, state = jax.tree.map(lambda x: x.reshape(layout.groups, layout.lanes, *x.shape[1:]), (given, state))

@@ -2,13 +2,16 @@
 
 A kernel is an instruction that runs: anything but a tuple, a bitcast, a parameter, a constant, a call or a loop. It
 moves its operands and its result, each once. Of an operand of which a kernel reads slices only the slices count, of an
-array that it updates in place the part that is new. Nothing is known of caches, so that what stays in one counts all
+array that it updates in place the part that is new. A kernel of `purerl.kernels` says what it does not read of its
+operands, because it takes rows of them. Nothing is known of caches, so that what stays in one counts all
 the same; in this the bytes are an upper bound. Of a conditional the branch counts that moves most.
 """
 
+import math
 import re
 from typing import NamedTuple
 
+from purerl import compat
 from purerl.targets import hlo
 from purerl.targets.hlo import Computation, Instruction, Program
 
@@ -154,7 +157,14 @@ def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
     result = kernel.shape
     if "$" in kernel.target:  # a library's product, which names its scratch memory beside its result
         result = re.sub(r",?\s*s8\[\d+\]", "", result)
-    return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes))
+    return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes)) - _unread(kernel)
+
+
+def _unread(kernel: Instruction) -> int:
+    """Bytes of its operands that all instances of a kernel of our own together do not read."""
+    said = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
+    grid = re.findall(r"\bgrid_[xyz] = (\d+)", kernel.text)
+    return int(said.group(1)) * math.prod(map(int, grid)) if said else 0
 
 
 def _read(inside: Computation, value: Instruction) -> int:

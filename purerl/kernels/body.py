@@ -1,0 +1,159 @@
+"""A function as operations of a kernel, and computing them inside one."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from purerl.kernels import blocks, order, rules
+from purerl.kernels.blocks import Block, Unsupported, View
+from purerl.kernels.rules import Operation
+from purerl.kernels.stages import Group
+from purerl.types import PyTree
+
+KEPT = 1024
+"""Arrays of more numbers are read again by each operation that needs them, so that they hold no registers between."""
+
+
+class Body(NamedTuple):
+    """A function as a kernel computes it: operations in their order, and which inputs and results it has.
+
+    Inputs are constants first, then arguments. Results that are no operation's are not the kernel's.
+    """
+
+    jaxpr: Any
+    order: list[Any]
+    consts: list[Any]
+    structure: Any
+    closed: Any
+
+    @property
+    def computed(self) -> list[int]:
+        """Indices of results that operations give."""
+        made = {var for eqn in self.order for var in eqn.outvars}
+        return [i for i, var in enumerate(self.jaxpr.outvars) if not isinstance(var, core.Literal) and var in made]
+
+    @property
+    def read(self) -> list[int]:
+        """Indices of inputs that operations read."""
+        used = order.last_reads(self.order)
+        return [i for i, var in enumerate(self.jaxpr.invars) if var in used]
+
+
+def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
+    """A function of flat arguments as operations of a kernel. Raises `Unsupported` where it can be known already."""
+    traced = order.trace(function, *args)
+    jaxpr = traced.inlined.jaxpr
+    if jaxpr.effects or traced.inlined.consts:
+        raise Unsupported("a function with effects")
+    body = Body(jaxpr, order.needed(jaxpr), traced.consts, traced.structure, traced.closed)
+    for i in body.read:
+        if not jnp.issubdtype(body.jaxpr.invars[i].aval.dtype, np.generic):
+            raise Unsupported("random keys")
+    return body
+
+
+Done = Callable[[int, Any, Block, Any], None]
+"""What is called for each result: ``(group, variable, block, part)``."""
+
+
+def run(groups: list[Group], values: dict[Any, Any], done: Done) -> None:
+    """Computes groups of operations inside a kernel, from the `View`s and `Block`s of inputs in ``values``.
+
+    ``done(i, var, block, part)`` is called for each result of group ``i``; ``part`` is None, or which part of a loop's
+    rows it is.
+    """
+    for i, group in enumerate(groups):
+        found = _loop(i, group, values, done) if group.parts else _compute(group.operations, values)
+        for var, block in found.items():
+            values[var] = block
+            done(i, var, block, None)
+
+
+def _compute(operations: list[Operation], values: dict[Any, Any]) -> dict[Any, Block]:
+    """The results of operations, which are put among the values."""
+    found: dict[Any, Block] = {}
+    for eqn in operations:
+        if eqn.primitive.name == "gather":
+            results = [_rows(eqn, values)]
+        else:
+            results = rules.compute(eqn, [read(values, atom) for atom in eqn.invars])
+        found |= zip(eqn.outvars, results, strict=True)
+        values |= found
+    return found
+
+
+def _loop(i: int, group: Group, values: dict[Any, Any], done: Done) -> dict[Any, Block]:
+    """The sums of a group of operations over all parts of the samples."""
+    kind = {var: eqn.primitive.name for eqn in group.operations for var in eqn.outvars}
+    shape = {var: eqn.shapes[i] for eqn in group.operations for i, var in enumerate(eqn.outvars)}
+
+    def one_part(part: Any, pieces: list[Any]) -> list[Any]:
+        inside, given = dict(values), iter(pieces)
+        for var in group.inputs:
+            view = values[var]
+            size = view.shape[0] // group.parts
+            start = part * np.int32(size * math.prod(view.shape[1:]))
+            inside[var] = View((size, *view.shape[1:]), view.dtype, view.ref, start)
+        found = _compute(group.operations, inside)
+        for var in group.rows:
+            done(i, var, read(inside, var), part)
+        added = []
+        for var in group.sums:
+            before = blocks.unflat(shape[var], var.aval.dtype, given)
+            added += blocks.flat(rules.combined(kind[var], before, found[var]))
+        return added
+
+    begin = [rules.neutral(kind[var], shape[var], var.aval.dtype) for var in group.sums]
+    pieces = [piece for block in begin for piece in blocks.flat(block)]
+    ended = iter(jax.lax.fori_loop(0, group.parts, one_part, pieces))
+    return {var: blocks.unflat(shape[var], var.aval.dtype, ended) for var in group.sums}
+
+
+def read(values: dict[Any, Any], atom: Any) -> Block:
+    """A variable or a literal as a block; of what lies in memory, little is kept."""
+    if isinstance(atom, core.Literal):
+        number = np.asarray(atom.val, dtype_of(atom))
+        if number.shape:
+            raise Unsupported("an array among the operations")
+        return blocks.make((), number.dtype, lambda place: number[()])
+    found = values[atom]
+    if not isinstance(found, View):
+        return found
+    few = math.prod(found.shape) <= KEPT
+    loaded = blocks.load(found, again=not few)
+    if few:
+        values[atom] = loaded
+    return loaded
+
+
+def dtype_of(atom: Any) -> Any:
+    """The type of a variable or of a literal."""
+    return atom.aval.dtype
+
+
+def _rows(eqn: Any, values: dict[Any, Any]) -> Block:
+    """Rows of an array in memory: what ``x[index]`` is, for a vector ``index``."""
+    source, index = eqn.invars
+    numbers, shape = eqn.params["dimension_numbers"], eqn.shapes[0]
+    view = None if isinstance(source, core.Literal) else values[source]
+    plain = (
+        isinstance(view, View)
+        and numbers.start_index_map == numbers.collapsed_slice_dims == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(numbers.offset_dims) == tuple(range(1, len(shape)))
+        and tuple(eqn.params["slice_sizes"]) == (1, *shape[1:])
+    )
+    if not plain or view is None:
+        raise Unsupported("a gather other than of rows")
+    rows = read(values, index)
+    flat = Block(rows.shape[:1], rows.dtype, rows.pieces.reshape(-1))
+    fill = eqn.params["fill_value"]
+    clipped = eqn.params["mode"] != jax.lax.GatherScatterMode.FILL_OR_DROP
+    if fill is None:
+        fill = np.nan if jnp.issubdtype(view.dtype, jnp.inexact) else 0
+    return blocks.take(view, flat, 0 if clipped else fill)
