@@ -25,6 +25,8 @@ NATIVE = {
     "Permutation-v0": "purerl.envs.native.games.permutation:permutation",
     "TicTacToe-v0": "purerl.envs.native.games.tic_tac_toe:tic_tac_toe",
     "KuhnPoker-v0": "purerl.envs.native.games.kuhn_poker:kuhn_poker",
+    "CoinGame-v0": "purerl.envs.native.games.coin_game:coin_game",
+    "MatrixShaping-v0": "purerl.envs.native.shaping:matrix_shaping",
     "DeepSea-v0": "purerl.envs.native.exploration.deep_sea:deep_sea",
     "NoisyGrid-v0": "purerl.envs.native.exploration.noisy_grid:noisy_grid",
     "CueCorridor-v0": "purerl.envs.native.exploration.cue_corridor:cue_corridor",
@@ -247,8 +249,8 @@ EXTRAS = {
 
 STEPS = "max_steps", "max_steps_in_episode"
 """Parameters of environments that are numbers of steps."""
-TEXTS = "game", "observation_mask", "randomise"
-"""Parameters that are text: of MatrixGame-v0 and of every environment."""
+TEXTS = "game", "opponent", "observation_mask", "randomise"
+"""Parameters that are text: of MatrixGame-v0, of MatrixShaping-v0, and of every environment."""
 LARGEST = math.ldexp(2 - 2**-23, 127)
 """The largest float32."""
 

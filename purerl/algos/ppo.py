@@ -70,6 +70,20 @@ OPENAI_FIVE = {
 """The recipe of Berner et al. 2019 (arXiv 1912.06680) at a size for small machines: recurrent PPO, large batches in
 sequences of 16 steps, each used once, by parameters one version old. Its team spirit is `normalize.team_spirit`."""
 
+MFOS = {
+    "num_envs": 256,
+    "num_steps": 100,
+    "num_minibatches": 1,
+    "gae_lambda": 1.0,
+    "learning_rate": 2e-3,
+    "learning_rate_decay": 0.0,
+    "normalize_reward": True,
+    "hidden_sizes": (256,),
+    "total_steps": 12_800_000,
+}
+"""Of the matrix games of M-FOS (Lu et al. 2022, arXiv 2205.01447), with 256 games side by side in place of 4096, and
+500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns without a critic's help."""
+
 
 @cfg.config
 class Config(surrogates.Config):
@@ -121,5 +135,6 @@ ppo = Algorithm(
         "humanoid": HUMANOID,
         "halfcheetah": HALFCHEETAH,
         "openai-five": OPENAI_FIVE,
+        "mfos": MFOS,
     },
 )

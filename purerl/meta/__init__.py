@@ -1,8 +1,12 @@
-"""Meta-learning: searches for learned functions inside algorithms, by evolution or by meta-gradients.
+"""Meta-learning: searches for learned functions inside algorithms, by evolution or by meta-gradients; and trainings as
+environments, for agents that act on the learning of others.
 
-`evolve` makes a whole search by evolution as one function.
+`evolve` makes a whole search by evolution as one function, `learning` an environment of a training, and `of_policies` a
+search for a policy.
 """
 
 from purerl.meta.evolution import evolve
+from purerl.meta.learning import learning
+from purerl.meta.policies import of_policies
 
-__all__ = ["evolve"]
+__all__ = ["evolve", "learning", "of_policies"]

@@ -27,7 +27,7 @@ def test_options_change_a_preset():
 
 def test_unknown_presets():
     for name, algo, known in (
-        ("minatr", "ppo", "minatar, brax, ant, humanoid, halfcheetah, openai-five"),
+        ("minatr", "ppo", "minatar, brax, ant, humanoid, halfcheetah, openai-five, mfos"),
         ("brax", "dqn", "none"),
     ):
         with pytest.raises(ConfigError, match=f"^preset = '{name}': {algo} has no such preset; it has {known}$"):

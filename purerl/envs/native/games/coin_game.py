@@ -1,0 +1,80 @@
+"""The coin game with two coins at once: taking the other's coin pays, and costs the other more (Lerer & Peysakhovich
+2017, arXiv 1707.01068; with both coins on the grid at all times in the code of M-FOS, arXiv 2205.01447)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.episodic import EpisodeState
+from purerl.envs.native.games.game import bits
+from purerl.spaces import Discrete, MultiDiscrete
+from purerl.types import Array, Env, Key, Step
+
+SIZE = 3
+"""Rows and columns of the grid, whose borders are joined."""
+MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
+"""Of the actions: rows and columns that an agent moves by."""
+CELLS = SIZE**2
+
+
+class Physical(NamedTuple):
+    """Cells ``[2]`` of the agents and of their coins, by number, row by row; int32."""
+
+    agents: Array
+    coins: Array
+
+
+def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
+    """CoinGame-v0. An agent gets 1 for each coin that it steps onto, and loses ``stolen`` for each of its own coins
+    that the other steps onto.
+
+    Actions 0 to 3: up, down, left, right, on a 3x3 grid without borders. Each agent has a coin; both are on the grid at
+    all times. When both agents step onto a coin both take it. A taken coin lies in any cell the next moment, drawn
+    anew, also in one that is occupied. All begin anywhere.
+
+    The observation ``[36]`` (bool) has the cells, one-hot, of the agent, the other, the agent's coin and the other's.
+
+    - ``stolen``: what an agent loses.
+    - ``max_steps``: steps after which an episode is truncated; it never terminates.
+    """
+    drawn = MultiDiscrete((CELLS,) * 6)
+
+    def initial(noise: Array) -> Physical:
+        return Physical(noise[:2], noise[2:4])
+
+    def observe(now: Physical) -> Array:
+        agents, coins = jax.nn.one_hot(jnp.stack(now), CELLS, dtype=bool)  # [2, 9] each
+        return jnp.concatenate([agents, agents[::-1], coins, coins[::-1]], axis=-1)
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Array:
+        """Where things lie when an episode begins, and where taken coins lie then: cells ``[6]``."""
+        return spaces.sample(drawn, key, shape)
+
+    def reset(key: Key) -> tuple[EpisodeState, Array]:
+        physical = initial(noise(key, ()))
+        return EpisodeState(physical, jnp.zeros((), jnp.int32)), observe(physical)
+
+    def step(noise: Array, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
+        now, t = env_state.physical, env_state.t + 1
+        agents = moved(now.agents, jnp.clip(action, 0, len(MOVES) - 1))
+        takes = agents[:, None] == now.coins[None]  # [agent, coin]
+        paid = takes.astype(jnp.float32)
+        reward = jnp.sum(paid, axis=1) - stolen * jnp.diagonal(paid[::-1])  # the other's row, one's own coin
+        physical = Physical(agents, jnp.where(jnp.any(takes, axis=0), noise[4:], now.coins))
+        last = t >= max_steps
+        following = jax.tree.map(lambda new, old: jnp.where(last, new, old), initial(noise), physical)
+        both = jnp.broadcast_to(last, (2,))
+        made = Step(observe(following), observe(physical), reward, jnp.zeros_like(both), both)
+        return EpisodeState(following, jnp.where(last, 0, t)), made
+
+    return Env("CoinGame-v0", reset, noise, step, bits(4 * CELLS), Discrete(len(MOVES)), num_agents=2)
+
+
+def moved(cells: Array, action: Array) -> Array:
+    """The cells after a move of each, on the grid whose borders are joined."""
+    places = jnp.stack([cells // SIZE, cells % SIZE], axis=-1) + jnp.asarray(MOVES)[action]
+    row, column = jnp.moveaxis(places % SIZE, -1, 0)
+    return row * SIZE + column

@@ -1,0 +1,141 @@
+"""The meta-game of opponent shaping (M-FOS; Lu et al. 2022, arXiv 2205.01447): a step is a whole repeated game, an
+action the policy for it, and the opponent goes on learning."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import draw
+from purerl.envs.native.games.game import check
+from purerl.envs.native.games.matrix_game import GAMES
+from purerl.formulas import repeated_games
+from purerl.spaces import Box
+from purerl.types import Array, Env, Key, Scalar, Step
+
+NAME = "MatrixShaping-v0"
+OPPONENTS: dict[str, Callable[..., Array]] = {
+    "naive": repeated_games.naive_step,
+    "lola": repeated_games.lola_step,
+    "self": repeated_games.naive_step,
+}
+"""How the learner moves that an agent meets; with ``self`` agents meet one, or each other."""
+TWO_BY_TWO = [name for name, payoffs in GAMES.items() if np.shape(payoffs) == (2, 2, 2)]
+
+
+class Noise(NamedTuple):
+    """Logits ``[N, 2, 5]`` with which agents and their learners begin, and a number in [0, 1) that decides whom they
+    meet."""
+
+    logits: Array
+    meeting: Array
+
+
+class State(NamedTuple):
+    """The logits ``[N, 5]`` that each agent's learner plays next; whether agents meet learners in this episode (bool);
+    and the steps of this episode and the episodes before it, int32."""
+
+    learner: Array
+    naive: Array
+    t: Array
+    episodes: Array
+
+
+def matrix_shaping(
+    *,
+    game: str = "prisoners-dilemma",
+    opponent: str = "naive",
+    max_steps: int = 100,
+    discount: float = 0.96,
+    learning_rate: float = 1.0,
+    hide_opponent: int = 0,
+    naive: float = 1.0,
+    naive_decrease: float = 0.0015,
+) -> Env:
+    """MatrixShaping-v0. Each step is a game of two actions, repeated for ever, whose exact value is the reward.
+
+    The action ``[5]`` are logits of the first action ("cooperate") at the start and after CC, CD, DC and DD of one's
+    own side (`formulas.repeated_games`). The reward is the discounted mean of the payoffs of the game between that
+    policy and the opponent's. The observation ``[10]`` are the probabilities of both policies that were played last,
+    one's own first, each from its owner's side; the opponent learns after it was seen. Episodes begin with standard
+    normal logits for both, and never terminate.
+
+    - ``game``: one of two actions of `MatrixGame-v0`; the agent has the seat of agent 0.
+    - ``opponent``: ``naive`` ascends its own value, ``lola`` looks ahead to what it takes for the agent's next step.
+      With ``self`` two agents, one in each seat, learn to shape: each other, or in some episodes a naive learner each.
+    - ``max_steps``: games after which an episode is truncated.
+    - ``discount``: of the rounds of a game.
+    - ``learning_rate``: of the opponent's gradient steps on the discounted sum of its payoffs.
+    - ``hide_opponent``: with 1 the observation ``[5]`` lacks the opponent's policy.
+    - ``naive``, ``naive_decrease``: with ``self``, the probability that agents meet naive learners in their first
+      episode, and by how much it falls with each episode.
+
+    Raises `ConfigError` for a ``game`` or an ``opponent`` that does not exist, and for a ``hide_opponent`` that is
+    neither 0 nor 1.
+    """
+    check(NAME, "game", game, game in TWO_BY_TWO, f"one of {', '.join(TWO_BY_TWO)}")
+    check(NAME, "opponent", opponent, opponent in OPPONENTS, f"one of {', '.join(OPPONENTS)}")
+    check(NAME, "hide_opponent", hide_opponent, hide_opponent in (0, 1), "0 or 1")
+    several = opponent == "self"
+    num_agents = 1 + several
+    payoffs = seats(GAMES[game])
+    mine, others = jnp.asarray(payoffs[:num_agents]), jnp.asarray(payoffs[::-1][:num_agents])
+
+    def reduced(tree: Any) -> Any:
+        """Without the axis of agents, if there is one agent."""
+        return tree if several else jax.tree.map(lambda x: x[0], tree)
+
+    def learnt(learner: Array, own: Array) -> Array:
+        move = lambda x, y, paid: OPPONENTS[opponent](x, y, paid, discount, learning_rate)
+        return jax.vmap(move)(learner, own, others)
+
+    def met(learner: Array, own: Array, is_naive: Array) -> Array:
+        return jnp.where(is_naive, learner, own[::-1]) if several else learner
+
+    def seen(own: Array, other: Array) -> Array:
+        logits = own if hide_opponent else jnp.concatenate([own, other], axis=-1)
+        return reduced(jax.nn.sigmoid(logits))
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Noise:
+        key_logits, key_meeting = jax.random.split(key)
+        return Noise(draw.normal(key_logits, (*shape, num_agents, 2, 5)), draw.uniform(key_meeting, shape))
+
+    def beginning(noise: Noise, episodes: Array) -> tuple[Array, Array, Array]:
+        """The logits ``[N, 5]`` of agents and of their learners in an episode's first game, and whether they meet."""
+        is_naive = noise.meeting < naive_probability(naive, naive_decrease, episodes)
+        return noise.logits[:, 0], noise.logits[:, 1], is_naive
+
+    def reset(key: Key) -> tuple[State, Array]:
+        zero = jnp.zeros((), jnp.int32)
+        own, learner, is_naive = beginning(noise(key, ()), zero)
+        return State(learnt(learner, own), is_naive, zero, zero), seen(own, met(learner, own, is_naive))
+
+    def step(noise: Noise, env_state: State, action: Array) -> tuple[State, Step]:
+        own, t = action.reshape(num_agents, 5), env_state.t + 1
+        other = met(env_state.learner, own, env_state.naive)
+        value = jax.vmap(repeated_games.values, in_axes=(0, 0, 0, None))(own, other, mine, discount)
+        played, last = (own, env_state.learner, env_state.naive), t >= max_steps
+        fresh = beginning(noise, env_state.episodes + 1)
+        own, learner, is_naive = jax.tree.map(lambda new, old: jnp.where(last, new, old), fresh, played)
+        obs, next_obs = seen(own, met(learner, own, is_naive)), seen(played[0], other)
+        following = State(learnt(learner, own), is_naive, jnp.where(last, 0, t), env_state.episodes + last)
+        reward, truncated = reduced(((1 - discount) * value[:, 0], jnp.broadcast_to(last, (num_agents,))))
+        return following, Step(obs, next_obs, reward, jnp.zeros_like(truncated), truncated)
+
+    observation_space = Box(0.0, 1.0, (5 if hide_opponent else 10,), jnp.float32)
+    action_space = Box(-np.inf, np.inf, (5,), jnp.float32)
+    return Env(NAME, reset, noise, step, observation_space, action_space, num_agents=num_agents)
+
+
+def seats(matrices: Any) -> np.ndarray:
+    """Payoffs ``[2, 2, 4]`` of whoever sits in each seat and of the other, in CC, CD, DC and DD of that seat's side, by
+    the payoffs ``[2, 2, 2]`` of agents 0 and 1 by their actions."""
+    row, column = np.asarray(matrices, np.float32)
+    return np.array([[row.ravel(), column.ravel()], [column.T.ravel(), row.T.ravel()]])
+
+
+def naive_probability(naive: Scalar, decrease: Scalar, episodes: Array) -> Array:
+    """The probability that agents meet naive learners after so many episodes."""
+    return jnp.clip(naive - decrease * episodes, 0.0, 1.0)

@@ -1,0 +1,72 @@
+"""Policies by evolution strategies: no learner, only the returns of whole episodes (Salimans et al. 2017, arXiv
+1703.03864)."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl import trees
+from purerl.formulas import distributions
+from purerl.loops.evaluation import Player, play
+from purerl.meta.evolution import Evolution, evolution
+from purerl.meta.strategies import make as make_strategy
+from purerl.networks import Head, torso
+from purerl.types import Array, Env, Key, PyTree
+
+
+def make_network(env: Env, hidden_sizes: tuple[int, ...] = (64,), activation: str = "tanh") -> nn.Module:
+    """A torso of dense layers, and a head with the parameters of the distribution of the actions of ``env``."""
+    distribution = distributions.for_space(env.action_space)
+    size = distribution.num_params - distribution.num_free
+    return Head(torso(env.observation_space, hidden_sizes, activation), size, scale=0.01, free=distribution.num_free)
+
+
+def player(env: Env, network: nn.Module, params: PyTree) -> Player:
+    """Plays the mode of what ``network`` with ``params`` gives for an observation."""
+    distribution = distributions.for_space(env.action_space)
+
+    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
+        out: Any = network.apply(params, obs)
+        return distribution.mode(out), carry
+
+    return Player(act, lambda num_envs: ())
+
+
+def of_policies(
+    env: Env,
+    network: nn.Module,
+    *,
+    strategy: str = "Open_ES",
+    population: int = 64,
+    num_episodes: int = 64,
+    max_steps: int = 10_000,
+    **options: float,
+) -> Evolution:
+    """A search for the parameters of ``network`` with which its policy has the highest mean return, as an `Evolution`.
+
+    All candidates of a generation meet the same episodes. Metrics are those of `evolution.evolution`, with the mean
+    return over episodes (and agents) as the fitness.
+
+    - ``env``: the environment.
+    - ``network``: maps observations to the parameters of the distribution of the actions, as `make_network` makes it.
+    - ``strategy, population, options``: name, size and further arguments of `strategies.make`.
+    - ``num_episodes``: episodes of each candidate in a generation, each of at most ``max_steps`` steps.
+    """
+
+    def mean(key: Key) -> PyTree:
+        key_reset, key_network = jax.random.split(key)
+        _, obs = jax.vmap(env.reset)(key_reset[None])
+        params: PyTree = network.init(key_network, trees.merge(obs, 2) if env.num_agents > 1 else obs)
+        return params
+
+    def live(candidates: PyTree, keys: Key) -> Array:
+        """``[P, 1, S]``."""
+        fitness = lambda params, key: jnp.mean(
+            play(key, env, player(env, network, params), num_episodes, max_steps).episode_return
+        )
+        return jax.vmap(jax.vmap(fitness, (None, 0)), (0, None))(candidates, keys)[:, None]
+
+    like = trees.zeros(jax.eval_shape(mean, jax.random.key(0)))
+    return evolution(make_strategy(strategy, population, like, **options), mean, live, 1, 1)

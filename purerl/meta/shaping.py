@@ -1,0 +1,173 @@
+"""Shaping an opponent that learns while it is played against, in games that are played step by step (M-FOS; Lu et al.
+2022, arXiv 2205.01447).
+
+The meta-agent has one seat of many games at once, in all of which the other seat belongs to one learner. An episode of
+the meta-agent is the learner's whole training.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import counters, spaces
+from purerl.algos.ppo import ppo
+from purerl.envs.fleet import Fleet
+from purerl.envs.native.games.coin_game import coin_game
+from purerl.errors import ConfigError
+from purerl.loops.rollout import episode_metrics, init_actors, restart
+from purerl.loops.trainers import survive
+from purerl.meta.learning import learning, where_needed
+from purerl.spaces import Box
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Step, Trainer, TrainState, Transition
+
+
+class Game(NamedTuple):
+    """Games in which one seat waits for the meta-agent's next action: their states, what the meta-agent sees of them,
+    and the rewards of both ``[B, 2]`` and the ends of episodes ``[B]`` of the step before. All lead with ``[B]``."""
+
+    env_state: PyTree
+    obs: PyTree
+    reward: Array
+    last: Array
+
+
+def against(env: Env, size: int, action: Array) -> Fleet:
+    """The other seat, agent 1, of ``size`` games of two agents, in which agent 0 does ``action`` ``[B, ...]`` next."""
+    step_all = jax.vmap(env.step)
+
+    def reset(key: Key) -> tuple[Game, PyTree]:
+        env_state, obs = jax.vmap(env.reset)(jax.random.split(key, size))
+        return Game(env_state, _seat(obs, 0), jnp.zeros((size, 2)), jnp.zeros(size, bool)), _seat(obs, 1)
+
+    def step(noise: PyTree, game: Game, other: Array) -> tuple[Game, Step]:
+        env_state, made = step_all(noise, game.env_state, jnp.stack([action, other], axis=1))
+        theirs: Step = _seat(made, 1)
+        return Game(env_state, _seat(made.obs, 0), made.reward, theirs.last), theirs
+
+    return Fleet(size, size, reset, lambda key, shape: env.noise(key, (*shape, size)), step)
+
+
+def _seat(tree: PyTree, agent: int) -> PyTree:
+    return jax.tree.map(lambda x: x[:, agent], tree)
+
+
+def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
+    """`loops.on_policy`, cut into its steps: an iteration takes one step in every row of ``fleet``.
+
+    At every ``num_steps``-th the learner learns from the trajectory ``[T = num_steps, B]`` of the last ones, which is
+    in ``TrainState.replay`` while it grows. Metrics of learning are 0 at the iterations between.
+    """
+    begin_anew = restart(learner)
+
+    def act(key: Key, learned: PyTree, actors: Any) -> tuple[PyTree, Transition, Step]:
+        key_env, key_policy = jax.random.split(key)
+        noise = learner.noise(key_policy, (fleet.size,))
+        action, carry, extras = learner.explore(learned, actors.obs, actors.carry, noise)
+        env_state, step = fleet.step(fleet.noise(key_env, ()), actors.env_state, action)
+        taken = Transition(actors.obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
+        return actors._replace(env_state=env_state, obs=step.obs, carry=begin_anew(carry, step)), taken, step
+
+    def init(key: Key) -> TrainState:
+        key, key_actors, key_learner = jax.random.split(key, 3)
+        actors = init_actors(key_actors, fleet, learner)
+        learned = learner.init(key_learner, actors.obs)
+        taken = jax.eval_shape(act, key, learned, actors)[1]
+        rows = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape), x.dtype), taken)
+        return TrainState(learned, actors, rows, counters.of(), jnp.ones((), bool), key)
+
+    def step(state: TrainState) -> tuple[TrainState, Metrics]:
+        key, key_act, key_update = jax.random.split(state.key, 3)
+        actors, taken, made = act(key_act, state.learner, state.actors)
+        total, length, episodes = episode_metrics(
+            actors.episode_return, actors.episode_length, made.reward[None], made.last[None]
+        )
+        row = (state.iteration.low % num_steps).astype(jnp.int32)
+        rows = jax.tree.map(lambda all_rows, new: all_rows.at[row].set(new), state.replay, taken)
+        update = lambda: learner.update(state.learner, rows, key_update)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(update)[1])
+        learned, metrics = where_needed(row == num_steps - 1, update, (state.learner, nothing))
+        alive, learned = survive(state, learned, metrics["loss"])
+        actors = actors._replace(episode_return=total, episode_length=length)
+        following = TrainState(learned, actors, rows, counters.increment(state.iteration), alive, key)
+        return following, {**episodes, **metrics, "alive": alive}
+
+    return Trainer(init, step, learner, fleet.env_steps)
+
+
+def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> Env:
+    """The meta-game in ``env``, a game of two agents: an `Env` in which a learner of ``algo`` has the other seat.
+
+    Its ``N = config.num_envs`` agents are rows of one meta-agent, each in seat 0 of a game of its own; one learner has
+    seat 1 of all, and learns at every ``config.num_steps``-th step from what happened in all of them. An episode has
+    ``num_trainings`` such updates; games in it end and begin anew as they like, and a meta-agent with a memory
+    remembers them. It sees ``{"obs", "reward" [2], "last" [1]}``: what agent 0 sees, the rewards of both at the step
+    before, its own first, and whether that step ended a game. Its rewards are those of agent 0.
+
+    - ``name``: of the `Env`.
+    - ``algo``: a policy gradient of `purerl.algos`, with ``config``, its Config.
+
+    Raises `ConfigError` for another number of agents, and for what ``algo`` says of ``config``.
+    """
+    if env.num_agents != 2:
+        raise ConfigError(f"env = {env.name!r}: has {env.num_agents} agents; shaping is a game of 2")
+    alone = env._replace(num_agents=1)
+    if found := algo.problems(config, alone):
+        raise ConfigError("\n".join(found))
+    learner, size = algo.make_learner(config, alone), config.num_envs
+    action = spaces.struct(env.action_space)
+
+    def make_trainer(action: Array) -> Trainer:
+        return by_step(against(env, size, action), learner, num_steps=config.num_steps)
+
+    def observe(state: TrainState, metrics: Metrics) -> PyTree:
+        game: Game = state.actors.env_state
+        return {"obs": game.obs, "reward": game.reward, "last": game.last[:, None]}
+
+    return learning(
+        name,
+        make_trainer,
+        start=jnp.zeros((size, *action.shape), action.dtype),
+        observe=observe,
+        reward=lambda state, metrics: state.actors.env_state.reward[:, 0],
+        num_iterations=num_trainings * config.num_steps,
+        observation_space={
+            "obs": env.observation_space,
+            "reward": Box(-np.inf, np.inf, (2,), jnp.float32),
+            "last": Box(False, True, (1,), jnp.dtype(bool)),
+        },
+        action_space=env.action_space,
+        num_agents=size,
+    )
+
+
+def coin_shaping(
+    *,
+    lanes: int = 32,
+    num_trainings: int = 16,
+    rounds: int = 16,
+    learning_rate: float = 5e-3,
+    num_epochs: int = 16,
+    stolen: float = 2.0,
+) -> Env:
+    """`shaping` in the coin game (`CoinGame-v0`): ``--env purerl.meta.shaping:coin_shaping``.
+
+    - ``lanes``: games of one learner, each with an agent.
+    - ``num_trainings``: updates of the learner in an episode, one after each game.
+    - ``rounds``: steps of a game.
+    - ``learning_rate, num_epochs``: of the learner, PPO with layers of 32 units. M-FOS's has 80 epochs and 0.005.
+    - ``stolen``: as in `CoinGame-v0`.
+    """
+    config = ppo.Config(
+        num_envs=lanes,
+        num_steps=rounds,
+        num_epochs=num_epochs,
+        num_minibatches=1,
+        gamma=0.96,
+        learning_rate=learning_rate,
+        learning_rate_decay=0.0,
+        hidden_sizes=(32,),
+        total_steps=lanes * rounds * num_trainings,
+    )
+    return shaping("CoinShaping", coin_game(stolen=stolen, max_steps=rounds), ppo, config, num_trainings)
