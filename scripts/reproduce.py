@@ -5,10 +5,28 @@
 Runs the search, reports it on held-out seeds, and fits a closed form. ``value-loss`` at full scale is the published
 one, of 100 billion frames; ``policy-drift`` has LPO's population and generations, on CartPole in place of brax. A
 search that was stopped goes on when the same command is given again.
+
+    python scripts/reproduce.py results --scale full|ci [--out DIR] [--names WORD ...] [--budget-seconds N]
+
+Trains the rows of the table of results that have no line yet, and writes the page (`results.main`).
+
+    python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
+
+Evolves messages to agents that learn, adversarial and allied, and tries them on agents of their own (`act.main`).
+
+    python scripts/reproduce.py mfos --scale paper|ci [--out DIR] [--only PART ...] [OPTIONS of purerl train]
+
+Trains agents that shape opponents who learn, in matrix games and in the coin game (`mfos.main`).
 """
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
+
+import act
+import mfos
+import results
 
 from purerl import cli
 
@@ -31,16 +49,34 @@ SEEDS = {"full": ["--seeds", "256"], "ci": ["--seeds", "16", "--tuning-seeds", "
 def main() -> None:
     """Runs one experiment; exits with the first code that is not 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--scale", choices=("full", "ci"), default="ci")
+    parser.add_argument("experiment", choices=(*EXPERIMENTS, "results", "act", "mfos"))
+    named = lambda scale: {"paper": "full"}.get(scale, scale)
+    parser.add_argument(
+        "--scale", type=named, choices=("full", "ci"), default="ci", help="paper is another word for full"
+    )
     parser.add_argument("--out", type=Path)
     given, more = parser.parse_known_args()
-    out = given.out or Path(f"runs/{given.experiment}-{given.scale}")
-    search = ["evolve", given.experiment, *EXPERIMENTS[given.experiment][given.scale], "--out", str(out), *more]
+    if given.experiment == "act":
+        act.main(given.scale, given.out, more)
+    if given.experiment == "mfos":
+        mfos.main(given.scale, given.out, more)
+    if given.experiment != "results":
+        search(given.experiment, given.scale, given.out, more)
+        return
+    parser.add_argument("--names", nargs="+", default=())
+    parser.add_argument("--budget-seconds", type=float, default=math.inf)
+    given = parser.parse_args()
+    results.main(given.scale, given.out, given.names, given.budget_seconds)
+
+
+def search(experiment: str, scale: str, out: Path | None, more: Sequence[str]) -> None:
+    """Searches, reports and distils, with ``more`` options of the search."""
+    out = out or Path(f"runs/{experiment}-{scale}")
+    first = ["evolve", experiment, *EXPERIMENTS[experiment][scale], "--out", str(out), *more]
     if (out / "config.json").exists():
-        search = ["resume", str(out), *more]
-    report = ["evolve", "report", str(out), *SEEDS[given.scale]]
-    for command in (search, report, ["evolve", "distill", str(out)]):
+        first = ["resume", str(out), *more]
+    report = ["evolve", "report", str(out), *SEEDS[scale]]
+    for command in (first, report, ["evolve", "distill", str(out)]):
         print("purerl " + " ".join(command), flush=True)
         try:
             cli.main(command)

@@ -41,10 +41,11 @@ def evolve(args: list[str]) -> int:
 
     algos = sockets.algorithms(socket)
     algo = algo or algos[0]
-    if socket not in ALGORITHMS[algo].sockets:
+    if socket not in sockets.places(algo):
         raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
     begin = start(file) if file else None
-    given = parsing.with_preset(EvolveOptions, algo, f"purerl evolve {socket}", rest, begin)
+    options = parsing.with_settings(EvolveOptions, socket)
+    given = parsing.with_preset(options, algo, f"purerl evolve {socket}", rest, begin)
     with prepared(given.options):
         from purerl.meta import cost, search
         from purerl.meta.description import describe

@@ -150,6 +150,16 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
     return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)
 
 
+def with_settings(options: type[Options], socket: str) -> type[Options]:
+    """Options with those of what a person can choose of a socket."""
+    from purerl.learned import sockets
+
+    if socket not in sockets.SETTINGS:
+        return options
+    bases, namespace = (sockets.SETTINGS[socket], options), {"__doc__": options.__doc__}
+    return dataclasses.make_dataclass(options.__name__, [], bases=bases, namespace=namespace, frozen=True)
+
+
 def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positional: bool = False) -> Any:
     """Reads ``args`` into a dataclass, from ``default`` on. Raises `ConfigError` where tyro would print a box.
 

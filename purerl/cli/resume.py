@@ -74,7 +74,7 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     socket = choose(f"{file.path}: socket", file.take("socket", str, ""), SOCKET_NAMES)
     start = description.start(file)
-    before, given = _given(start, EvolveOptions, directory, algo, args)
+    before, given = _given(start, parsing.with_settings(EvolveOptions, socket), directory, algo, args)
     changed = resuming.changes(before, given, given.options.override)
 
     from purerl.meta.search import resume

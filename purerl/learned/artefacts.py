@@ -5,6 +5,7 @@ Files are untrusted input: they contain no code, and their size, shapes and numb
 
 import base64
 import binascii
+import functools
 import hashlib
 import json
 import math
@@ -22,7 +23,7 @@ from purerl.errors import ConfigError
 from purerl.learned import expressions, sockets
 from purerl.names import check_trusted
 from purerl.store import json_files
-from purerl.types import Array, PyTree
+from purerl.types import Array, Env, PyTree
 
 FORMAT = 1
 """Format version of the files; other versions are refused."""
@@ -35,6 +36,7 @@ class Artefact(NamedTuple):
 
     Of ``meta_params`` and ``expression`` (see `purerl.learned.expressions`) one is None. ``card`` describes, as JSON,
     how it was trained and how it performs; ``measured``, what a repetition would measure otherwise: times and machine.
+    ``settings`` are what the socket was made with (`sockets.make`).
     """
 
     socket: str
@@ -42,26 +44,39 @@ class Artefact(NamedTuple):
     expression: Any
     card: dict[str, Any]
     measured: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
 
     @property
     def option(self) -> str:
         """The command-line option for the part of an algorithm that it replaces."""
-        return sockets.make(self.socket).option
+        return self.made.option
+
+    @property
+    def made(self) -> sockets.Socket:
+        """The socket that it fits."""
+        return sockets.make(self.socket, **self.settings)
 
     def parts(self, config: Any) -> dict[str, Any]:
         """The keyword arguments of an algorithm's ``make_trainer`` that plug in the learned function."""
-        socket = sockets.make(self.socket)
         if self.expression is None:
-            return socket.parts(self.meta_params, config)
-        closed: Any = socket.closed  # there is one, as `of_expression` checks
+            return self.made.parts(self.meta_params, config)
+        closed: Any = self.made.closed  # there is one, as `of_expression` checks
         return closed(lambda **variables: expressions.evaluate(self.expression, variables))
+
+    def env(self, env: Env) -> Env:
+        """The environment with the learned function plugged in. Raises `ConfigError` if it does not fit there."""
+        return self.made.env(self.meta_params, env)
 
 
 def of_socket(
-    socket: str, meta_params: PyTree, card: dict[str, Any], measured: dict[str, Any] | None = None
+    socket: str,
+    meta_params: PyTree,
+    card: dict[str, Any],
+    measured: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> Artefact:
     """An artefact of meta-parameters."""
-    return Artefact(socket, meta_params, None, card, measured or {})
+    return Artefact(socket, meta_params, None, card, measured or {}, settings or {})
 
 
 def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefact:
@@ -88,7 +103,7 @@ def training(artefact: Artefact, *, trust: bool = False) -> tuple[str, Any]:
         raise ConfigError("artefact: its card names no algorithm and config")
     try:
         check_trusted("algo", algo, trust)
-        if artefact.socket not in ALGORITHMS[algo].sockets:
+        if artefact.socket not in sockets.places(algo):
             raise ConfigError(f"{algo}, which has no socket {artefact.socket}")
         config = read_config(algo, fields)
     except ConfigError as error:
@@ -125,6 +140,7 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
         for name, x in arrays.items()
     }
     function = {"socket": artefact.socket, "expression": artefact.expression, "meta_params": words}
+    function |= {"settings": artefact.settings} if artefact.settings else {}
     card, measured = (json.loads(json.dumps(json_files.finite(part))) for part in (artefact.card, artefact.measured))
     digest = _digest({**function, "card": card})
     return {"format": FORMAT, **function, "card": card, "measured": measured, "sha256": digest}
@@ -136,25 +152,31 @@ def of_json(value: Any) -> Artefact:
         version = value.get("format") if isinstance(value, dict) else None
         raise ConfigError(f"artefact: format {str(version)[:40]!r}, expected {FORMAT}")
     function = {name: value.get(name) for name in ("socket", "expression", "meta_params")}
-    card, measured = value.get("card"), value.get("measured", {})
+    function |= {"settings": value["settings"]} if "settings" in value else {}
+    card, measured, settings = value.get("card"), value.get("measured", {}), value.get("settings", {})
     if value.get("sha256") != _digest({**function, "card": card}):
         raise ConfigError("artefact: it is not what was written (sha256 differs)")
     if not isinstance(card, dict):
         raise ConfigError("artefact: has no card")
     if not isinstance(measured, dict):
         raise ConfigError("artefact: what was measured must be an object")
-    name, expression, words = function.values()
+    name, expression, words = (function[part] for part in ("socket", "expression", "meta_params"))
     if not isinstance(name, str) or name not in sockets.SOCKETS:
         raise ConfigError(f"artefact: unknown socket {str(name)[:40]!r}; must be one of {', '.join(sockets.SOCKETS)}")
+    if not isinstance(settings, dict) or (settings and name not in sockets.SETTINGS):
+        raise ConfigError(f"artefact: a {name} has no such settings")
     if expression is not None:
         return of_expression(name, expression, card)._replace(measured=measured)
-    like = jax.eval_shape(sockets.make(name).init, jax.random.key(0))
-    return of_socket(name, _arrays(words, like), card, measured)
+    try:
+        like = jax.eval_shape(sockets.make(name, **settings).init, jax.random.key(0))
+    except ConfigError as error:
+        raise ConfigError(f"artefact: {'; '.join(str(error).splitlines())}") from None
+    return of_socket(name, _arrays(words, like), card, measured, settings)
 
 
 def options(algo: str) -> dict[str, str]:
     """The command-line options for the parts of an algorithm that can be learned, with the socket of each."""
-    return {sockets.make(name).option: name for name in ALGORITHMS[algo].sockets}
+    return {sockets.make(name).option: name for name in sockets.places(algo)}
 
 
 def described(algo: str, given: Any) -> dict[str, Any]:
@@ -186,6 +208,11 @@ def read(described: dict[str, Any]) -> list[Artefact]:
 def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:
     """The keyword arguments of an algorithm's ``make_trainer`` that plug in all ``learned`` functions."""
     return {name: part for artefact in learned for name, part in artefact.parts(config).items()}
+
+
+def environment(learned: Iterable[Artefact], env: Env) -> Env:
+    """An environment with all ``learned`` functions plugged in. Raises `ConfigError` for one that does not fit."""
+    return functools.reduce(lambda env, artefact: artefact.env(env), learned, env)
 
 
 def learned_drift(artefact: Artefact, log_ratio: Array, advantage: Array, config: Any) -> Array:

@@ -1,8 +1,9 @@
-"""Sockets: parts of an algorithm that a learned function can replace.
+"""Sockets: parts of an algorithm, or of what stands between it and its environment, for a learned function.
 
 The function of a socket is the algorithm's own formula changed by a small network: by a term added to a loss or
 subtracted from an objective, or by a factor on a weight or a loss. The network's last layer is initialised to zero, so
-that initially the algorithm is unchanged. Inputs of networks are arrays, never parameters or other networks.
+that initially the algorithm is unchanged. Inputs of networks are arrays, never parameters or other networks. A socket
+on the environment's side changes the environment in place of the algorithm.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ import optax
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import SOCKET_NAMES, rules
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, messages, rules
 from purerl.learned.networks import mlp
 from purerl.learners import estimates
 from purerl.learners.settings import make_optimiser
-from purerl.types import Array, Key, PyTree
+from purerl.types import Array, Env, Key, PyTree
 
 DEAD_ZONE = 1e-4
 """Outputs of a drift's network up to this magnitude are set to 0, so that every drift is flat at ratio 1."""
@@ -30,18 +31,31 @@ class Baseline(NamedTuple):
     """A hand-designed alternative that a learned function is compared with, and the float of it that is tuned.
 
     ``parts(value)`` are keyword arguments of ``make_trainer``. ``tuned`` names a field of the config or, if ``start``
-    is given, a constant of the baseline, of which ``start`` is the default.
+    is given, a constant of the baseline, of which ``start`` is the default. A baseline with ``drawn`` is the socket's
+    function with other meta-parameters: ``drawn(meta_params, key)`` of the learned ones and a key of each training.
+    Nothing of it is tuned.
     """
 
     name: str
     parts: Callable[[Any], dict[str, Any]]
-    tuned: str
+    tuned: str = ""
     start: float | None = None
+    drawn: Callable[[PyTree, Key], PyTree] | None = None
 
 
 def as_it_is(value: Any) -> dict[str, Any]:
     """The parts of a `Baseline` that is the unchanged algorithm: none."""
     return {}
+
+
+def no_parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
+    """`Socket.parts` of a socket that changes nothing in an algorithm."""
+    return {}
+
+
+def same_env(meta_params: PyTree, env: Env) -> Env:
+    """`Socket.env` of a socket that changes nothing in an environment."""
+    return env
 
 
 def no_problems(config: Any) -> list[str]:
@@ -50,7 +64,7 @@ def no_problems(config: Any) -> list[str]:
 
 
 class Socket(NamedTuple):
-    """A part of an algorithm that a learned function can replace.
+    """A part of an algorithm or an environment that a learned function can replace.
 
     - ``name``: the name of the socket.
     - ``init(key)``: initial meta-parameters, with which the algorithm is unchanged. Consumes ``key``.
@@ -61,6 +75,10 @@ class Socket(NamedTuple):
     - ``variables``: the variables of a closed form; () if the socket takes none.
     - ``closed(function)``: as ``parts``, with a function of the variables in place of the network; or None.
     - ``problems(config)``: reasons why nothing can be learned with a config, one line each.
+    - ``env(meta_params, env)``: the environment that agents are trained in, with the function plugged in.
+    - ``sign``: 1 if a function is as fit as the agents that it trains, -1 if it gains what they lose.
+    - ``trial(meta_params, env)``: where trained policies are played; the function is as fit as their mean return there,
+      which may be another player's. None: as their training's, times ``sign``.
     """
 
     name: str
@@ -72,6 +90,9 @@ class Socket(NamedTuple):
     variables: tuple[str, ...] = ()
     closed: Callable[[Callable[..., Array]], dict[str, Any]] | None = None
     problems: Callable[[Any], list[str]] = no_problems
+    env: Callable[[PyTree, Env], Env] = same_env
+    sign: float = 1.0
+    trial: Callable[[PyTree, Env], Env] | None = None
 
 
 def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
@@ -260,16 +281,54 @@ def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
     return Socket("optimiser", network.init, parts, option="optimiser", baselines=baselines)
 
 
+def cheap_talk(**settings: Any) -> Socket:
+    """Messages that are appended to what an agent observes (`messages.Made` has the ``settings``).
+
+    Raises `ConfigError` for settings that are not valid.
+    """
+    made = messages.read(settings)
+    talk = messages.make(made)
+    baselines = (
+        Baseline("no messages", as_it_is, drawn=messages.silent),
+        Baseline("random messages", as_it_is, drawn=messages.random),
+    )
+    sign = -1.0 if made.role == "adversary" else 1.0
+    return Socket(
+        "cheap-talk",
+        talk.init,
+        no_parts,
+        option="message",
+        baselines=baselines,
+        env=talk.env,
+        sign=sign,
+        trial=talk.trial,
+    )
+
+
 SOCKETS: dict[str, Callable[..., Socket]] = dict(
-    zip(SOCKET_NAMES, (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser), strict=True)
+    zip(SOCKET_NAMES, (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser, cheap_talk), strict=True)
 )
-"""The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`)."""
+"""The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
+for those on the environment's side."""
+SETTINGS: dict[str, type] = {"cheap-talk": messages.Settings}
+"""What a person can choose of a socket, by its name."""
+
+
+def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
+    """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
+    know of ``env``. Raises `ConfigError` for what cannot be."""
+    return messages.settings(options, env) if name in SETTINGS else {}
+
+
+def places(algo: str) -> tuple[str, ...]:
+    """The names of the sockets that an algorithm has, its own and those on its environment's side."""
+    return *ALGORITHMS[algo].sockets, *ENV_SOCKET_NAMES
 
 
 def algorithms(name: str) -> list[str]:
     """The names of the algorithms that have the socket ``name``, the default of a search first."""
     default = make(name).algo
-    return [default, *(algo for algo in ALGORITHMS if algo != default and name in ALGORITHMS[algo].sockets)]
+    return [default, *(algo for algo in ALGORITHMS if algo != default and name in places(algo))]
 
 
 def make(name: str, **options: Any) -> Socket:

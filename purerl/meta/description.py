@@ -22,8 +22,9 @@ from purerl.types import Env
 class Description(NamedTuple):
     """What a search is to do, as JSON holds it: everything that its results follow from.
 
-    ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config, and
-    ``strategy`` the arguments of `strategies.make` with the strategy's name.
+    ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config,
+    ``strategy`` the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
+    (`sockets.settings`).
     """
 
     socket: str
@@ -37,6 +38,7 @@ class Description(NamedTuple):
     generations: int
     seed: int
     lanes: int
+    settings: dict[str, Any] = {}
 
 
 class Setup(NamedTuple):
@@ -48,7 +50,7 @@ class Setup(NamedTuple):
     @classmethod
     def of(cls, description: Description) -> "Setup":
         """The search that ``description`` asks for."""
-        algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket)
+        algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket, **description.settings)
         config = read_config(description.algo, description.config)
         environments = [envs.make(name, **description.env_params) for name in description.envs]
         size, options = description.population, description.strategy
@@ -77,6 +79,9 @@ def start(file: ConfigFile) -> Start:
     shared = "population", "num_seeds", "generations", "seed", "lanes"
     options |= {name: file.fields[name] for name in shared if name in file.fields}
     options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
+    chosen = sockets.SETTINGS.get(file.take("socket", str, ""))
+    named = [field.name for field in dataclasses.fields(chosen)] if chosen else []
+    options |= {name: value for name, value in file.take("settings", dict, {}).items() if name in named}
     options["env"] = file.take("envs", list, [])
     options["env_params"] = [f"{name}={value}" for name, value in params.items()]
     return Start(file, options, file.take("config", dict, {}), {}, {})
@@ -102,6 +107,10 @@ def describe(
     if len(environments) > 1:
         with _collecting(problems):
             environments.append(union(environments)(0))
+    settings: dict[str, Any] = {}
+    if environments and not problems:
+        with _collecting(problems):
+            settings = sockets.settings(socket, options, environments[-1])
     known: Sequence[Env | None] = environments or [None]
     algorithm = ALGORITHMS[algo]
     for env in known:
@@ -111,7 +120,7 @@ def describe(
     trainings = options.population * options.num_seeds * len(options.env)
     if trainings > cfg.MEMBERS:
         problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
-    problems += sockets.make(socket).problems(config)
+    problems += sockets.make(socket, **settings).problems(config)
     problems += _unused(options)
     strategy = {
         "name": options.strategy,
@@ -133,6 +142,7 @@ def describe(
         generations=options.generations,
         seed=options.seed,
         lanes=options.lanes,
+        settings=settings,
     )
     if not problems:
         with _collecting(problems):

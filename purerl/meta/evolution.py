@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from purerl import loops, population, trees
 from purerl.envs.union import union
 from purerl.learned.sockets import Socket
+from purerl.loops.evaluation import evaluate
 from purerl.meta.strategies import Strategy, ranks
 from purerl.meta.strategies import make as make_strategy
 from purerl.trees import zeros
@@ -20,6 +21,9 @@ from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
 Fitness = Callable[[Metrics], Array]
 """Maps the metrics ``[iterations]`` of one training to a scalar to be maximised."""
+TRIAL, TRIAL_EPISODES = 2**31 + 3, 64
+"""Folded into the key of a training for its trial, so that a trial touches no key of the training; and the episodes of
+a trial, which are played side by side (arXiv 2211.11030: 64)."""
 
 
 class Search(NamedTuple):
@@ -59,16 +63,26 @@ def lifetime_return(metrics: Metrics) -> Array:
 
 
 def lifetime(
-    make_trainer: Callable[..., Trainer], num_iterations: int, fitness: Fitness = lifetime_return
+    make_trainer: Callable[..., Trainer],
+    num_iterations: int,
+    fitness: Fitness = lifetime_return,
+    trial: Callable[..., Env] | None = None,
 ) -> Callable[[PyTree, Key], Array]:
     """Returns ``live(given, key)``: the fitness of one training of ``make_trainer(**given)``, which consumes ``key``.
 
-    It is -inf if the training died or its fitness is nan.
+    With a ``trial`` it is the mean return of the trained policy in the environment ``trial(**given)``, where it always
+    takes its most likely action and learns no more. It is -inf if the training died or its fitness is nan.
     """
 
     def live(given: dict[str, PyTree], key: Key) -> Array:
-        metrics = loops.train(make_trainer(**given), num_iterations)(key).metrics
-        score = fitness(metrics)
+        trainer = make_trainer(**given)
+        state, metrics = loops.train(trainer, num_iterations)(key)
+        if trial is None:
+            score = fitness(metrics)
+        else:
+            learner, policy = trainer.learner, trainer.learner.policy(state.learner)
+            played = evaluate(jax.random.fold_in(key, TRIAL), trial(**given), learner, policy, TRIAL_EPISODES)
+            score = jnp.mean(played.episode_return)
         return jnp.where(metrics["alive"][-1] & ~jnp.isnan(score), score, -jnp.inf)
 
     return live
@@ -94,6 +108,7 @@ def lifetimes(
     num_seeds: int,
     *,
     fitness: Fitness = lifetime_return,
+    trial: Callable[..., Env] | None = None,
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
@@ -106,19 +121,37 @@ def lifetimes(
     - ``num_candidates``: ``P``.
     - ``num_tasks``: number of tasks.
     - ``num_seeds``: ``S``.
-    - ``fitness``: of the metrics of a training.
+    - ``fitness, trial``: as for `lifetime`.
     - ``devices, lanes``: as for `placed`.
     """
-    live = lifetime(make_trainer, num_iterations, fitness)
     shape = num_candidates, num_tasks, num_seeds
-    layout = placed(num_candidates * num_tasks * num_seeds, devices, lanes)
-    live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
     candidate, task, seed = (axis.reshape(-1) for axis in jnp.indices(shape, dtype=jnp.int32))
+    live_all = lives(make_trainer, num_iterations, candidate.size, fitness, trial, devices, lanes)
 
     def run(candidates: PyTree, keys: Key) -> Array:
         given = {"meta_params": trees.take(candidates, candidate), "task": task}
-        members = trees.fill(population.Members(given, keys[seed]), layout.size)
-        return live_all(members, ())[1][: candidate.size].reshape(shape)
+        return live_all(given, keys[seed]).reshape(shape)
+
+    return run
+
+
+def lives(
+    make_trainer: Callable[..., Trainer],
+    num_iterations: int,
+    size: int,
+    fitness: Fitness = lifetime_return,
+    trial: Callable[..., Env] | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+) -> Callable[[PyTree, Key], Array]:
+    """Returns ``live(given [N], keys [N]) -> fitness [N]``, which runs ``size`` whole trainings on all devices, each
+    with what it is given and a key of its own. Arguments are as for `lifetimes`."""
+    live, layout = lifetime(make_trainer, num_iterations, fitness, trial), placed(size, devices, lanes)
+    live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
+
+    def run(given: PyTree, keys: Key) -> Array:
+        members = trees.fill(population.Members(given, keys), layout.size)
+        return live_all(members, ())[1][:size]
 
     return run
 
@@ -196,20 +229,32 @@ def of(
     - ``envs``: the environments, one per task; several are trained in through their `purerl.envs.union`.
     - ``strategy``: the evolution strategy.
     - ``num_seeds``: trainings of a candidate in each environment.
-    - ``fitness``: of the metrics of a training.
+    - ``fitness``: of the metrics of a training, unless the socket has a trial; times the socket's sign.
     - ``devices, lanes``: as for `placed`.
     """
     choose = union(envs) if len(envs) > 1 else lambda task: envs[0]
 
     def make_trainer(meta_params: PyTree, task: Array) -> Trainer:
-        return algo.make_trainer(config, choose(task), **socket.parts(meta_params, config))
+        env = socket.env(meta_params, choose(task))
+        return algo.make_trainer(config, env, **socket.parts(meta_params, config))
 
-    shape = config.num_iterations, strategy.size, len(envs), num_seeds
-    live = lifetimes(make_trainer, *shape, fitness=fitness, devices=devices, lanes=lanes)
+    shape, judged = (config.num_iterations, strategy.size, len(envs), num_seeds), judge(socket, choose, fitness)
+    live = lifetimes(make_trainer, *shape, **judged, devices=devices, lanes=lanes)
     trainer = algo.make_trainer(config, envs[0])
     frames = strategy.size * len(envs) * num_seeds * trainer.frames(config.num_iterations)
     used = placed(strategy.size * len(envs) * num_seeds, devices, lanes).devices
     return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames, devices=used)
+
+
+def judge(socket: Socket, choose: Callable[[Any], Env], fitness: Fitness = lifetime_return) -> dict[str, Any]:
+    """By what the trainings of a socket are judged: the ``fitness`` and ``trial`` of `lifetime`.
+
+    ``choose(task)`` is the environment of a task, and ``fitness`` is of the metrics of a training.
+    """
+    signed = fitness if socket.sign == 1 else lambda metrics: socket.sign * fitness(metrics)
+    if (trial := socket.trial) is None:
+        return {"fitness": signed}
+    return {"fitness": signed, "trial": lambda meta_params, task: trial(meta_params, choose(task))}
 
 
 def evolve(

@@ -18,6 +18,7 @@ from purerl.algos.algorithm import rows
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import schedules
+from purerl.learned import ENV_SOCKET_NAMES
 from purerl.learned.sockets import Socket
 from purerl.learners import estimates, gradients, policy_gradients
 from purerl.loops.rollout import rollout
@@ -28,6 +29,8 @@ NAME = "meta_gradient"
 """Name of this search among the strategies."""
 EPSILON_ROOT = 1e-10
 """Added under Adam's square root, whose infinite slope at 0 would make the gradient through it nan."""
+UNFIT = "optimiser", "rule", *ENV_SOCKET_NAMES
+"""Sockets of which this search cannot find the function."""
 UNREST = 0.01
 """Standard deviation of the noise that is added to the initial meta-parameters."""
 
@@ -61,8 +64,8 @@ def of(
     ascends the mean over agents of ``advantage * log pi`` on that rollout; agents whose gradient is not finite are left
     out. Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
 
-    - ``socket``: what is learned; "optimiser" and "rule" are refused. (A2C stops the gradients of the values that it
-      estimates from, so most of a rule would have no gradient.)
+    - ``socket``: what is learned; "optimiser" and "rule", and those on the environment's side, are refused. (A2C stops
+      the gradients of the values that it estimates from, so most of a rule would have no gradient.)
     - ``algo``: a policy gradient algorithm of `purerl.algos`.
     - ``config``: its Config, whose number of iterations is the length of an agent's training.
     - ``envs``: one environment.
@@ -76,7 +79,7 @@ def of(
 
     Raises `ConfigError` for arguments that it does not support.
     """
-    unfit = not isinstance(config, policy_gradients.Config) or socket.name in ("optimiser", "rule")
+    unfit = not isinstance(config, policy_gradients.Config) or socket.name in UNFIT
     several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
     if unfit or several or len(envs) != 1:
         raise ConfigError(

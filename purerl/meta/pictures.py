@@ -1,44 +1,79 @@
 """Plots of learned functions, as PNG files."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from purerl.display import plots
 from purerl.formulas import td_errors
-from purerl.learned import artefacts, sockets
+from purerl.learned import artefacts, messages, sockets
 
+Canvas = Figure | SubFigure
+"""What a plot is drawn on: a figure of its own, or a part of one."""
 REACH = 30.0
 """The largest error for which losses are drawn."""
+HEARD, PANELS, ELEMENTS = 2.0, 4, 10
+"""The largest value of an element of an observation of which messages are drawn, and the most numbers and elements."""
 
 
 def draw(path: Path, artefact: artefacts.Artefact, config: Any) -> None:
     """Writes the plot of a learned function to ``path``, atomically; does nothing for sockets without a plot."""
-    figures = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss}
-    if artefact.socket in figures:
-        plots.save(path, figures[artefact.socket](artefact, config))
+    if artefact.socket in FIGURES:
+        plots.save(path, FIGURES[artefact.socket](artefact, config))
 
 
-def value_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
+def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Artefact, config: Any) -> Figure:
+    """What a search came to: ``lines`` ``[1, points]`` by name over ``x``, called ``axis``, and below them the learned
+    function, if its socket has a plot."""
+    drawn = artefact.socket in FIGURES
+    figure = Figure(figsize=(9, 8) if drawn else (9, 4), layout="constrained")
+    above, *below = figure.subfigures(2 if drawn else 1, 1, squeeze=False)[:, 0]
+    plots.curves_figure(x, lines, f"search for a {artefact.socket}", (axis, "fitness"), above)
+    if drawn:
+        FIGURES[artefact.socket](artefact, config, below[0])
+    return figure
+
+
+def value_loss(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
     """A learned value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
     loss = artefact.parts(config)["value_loss"]
     error = jnp.linspace(-REACH, REACH, 601)
-    return _beside(
-        error, loss(error, error, jnp.zeros_like(error), config), 0.5 * jnp.square(error), "L2", "value - target"
-    )
+    learned, known = loss(error, error, jnp.zeros_like(error), config), 0.5 * jnp.square(error)
+    return _beside(error, learned, known, "L2", "value - target", canvas)
 
 
-def td_loss(artefact: artefacts.Artefact, config: Any) -> Figure:
+def td_loss(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
     """A learned TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
     error = jnp.linspace(-REACH, REACH, 601)
     loss = artefact.parts(config)["td_loss"](error, config)
-    return _beside(error, loss, td_errors.huber(error, config.huber_delta), "Huber", "temporal-difference error")
+    known = td_errors.huber(error, config.huber_delta)
+    return _beside(error, loss, known, "Huber", "temporal-difference error", canvas)
 
 
-def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figure:
+def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
+    """Learned messages to whoever learns: what each number of a message says of each element of the observation, while
+    the others are 0. At most `PANELS` numbers."""
+    made = messages.read(artefact.settings)
+    talk = messages.make(made)
+    x = jnp.linspace(-HEARD, HEARD, 401)
+    count = min(made.messages, PANELS)
+    figure = canvas or Figure(figsize=(1 + 4 * count, 4), layout="constrained")
+    panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
+    for element in range(min(made.inputs, ELEMENTS)):
+        obs = jnp.zeros((len(x), made.inputs)).at[:, element].set(x)
+        said = np.asarray(talk.speak(artefact.meta_params, obs))
+        for i, panel in enumerate(panels):
+            panel.plot(x, said[:, i], label=f"element {element}" + " (unseen)" * (element in made.unseen))
+            panel.set(xlabel="element of the observation", ylabel="" if i else "message", title=f"number {i}")
+    panels[-1].legend(fontsize="small")
+    return figure
+
+
+def _beside(error: Any, learned: Any, known: Any, name: str, label: str, canvas: Canvas | None) -> Canvas:
     """Two panels of a learned and a known loss: their values, 0 at error 0, and their slopes.
 
     - ``error``: ``[N]``, ascending and symmetric around 0.
@@ -46,28 +81,29 @@ def _beside(error: Any, learned: Any, known: Any, name: str, label: str) -> Figu
     - ``known``: ``[N]``, the loss to compare with.
     - ``name``: of the known loss.
     - ``label``: of the x axis.
+    - ``canvas``: where to draw them.
     """
     error, learned, known = (np.asarray(x, np.float64) for x in (error, learned, known))
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    figure = canvas or Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     middle = len(error) // 2
     for panel, curve, text in (
         (left, lambda y: y - y[middle], "loss"),
         (right, lambda y: np.gradient(y, error), "slope"),
     ):
-        panel.plot(error, curve(learned), label="learned")
-        panel.plot(error, curve(known), label=name, linestyle="dashed")
+        panel.plot(error, curve(learned), label="learned", color=plots.COLOURS[0])
+        panel.plot(error, curve(known), label=name, color=plots.COLOURS[1], linestyle="dashed")
         panel.set(xlabel=label, ylabel=text)
         panel.legend(fontsize="small")
     return figure
 
 
-def policy_drift(artefact: artefacts.Artefact, config: Any) -> Figure:
+def policy_drift(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
     """A learned drift as a function of ratio and advantage, beside PPO's."""
     ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
     log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
     learned = artefacts.learned_drift(artefact, log_ratio, across, config)
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    figure = canvas or Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     both = learned, sockets.clip_drift(log_ratio, across, config)
     top = max(float(jnp.max(drift)) for drift in both) or 1.0
@@ -77,3 +113,7 @@ def policy_drift(artefact: artefacts.Artefact, config: Any) -> Figure:
         panel.set(title=title, xlabel="ratio", ylabel="advantage")
     figure.colorbar(colours, ax=panels, label="drift")
     return figure
+
+
+FIGURES = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss, "cheap-talk": cheap_talk}
+"""The plots of learned functions, by their sockets."""

@@ -1,7 +1,7 @@
 """Reports on a learned function: whole trainings with it and with its baselines, on held-out seeds.
 
 Each baseline is first tuned separately in each environment, on other seeds, so that the comparison is with a tuned
-baseline.
+baseline. One that is the socket's own function with other meta-parameters has nothing to tune.
 """
 
 import dataclasses
@@ -26,10 +26,11 @@ from purerl.meta import evolution
 from purerl.names import check_trusted
 from purerl.runs.untrusted import parameter_problems
 from purerl.store import json_files
-from purerl.types import Env, Key, Trainer
+from purerl.types import Env, Key, PyTree, Trainer
 
-TUNING, HELD_OUT = 2**31 + 1, 2**31 + 2
-"""Folded into the key of a report, so that its keys differ from those of a search."""
+TUNING, HELD_OUT, DRAWN = 2**31 + 1, 2**31 + 2, 2**31 + 4
+"""Folded into the key of a report, so that its keys differ from those of a search, and those by which baselines are
+drawn from both."""
 FACTORS = tuple(2.0**power for power in range(-6, 4))
 """The factors on the default of a baseline's tuned field that are tried."""
 
@@ -56,8 +57,8 @@ def report(
 
     ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
     mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval, and the
-    tuned value of the baseline. Held-out seeds depend on ``seed`` alone: if reports are used to select among searches,
-    the selected one needs a new report with another ``seed``.
+    tuned value of the baseline, if it has one. Held-out seeds depend on ``seed`` alone: if reports are used to select
+    among searches, the selected one needs a new report with another ``seed``.
 
     Says on stderr what it begins with. Writes the result to ``report.json`` (for a file ``NAME.json``: to
     ``NAME-report.json`` beside it), and as ``evidence`` to the artefact's card. Raises `ConfigError`.
@@ -89,8 +90,15 @@ def report(
     for place, env in made.items():
         say(console, f"{artefact.socket} on {place}: {seeds} trainings ...")
         lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
-        ours = lives(lambda changed, value: artefact.parts(changed), seeds, HELD_OUT)[0]
-        for baseline in sockets.make(artefact.socket).baselines:
+        drawn = functools.partial(_drawn, algo, config, env, lanes, jax.random.key(seed), artefact, seeds)
+        learned = lambda changed, value: artefact.parts(changed)
+        ours = lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
+        for baseline in artefact.made.baselines:
+            if baseline.drawn:
+                say(console, f"{baseline.name} on {place}: {seeds} trainings ...")
+                row = _row(place, place in card["envs"], baseline, None, ours, drawn(baseline.drawn))
+                rows.append({**row, "at_edge": False})
+                continue
             parts = lambda changed, value, b=baseline: b.parts(value)
             start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
             values = (start or 1.0) * np.array(FACTORS)
@@ -139,6 +147,35 @@ def _lives(
     return np.asarray(jax.jit(live)(jax.tree.map(jnp.float32, values), keys))[:, 0]
 
 
+def _drawn(
+    algo: Any,
+    config: Any,
+    env: Env,
+    lanes: int | None,
+    key: Key,
+    artefact: artefacts.Artefact,
+    seeds: int,
+    draw: Callable[[PyTree, Key], PyTree] | None,
+) -> np.ndarray:
+    """The fitness ``[seeds]`` of trainings with the socket of an artefact, on the keys of `HELD_OUT`.
+
+    - ``algo, config, env, lanes, key, seeds``: as for `_lives`.
+    - ``artefact``: the learned function.
+    - ``draw(meta_params, key)``: the meta-parameters of each training; None: those of the artefact.
+    """
+    socket = artefact.made
+
+    def make_trainer(meta_params: PyTree, task: Any) -> Trainer:
+        return algo.make_trainer(config, socket.env(meta_params, env), **socket.parts(meta_params, config))
+
+    held_out, drawn = (jax.random.split(jax.random.fold_in(key, salt), seeds) for salt in (HELD_OUT, DRAWN))
+    draw = draw or (lambda meta_params, key: meta_params)
+    meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
+    judged = evolution.judge(socket, lambda task: env)
+    live = evolution.lives(make_trainer, config.num_iterations, seeds, **judged, lanes=lanes)
+    return np.asarray(jax.jit(live)({"meta_params": meta_params, "task": np.zeros(seeds, np.int32)}, held_out))
+
+
 def _floored(*scores: np.ndarray) -> list[np.ndarray]:
     """Scores with non-finite ones (trainings that died) replaced by the worst finite one among all ``scores``."""
     everything = np.concatenate([x.reshape(-1) for x in scores])
@@ -147,14 +184,14 @@ def _floored(*scores: np.ndarray) -> list[np.ndarray]:
 
 
 def _row(
-    env: str, trained_on: bool, baseline: sockets.Baseline, tuned: float, ours: np.ndarray, theirs: np.ndarray
+    env: str, trained_on: bool, baseline: sockets.Baseline, tuned: float | None, ours: np.ndarray, theirs: np.ndarray
 ) -> dict[str, Any]:
     """A row of the report.
 
     - ``env``: the name of the environment.
     - ``trained_on``: whether the artefact was trained in it.
     - ``baseline``: what the artefact is compared with.
-    - ``tuned``: the tuned value of the baseline's field.
+    - ``tuned``: the tuned value of the baseline's field; None if it has none.
     - ``ours, theirs``: ``[seeds]``, paired fitness with the artefact and with the baseline.
     """
     with_floor, their_floor = _floored(ours, theirs)
@@ -166,7 +203,7 @@ def _row(
         "env": env,
         "trained_on": trained_on,
         "baseline": baseline.name,
-        "tuned": {baseline.tuned: tuned},
+        "tuned": {} if tuned is None else {baseline.tuned: tuned},
         "fitness": float(with_floor.mean()),
         "fitness_error": _error(with_floor),
         "baseline_fitness": float(their_floor.mean()),

@@ -153,7 +153,8 @@ def _search(run: Run, program: Program, begun: Begun) -> int:
     evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
     card, measured = {**description._asdict(), **evidence}, {"seconds": begun.seconds, **machine_facts()}
-    artefact = artefacts.of_socket(description.socket, setup.evolution.mean(begun.state), card, measured)
+    mean = setup.evolution.mean(begun.state)
+    artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
             (directory / name).unlink(missing_ok=True)
@@ -194,14 +195,14 @@ def _generations(run: Run, program: Program, begun: Begun, interrupted: list[int
 
         while not interrupted and not over() and barren < PATIENCE and (chunk := next(paced, None)):
             state, lines = chunk.state, []
-            columns = {name: values[: chunk.length] for name, values in chunk.metrics.items()}
+            columns = {name: np.asarray(values)[: chunk.length] for name, values in chunk.metrics.items()}
             for i in range(chunk.length):
                 row = {"generation": done + i + 1, "frames": (done + i + 1) * frames}
                 lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
                 barren = 0 if columns["alive"][i] else barren + 1
             rows.write(lines)
             done = chunk.done
-            report((done - first) * frames, float(columns["fitness"][-1]))
+            report((done - first) * frames, columns["fitness"][-1:], 1)
             saving.check()
             if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
                 save()
@@ -225,5 +226,5 @@ def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
         names = "fitness_worst", "fitness", "fitness_best"
         lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
         x = [row["generation"] for row in rows]
-        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "lifetime return"))
+        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "fitness"))
     pictures.draw(directory / "learned.png", artefact, config)

@@ -15,6 +15,8 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
+from purerl.learners import diagnostics as looking
+from purerl.learners.diagnostics import diagnosed
 from purerl.runs import datasets, untrusted
 from purerl.runs.config_file import ConfigFile, Start
 from purerl.runs.environments import checked
@@ -118,10 +120,12 @@ def describe(
     try:
         artefacts.read(functions)
         functions |= artefacts.described(algo, options)
+        env = env and artefacts.environment(artefacts.read(functions), env)
     except ConfigError as error:
         problems.append(str(error))
     if algorithm.datasets and env_part(swept):
         problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
+    problems += looking.problems(config) if getattr(options, "diagnostics", False) else []
     of_play: dict[str, Any] = {}
     if algorithm.datasets and env is not None and not problems:
         seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
@@ -151,14 +155,18 @@ class Setup(NamedTuple):
     swept: dict[str, list[float]]
 
     @classmethod
-    def of(cls, description: Description) -> "Setup":
-        """The members that ``description`` asks for. Raises `ConfigError` for learned functions that are damaged."""
+    def of(cls, description: Description, diagnostics: bool = False) -> "Setup":
+        """The members that ``description`` asks for, whose learners are `diagnosed` if asked for. Raises `ConfigError`
+        for learned functions that are damaged."""
         algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
+        make = algo.make_learner
+        trained = algo._replace(make_learner=lambda *a, **k: diagnosed(make(*a, **k))) if diagnostics else algo
 
         def plain_env(env_params: dict[str, Any] | None = None) -> Env:
-            return envs.make(description.env, **{**description.env_params, **(env_params or {})})
+            made = envs.make(description.env, **{**description.env_params, **(env_params or {})})
+            return artefacts.environment(learned, made)
 
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
@@ -171,7 +179,7 @@ class Setup(NamedTuple):
             return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
-            return algo.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config), **data())
+            return trained.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config), **data())
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}

@@ -1,4 +1,5 @@
-"""A generation of a value loss' evolution on CartPole-v1: what it costs beyond its trainings, and beside PureJaxRL.
+"""A generation of an evolution on CartPole-v1, of a value loss by default: what it costs beyond its trainings, and
+beside PureJaxRL.
 
 PureJaxRL's side is its walkthrough's training with a learned value loss, read from the notebook and vmapped over
 candidates, inside one program with evosax's ask and tell: its interpreter needs evosax 0.3 besides.
@@ -16,7 +17,7 @@ NUM_ENVS, NUM_STEPS = 4, 64
 SIDES = {
     "search": "ask, trainings, fitness and tell",
     "lives": "ask, and the trainings",
-    "population": "as many trainings of PPO, without a learned function",
+    "population": "as many trainings of PPO, with the function that a search begins with folded away",
 }
 
 
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--candidates", type=int, nargs="+", default=[64], help="of a generation (default: 64)")
     parser.add_argument("--total-steps", type=int, default=16384, help="frames of a training (default: 16384)")
     parser.add_argument("--lanes", type=int, default=0, help="purerl's agents side by side (default: its own choice)")
+    parser.add_argument("--socket", default="value-loss", help="what is evolved: value-loss or cheap-talk")
     parser.add_argument("--peer", help="purejaxrl=CHECKOUT")
 
 
@@ -39,7 +41,7 @@ def notebook(checkout: str) -> Path:
     return Path(checkout, "examples", "walkthrough.ipynb")
 
 
-def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
+def purerl_program(side: str, name: str, candidates: int, total_steps: int, lanes: int):
     """A program of a key on every device."""
     import jax
 
@@ -51,9 +53,10 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
 
     use_cpu_cores()
     config = algo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
-    env, socket = envs.make("CartPole-v1"), sockets.value_loss()
+    env, socket = envs.make("CartPole-v1"), sockets.make(name, **({"inputs": 4} if name == "cheap-talk" else {}))
     if side == "population":
-        train = algo.make_train(config, env)
+        silent = zeros(jax.eval_shape(socket.init, jax.random.key(0)))
+        train = algo.make_train(config, socket.env(silent, env))
         layout = evolution.placed(candidates, lanes=lanes or None)
         train_all = population.spread(lambda key, _: ((), train(key).metrics), layout)
         return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
@@ -63,7 +66,7 @@ def purerl_program(side: str, candidates: int, total_steps: int, lanes: int):
         return lambda key: search.step(search.init(key))
 
     def make_trainer(meta_params, task):
-        return algo.make_trainer(config, env, **socket.parts(meta_params, config))
+        return algo.make_trainer(config, socket.env(meta_params, env), **socket.parts(meta_params, config))
 
     live = evolution.lifetimes(make_trainer, config.num_iterations, candidates, 1, 1, lanes=lanes or None)
 
@@ -111,7 +114,7 @@ def job(asked: dict[str, Any]) -> turns.Job:
     if asked["side"] == "purejaxrl":
         program = purejaxrl_program(asked["checkout"], *size)
     else:
-        program = purerl_program(asked["side"], *size, asked["lanes"])
+        program = purerl_program(asked["side"], asked["socket"], *size, asked["lanes"])
     key = jax.random.key
     return turns.Job(lambda: jax.jit(program).lower(key(0)), lambda compiled, seed: compiled(key(seed)))
 
@@ -122,6 +125,7 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
     length = args.total_steps // (NUM_ENVS * NUM_STEPS) * NUM_ENVS * NUM_STEPS
     for candidates in args.candidates:
         asked = {**asked, "candidates": candidates, "total_steps": args.total_steps, "lanes": args.lanes}
+        asked = {**asked, "socket": args.socket}
         sides = [turns.Side(name, sys.executable, {**asked, "side": name}) for name in SIDES]
         if args.peer:
             theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}

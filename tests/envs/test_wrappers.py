@@ -18,10 +18,12 @@ from purerl.cli import parsing
 from purerl.envs.episodic import box, episodic
 from purerl.envs.wrappers import (
     TRANSFORMS,
+    Channel,
     action_repeat,
     flatten,
     frame_stack,
     max_episode_steps,
+    messages,
     observation_mask,
     randomise,
     reset_pool,
@@ -262,6 +264,7 @@ def test_make_explains_itself(name, params, line):
         lambda env: action_repeat(env, 2),
         lambda env: max_episode_steps(env, 2),
         lambda env: randomise("walk", lambda **_: env, {"x": (0, 1)}),
+        lambda env: messages(env, Channel(1, 1, 1.0), lambda obs: obs),
     ],
 )
 def test_several_agents_are_refused(wrapper):
@@ -280,7 +283,7 @@ def test_discrete_observations_are_refused(wrapper):
 
 def test_reserved_parameters_belong_to_no_environment():
     reserved = {"randomise", *TRANSFORMS}
-    assert set(TEXTS) - {"game"} < reserved
+    assert set(TEXTS) - {"game", "opponent"} < reserved
     for name in (name for name in envs.names() if name.partition("/")[0] not in EXTRAS):
         if name in {**NATIVE, **PROBES}:
             own = set(inspect.signature(envs._native(name)).parameters)

@@ -41,6 +41,22 @@ def test_round_trip(name, tmp_path):
         assert read.card["frames"] == 100_000_000_007
 
 
+def test_settings_are_kept(tmp_path):
+    """They say which arrays there are, and are told by the digest."""
+    settings = {"role": "guide", "inputs": 4, "goal_size": 1, "messages": 3, "message_layers": [5], "unseen": [1]}
+    socket = sockets.make("cheap-talk", **settings)
+    found = [artefacts.of_socket("cheap-talk", socket.init(jax.random.key(0)), CARD, settings=settings)]
+    artefacts.save(tmp_path / artefacts.NAME, found[0])
+    found.append(artefacts.load(tmp_path))
+    assert found[1].settings == settings and found[1].made.trial and found[1].option == "message"
+    jax.tree.map(np.testing.assert_array_equal, found[1].meta_params, found[0].meta_params)
+    assert jax.tree.map(np.shape, found[1].meta_params)["trained"][0]["kernel"] == (5, 5)
+    value = artefacts.to_json(found[0])
+    value["settings"]["message_gain"] = 1.0
+    with pytest.raises(ConfigError, match="sha256 differs"):
+        artefacts.of_json(value)
+
+
 def test_closed_form_round_trip(tmp_path):
     tree = ["relu", ["sub", ["mul", ["expm1", "log_ratio"], "advantage"], 0.1]]
     artefacts.save(tmp_path / "drift.json", artefacts.of_expression("policy-drift", tree, CARD))
@@ -60,7 +76,8 @@ def rewritten(change):
     value = artefacts.to_json(learned("vtrace-weight"))
     change(value)
     names = "socket", "expression", "meta_params", "card"
-    value["sha256"] = artefacts._digest({name: value.get(name) for name in names})
+    settings = {"settings": value["settings"]} if "settings" in value else {}
+    value["sha256"] = artefacts._digest({name: value.get(name) for name in names} | settings)
     return value
 
 
@@ -83,6 +100,13 @@ def first(value):
         (lambda v: first(v).update(float32=NAN_WORDS), "numbers that are not finite"),
         (lambda v: v.update(expression=["exec", "error"]), "takes no closed form"),
         (lambda v: v.update(socket="value-loss", expression=["exec", "error"]), "no finite number, variable or known"),
+        (lambda v: v.update(settings={"role": "ally"}), "a vtrace-weight has no such settings"),
+        (lambda v: v.update(socket="cheap-talk", settings={"gain": 2}), "cheap-talk has no 'gain'; it has role,"),
+        (
+            lambda v: v.update(socket="cheap-talk", settings={"messages": 10**9, "role": ["spy"]}),
+            "role = .'spy',.: must be one of .*; messages = 1000000000: must lie in",
+        ),
+        (lambda v: v.update(socket="cheap-talk", settings={"message_layers": [4] * 99}), "must be at most 8"),
     ],
 )
 def test_hostile_files(tmp_path, change, line):

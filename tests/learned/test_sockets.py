@@ -13,7 +13,7 @@ from purerl import a2c, compiler_options, dqn, envs, impala, ppo
 from purerl.algos import ALGORITHMS
 from purerl.formulas import losses
 from purerl.formulas.returns import vtrace_weights
-from purerl.learned import rules, sockets
+from purerl.learned import ENV_SOCKET_NAMES, rules, sockets
 
 CONFIGS = {
     ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64),
@@ -187,8 +187,10 @@ def test_learned_optimiser_sees_the_step_alone():
 
 def test_every_socket_has_algorithms():
     """And every algorithm's sockets exist, with an option of their own each."""
-    assert set(sockets.SOCKETS) == {name for algo in ALGORITHMS.values() for name in algo.sockets}
+    own = {name for algo in ALGORITHMS.values() for name in algo.sockets}
+    assert own.isdisjoint(ENV_SOCKET_NAMES) and set(sockets.SOCKETS) == own | set(ENV_SOCKET_NAMES)
     for name in sockets.SOCKETS:
         socket = sockets.make(name)
         assert socket.name == name and socket.option and socket.baselines
-        assert sockets.algorithms(name)[0] == socket.algo and name in ALGORITHMS[socket.algo].sockets
+        assert sockets.algorithms(name)[0] == socket.algo and name in sockets.places(socket.algo)
+        assert (set(sockets.algorithms(name)) == set(ALGORITHMS)) == (name in ENV_SOCKET_NAMES)

@@ -43,6 +43,7 @@ def test_is_a_search(search):
         ("optimiser", ppo, CONFIG, [ENV]),
         ("rule", a2c, a2c.Config(**SIZES), [ENV]),
         ("value-loss", ppo, CONFIG, [ENV, ENV]),
+        ("cheap-talk", ppo, CONFIG, [ENV]),
     ],
 )
 def test_problems(socket, algo, config, environments):

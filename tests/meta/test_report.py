@@ -10,20 +10,21 @@ import pytest
 
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
-from purerl.learned import artefacts, sockets
+from purerl.learned import ENV_SOCKET_NAMES, artefacts, sockets
 from purerl.meta import evolution, report
 
 TINY = {"total_steps": 256, "num_envs": 4, "num_steps": 16, "hidden_sizes": (8,)}
 REPLAY = {"capacity": 256, "warmup_steps": 64, "batch_size": 8}
 
 
-def saved(socket, directory):
+def saved(socket, directory, **settings):
     """A run directory with what a search for ``socket`` begins with."""
     algo = sockets.make(socket).algo
     config = ALGORITHMS[algo].Config(**TINY, **(REPLAY if algo == "dqn" else {}))
     card = {"algo": algo, "config": dataclasses.asdict(config), "envs": ["CartPole-v1"], "env_params": {}}
-    meta_params = sockets.make(socket).init(jax.random.key(0))
-    artefacts.save(directory / artefacts.NAME, artefacts.of_socket(socket, meta_params, card))
+    meta_params = sockets.make(socket, **settings).init(jax.random.key(0))
+    meta_params = jax.tree.map(lambda x: x + 2.0, meta_params) if settings else meta_params
+    artefacts.save(directory / artefacts.NAME, artefacts.of_socket(socket, meta_params, card, settings=settings))
     return directory
 
 
@@ -38,7 +39,7 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
     assert math.isnan(none["difference"]["value"]) and none["without"] == 3
 
 
-@pytest.mark.parametrize("socket", sockets.SOCKETS)
+@pytest.mark.parametrize("socket", [name for name in sockets.SOCKETS if name not in ENV_SOCKET_NAMES])
 def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""
     asked = []
@@ -68,6 +69,34 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
         assert not set(map(tuple, tuning[2].tolist())) & set(map(tuple, held_out.tolist()))
     report.report(tmp_path, seeds=5, tuning_seeds=3, seed=12)
     assert not set(map(tuple, asked[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
+
+
+def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch):
+    """On the same keys; each training of the random ones has its own, and what trains is told what it hears."""
+    asked, told = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))
+
+    def lives(make_trainer, num_iterations, size, fitness, lanes):
+        def live(given, keys):
+            trainer = make_trainer(**jax.tree.map(lambda x: x[0], given))
+            seen = jax.eval_shape(lambda key: trainer.step(trainer.init(key)), keys[0])[0].actors.obs
+            assert seen.shape == (4, 4 + 3) and size == 5
+            assert fitness({"episodes": jnp.ones(1), "episode_return": jnp.full(1, 7.0)}) == -7
+            asked.append((given["meta_params"]["learning"][0]["kernel"], jax.random.key_data(keys)))
+            return next(told)
+
+        return live
+
+    monkeypatch.setattr(evolution, "lives", lives)
+    monkeypatch.setattr(jax, "jit", lambda function: function)
+    found = report.report(saved("cheap-talk", tmp_path, inputs=4, messages=3), seeds=5, tuning_seeds=3, seed=11)
+    assert [row["baseline"] for row in found["rows"]] == ["no messages", "random messages"]
+    assert [row["difference"]["value"] for row in found["rows"]] == [2.0, -1.0]
+    assert all(row["tuned"] == {} and not row["at_edge"] for row in found["rows"])
+    (learned, keys), (silent, silent_keys), (random, random_keys) = asked
+    np.testing.assert_array_equal(learned, jnp.full((5, 4, 3), 2.0))
+    assert not np.any(silent) and len(np.unique(random)) == 5 * 4 * 3
+    for others in (silent_keys, random_keys):
+        np.testing.assert_array_equal(others, keys)
 
 
 def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from purerl import cli, load
-from purerl.learned import artefacts, sockets
+from purerl.learned import SOCKET_NAMES, artefacts, sockets
 from purerl.meta import cost, search
 
 TINY = [
@@ -31,6 +31,7 @@ TINY = [
     "2",
 ]
 EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
+TALK = ["evolve", "cheap-talk", "--env", "CartPole-v1", "--population", "4", "--sigma", "0.5", *TINY]
 
 
 def run(*args):
@@ -90,9 +91,9 @@ def wait_for(directory, generations):
 
 def test_interrupted_search_goes_on(tmp_path, long):
     """Killed in the middle, and ended politely further on: resumed, it ends in the bits of one that was not."""
-    generations, expected = long
+    evolve, generations, expected = long
     directory = tmp_path / "run"
-    args = *EVOLVE, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
+    args = *evolve, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
     for number, code, rows in ((signal.SIGKILL, -signal.SIGKILL, 20), (signal.SIGTERM, 143, 100)):
         process = start(*args)
         wait_for(directory, rows)
@@ -104,12 +105,12 @@ def test_interrupted_search_goes_on(tmp_path, long):
     assert outcome(directory) == expected
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory):
-    """A search that takes long enough to be interrupted: its length and outcome."""
+@pytest.fixture(scope="module", params=[EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
+def long(request, tmp_path_factory):
+    """A search that takes long enough to be interrupted: its command, length and outcome."""
     directory = tmp_path_factory.mktemp("long") / "run"
-    assert start(*EVOLVE, "--generations", 400, "--out", directory).wait(300) == 0
-    return 400, outcome(directory)
+    assert start(*request.param, "--generations", 400, "--out", directory).wait(300) == 0
+    return request.param, 400, outcome(directory)
 
 
 def test_fixed_time(tmp_path):
@@ -147,12 +148,15 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
         (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "vtrace-weight: there is nothing to correct"),
         ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
+        ((*TALK, "--env", "Breakout-MinAtar"), "observations [10, 10, 4]; messages of this kind need [400]"),
+        ((*TALK, "--unseen", "0", "4"), "observation_mask = '0,4': must be some of 0 to 3"),
+        ((*TALK, "--message-scale", "0"), "message_scale = 0.0: must lie in"),
         (("evolve", "distill", "/nowhere"), "/nowhere"),
         (("evolve", "report", "/nowhere"), "/nowhere"),
     ],
 )
 def test_problems(args, line, capsys, tmp_path):
-    more = ("--out", tmp_path / "run") if args[1] in ("value-loss", "vtrace-weight") else ()
+    more = ("--out", tmp_path / "run") if args[1] in SOCKET_NAMES else ()
     assert run(*args, *more) == 2
     err = capsys.readouterr().err
     assert line in err and err.startswith("purerl: error: ") and not (tmp_path / "run").exists()
@@ -229,6 +233,28 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     capsys.readouterr()
     assert run(*train, "--objective", found, "--out", tmp_path / "wrong") == 2
     assert "holds a value-loss, expected a policy-drift" in capsys.readouterr().err
+
+
+def test_messages(tmp_path, capsys):
+    """A guide's search, from its directory: played at the end of each life, compared, resumed, and heard by a training
+    whose policy is then evaluated with them."""
+    directory, heard = tmp_path / "run", tmp_path / "heard"
+    guide = "--role", "guide", "--unseen", "1", "3", "--message-scale", "2"
+    assert run(*TALK, *guide, "--generations", 2, "--out", directory) == 0
+    artefact = artefacts.load(directory)
+    assert artefact.settings["unseen"] == [1, 3] and artefact.settings["goal_size"] == 1 and artefact.made.trial
+    assert (directory / "learned.png").exists()
+    rows = [json.loads(line) for line in (directory / search.LOG).read_text().splitlines()]
+    assert all(0 < row["fitness"] < 500 for row in rows)
+    assert run("evolve", "report", directory, "--seeds", 3) == 0
+    assert "random messages" in capsys.readouterr().out
+    assert run("resume", directory, "--generations", 3) == 0 and "report.json" not in os.listdir(directory)
+    train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--message", directory, "--eval-episodes", "2"]
+    assert run(*train, "--out", heard) == 0 and run("eval", heard, "--episodes", "2") == 0
+    assert load(heard).env.observation_space.shape == (2 + 2,)
+    capsys.readouterr()
+    assert run(*train, "--env", "Acrobot-v1", "--out", tmp_path / "wrong") == 2
+    assert "observations [6]; messages of this kind need [4]" in capsys.readouterr().err
 
 
 def test_several_environments(tmp_path):

@@ -9,12 +9,15 @@ from purerl.envs.wrappers.frames import StackState, frame_stack
 from purerl.envs.wrappers.parameters import Randomised, randomise
 from purerl.envs.wrappers.pool import POOL_SEED, reset_pool
 from purerl.envs.wrappers.rewards import reward_clip, reward_scale
+from purerl.envs.wrappers.talk import Channel, Goal, led, messages
 from purerl.envs.wrappers.vectors import flatten, observation_mask, show_last
 from purerl.types import Env
 
 __all__ = [
     "POOL_SEED",
     "TRANSFORMS",
+    "Channel",
+    "Goal",
     "Masked",
     "Randomised",
     "StackState",
@@ -23,8 +26,10 @@ __all__ = [
     "action_repeat",
     "flatten",
     "frame_stack",
+    "led",
     "mask_nonfinite",
     "max_episode_steps",
+    "messages",
     "observation_mask",
     "randomise",
     "reset_pool",

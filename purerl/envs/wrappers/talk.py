@@ -1,0 +1,94 @@
+"""Wrappers that append messages to what is observed: cheap talk, which changes nothing else."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent, seen_as, with_noise
+from purerl.envs.wrappers.vectors import observation_mask
+from purerl.errors import ConfigError
+from purerl.spaces import Box
+from purerl.types import Array, Env, Key, PyTree, Step
+
+
+class Channel(NamedTuple):
+    """Who may say how much to whom: messages ``[size]`` of numbers in [-``bound``, ``bound``], of observations
+    ``[inputs]`` of which the listener does not see the elements ``unseen``."""
+
+    inputs: int
+    size: int
+    bound: float
+    unseen: tuple[int, ...] = ()
+
+
+class Goal(NamedTuple):
+    """What a policy may be led to: ``draw(key, shape)`` gives goals ``[*shape, size]``, uniformly, and
+    ``reached(obs)`` ``[size]`` is where it is now."""
+
+    size: int
+    draw: Callable[[Key, tuple[int, ...]], Array]
+    reached: Callable[[Array], Array]
+
+
+def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env:
+    """Observations gain a message: ``[D]`` becomes ``[D - unseen + size]``, ``speak(obs [D])`` last.
+
+    The setting of cheap talk (Lu et al. 2022, arXiv 2211.11030, section 4): a message is a function of the observation
+    alone, so rewards, ends and what an action does are those of ``env``. Raises `ConfigError` for observations that
+    are not vectors of ``inputs`` elements, for several agents, and for illegal actions, which might be told there.
+    """
+    hear, space = _heard(env, channel)
+    return seen_as(env, lambda obs: hear(obs, speak(obs)), space)
+
+
+def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal: Goal) -> Env:
+    """As `messages`, by somebody with a goal of his own for each episode: ``speak(obs [D], goal [G])``.
+
+    The reward is ``exp(-|reached - goal|^2)``, of the state that the step led to (arXiv 2211.11030, section 5.3), and
+    not what ``env`` pays. The listener does not see the goal. Raises `ConfigError` as `messages` does.
+    """
+    hear, space = _heard(env, channel)
+
+    def reset(key: Key) -> tuple[PyTree, Array]:
+        key_env, key_goal = jax.random.split(key)
+        env_state, obs = env.reset(key_env)
+        target = goal.draw(key_goal, ())
+        return (env_state, target), hear(obs, speak(obs, target))
+
+    def step(noise: PyTree, state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        (env_noise, fresh), (env_state, target) = noise, state
+        env_state, step = env.step(env_noise, env_state, action)
+        reward = jnp.exp(-jnp.sum(jnp.square(goal.reached(step.next_obs) - target)))
+        after = jnp.where(ended(step), fresh, target)
+        obs, next_obs = hear(step.obs, speak(step.obs, after)), hear(step.next_obs, speak(step.next_obs, target))
+        return (env_state, after), step._replace(obs=obs, next_obs=next_obs, reward=reward)
+
+    return env._replace(reset=reset, noise=with_noise(env, "led", goal.draw), step=step, observation_space=space)
+
+
+def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array], Box]:
+    """``hear(obs, message)``, what the listener sees, and its space."""
+    needs_one_agent(env, "messages")
+    needs_all_legal(env, "messages", "hide")
+    space = needs(Box, env, "observation", env.observation_space, "messages")
+    if space.shape != (channel.inputs,):
+        told = f"observations {list(space.shape)}; messages of this kind need [{channel.inputs}]"
+        raise ConfigError(f"env = {env.name!r}: has {told}")
+    seen = observation_mask(env, channel.unseen).observation_space if channel.unseen else space
+    shown = np.setdiff1d(np.arange(channel.inputs), channel.unseen)
+    bound = np.full(channel.size, channel.bound, np.float32)
+    low, high = (
+        spaces.array_namespace(end).concatenate(
+            [spaces.array_namespace(end).broadcast_to(end, seen.shape).astype(np.float32), said]
+        )
+        for end, said in ((seen.low, -bound), (seen.high, bound))
+    )
+
+    def hear(obs: Array, message: Array) -> Array:
+        return jnp.concatenate([obs[..., shown].astype(jnp.float32), message], axis=-1)
+
+    return hear, Box(low, high, low.shape, jnp.float32)

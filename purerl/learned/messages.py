@@ -1,0 +1,159 @@
+"""Adversarial cheap talk: messages that are evolved over whole trainings of whoever hears them.
+
+Lu et al. 2022 (arXiv 2211.11030). A message ``scale * tanh(gain * f(obs))`` is appended to each observation; ``f`` is a
+small network that is fixed during a training, has no memory and no randomness, and changes nothing else.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.envs.wrappers.talk import Channel, Goal, led, messages
+from purerl.errors import ConfigError
+from purerl.learned.networks import mlp
+from purerl.types import Array, Env, Key, PyTree
+
+MOST, MOST_LAYERS = 4096, 8
+Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is said, and to what end."""
+
+    role: Literal["adversary", "ally", "guide"] = "adversary"
+    """What messages are evolved for. adversary: agents that hear them while they learn earn little. ally: they earn
+    much. guide: trained agents go to any goal that other messages then name; in CartPole-v1, Pendulum-v1, Reacher-misc.
+    """
+    messages: Size = 2
+    """Numbers of a message."""
+    message_scale: Annotated[float, cfg.Range(0, 1e6, open_low=True)] = 2 * math.pi
+    """Largest magnitude of these numbers."""
+    message_gain: Annotated[float, cfg.Range(0, 1e6, open_low=True)] = 3.0
+    """Factor on the network's outputs, before they are brought into range by tanh."""
+    message_layers: tuple[Size, ...] = ()
+    """Widths of the hidden layers of the network that speaks; none: a linear function of the observation."""
+    unseen: tuple[Annotated[int, cfg.Range(0, MOST)], ...] = ()
+    """Elements of the observation that only the network sees, and not the agent: 1 3 are CartPole's velocities."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Made(Settings):
+    """Settings with what the environment adds: the elements of an observation, and those of a goal."""
+
+    inputs: Size = 1
+    goal_size: Annotated[int, cfg.Range(0, MOST)] = 0
+
+
+class Talk(NamedTuple):
+    """`init(key)` makes meta-parameters, with which all messages are zeros; ``env`` and ``trial`` are a `Socket`'s."""
+
+    init: Callable[[Key], PyTree]
+    env: Callable[[PyTree, Env], Env]
+    trial: Callable[[PyTree, Env], Env] | None
+    speak: Callable[[PyTree, Array], Array]
+
+
+def read(fields: dict[str, Any]) -> Made:
+    """Settings as JSON has them, where tuples are lists. Raises `ConfigError`, a line for each that is not valid."""
+    known = [field.name for field in dataclasses.fields(Made)]
+    if unknown := [name for name in fields if name not in known]:
+        raise ConfigError(f"settings: cheap-talk has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
+    values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()}
+    made = Made(**values)
+    deep = isinstance(made.message_layers, tuple) and len(made.message_layers) > MOST_LAYERS
+    cfg.check(made, *([f"message_layers: must be at most {MOST_LAYERS}"] if deep else []))
+    return made
+
+
+def settings(options: Any, env: Env) -> dict[str, Any]:
+    """The settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for what `make` or the
+    environment refuses."""
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
+    width = math.prod(getattr(env.observation_space, "shape", ()))
+    size = goal_of(env).size if given["role"] == "guide" else 0
+    made = read({**given, "inputs": max(1, min(width, MOST)), "goal_size": size})
+    make(made).env((), env)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}
+
+
+def make(made: Made) -> Talk:
+    """The functions of one kind of talk."""
+    channel = Channel(made.inputs, made.messages, made.message_scale, made.unseen)
+    teacher = mlp(made.inputs, made.message_layers, made.messages)
+    guide = mlp(made.inputs + made.goal_size, made.message_layers, made.messages)
+
+    def said(network: Any, params: PyTree, heard: Array) -> Array:
+        outputs = network.apply(params, *(heard[..., i] for i in range(heard.shape[-1])))
+        return made.message_scale * jnp.tanh(made.message_gain * jnp.stack(outputs, axis=-1))
+
+    def init(key: Key) -> PyTree:
+        key_learning, key_trained = jax.random.split(key)
+        first = {"learning": teacher.init(key_learning)}
+        return {**first, "trained": guide.init(key_trained)} if made.role == "guide" else first
+
+    def speak(meta_params: PyTree, obs: Array) -> Array:
+        return said(teacher, meta_params["learning"], obs)
+
+    def env(meta_params: PyTree, env: Env) -> Env:
+        return messages(env, channel, lambda obs: speak(meta_params, obs))
+
+    def trial(meta_params: PyTree, env: Env) -> Env:
+        towards = lambda obs, goal: said(guide, meta_params["trained"], jnp.concatenate([obs, goal], axis=-1))
+        return led(env, channel, towards, goal_of(env))
+
+    return Talk(init, env, trial if made.role == "guide" else None, speak)
+
+
+def random(meta_params: PyTree, key: Key) -> PyTree:
+    """Parameters of random messages: Gaussians, of each layer with the root mean square that ``meta_params`` have.
+
+    Consumes ``key``.
+    """
+    leaves, structure = jax.tree.flatten(meta_params)
+    keys = jax.random.split(key, len(leaves))
+    size = lambda x: jnp.sqrt(jnp.mean(jnp.square(x)))
+    drawn = [size(x) * jax.random.normal(key, x.shape) for x, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def silent(meta_params: PyTree, key: Key) -> PyTree:
+    """Parameters of messages that are all zeros."""
+    return jax.tree.map(jnp.zeros_like, meta_params)
+
+
+def goal_of(env: Env) -> Goal:
+    """What trained agents are led to in an environment. Raises `ConfigError` if nothing is known of it."""
+    if env.name not in GOALS:
+        raise ConfigError(f"env = {env.name!r}: has no goals to guide to; {', '.join(GOALS)} have")
+    return GOALS[env.name]
+
+
+def _on_a_disc(key: Key, shape: tuple[int, ...]) -> Array:
+    """Points ``[*shape, 2]``, uniform on the disc of radius 2."""
+    u = jax.random.uniform(key, (*shape, 2))
+    return 2.0 * jnp.sqrt(u[..., :1]) * _direction(u[..., 1])
+
+
+def _direction(turn: Array) -> Array:
+    """Points ``[..., 2]`` of the unit circle, by how often one turns to get there."""
+    angle = 2 * jnp.pi * turn
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+
+GOALS: dict[str, Goal] = {
+    "CartPole-v1": Goal(
+        1, lambda key, shape: jax.random.uniform(key, (*shape, 1), minval=-2.4, maxval=2.4), lambda obs: obs[..., :1]
+    ),
+    "Pendulum-v1": Goal(2, lambda key, shape: _direction(jax.random.uniform(key, shape)), lambda obs: obs[..., :2]),
+    "Reacher-misc": Goal(
+        2, _on_a_disc, lambda obs: jnp.stack([obs[..., 0] + obs[..., 1], obs[..., 2] + obs[..., 3]], axis=-1)
+    ),
+}
+"""Places by environment: of the cart on its track, of the pendulum's tip on its circle, of the hand of a reacher of two
+joints (whose observation begins with the cosines and then the sines of its angles)."""
