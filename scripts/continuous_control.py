@@ -92,7 +92,7 @@ def against_the_target(log_temperature, entropy, target_entropy):
 def overestimate(config: Any, env: Env, seeds: int) -> np.ndarray:
     """How much more SAC's critics promise in the first states of 64 episodes than they then bring, means ``[S]``.
 
-    Both are discounted. What lies beyond the 200 steps of an episode is left out: it is nothing where the pendulum stands.
+    Both are discounted. What lies beyond the 200 steps of an episode, nothing where the pendulum stands, is left out.
     """
     learner = sac.make_learner(config, env)
     judge = make_network(config, env).judge

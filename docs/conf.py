@@ -1,0 +1,118 @@
+"""The documentation as a site: ``sphinx-build -W --keep-going -b html docs build/site``.
+
+Pages are the Markdown files of this folder, which read well in the repository too. The API reference, and the pages
+that stand outside this folder, are written to ``generated/`` first.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+DOCS = Path(__file__).parent
+ROOT, GENERATED = DOCS.parent, DOCS / "generated"
+
+project = "purerl"
+author = copyright = "the authors of purerl"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "purerl"
+html_math_renderer = "mathml"
+default_role = "code"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_default_options = {"members": True, "ignore-module-all": True}
+autodoc_class_signature = "mixed"
+
+OUTSIDE = {"CONTRIBUTING.md": "contributing", "SECURITY.md": "security", "CHANGELOG.md": "changelog"}
+"""Pages outside this folder, by the names of their copies."""
+
+
+def write_api() -> None:
+    """A page for each room with what its modules document, and a list of these pages."""
+    rooms: dict[str, list[str]] = {"purerl": []}
+    package = importlib.import_module("purerl")
+    for module in pkgutil.walk_packages(package.__path__, "purerl."):
+        room = ".".join(module.name.split(".")[:2])
+        is_room = (Path(package.__path__[0]) / room.split(".")[1]).is_dir()
+        if not module.name.endswith("__main__"):
+            rooms.setdefault(room if is_room else "purerl", []).append(module.name)
+    for room, modules in rooms.items():
+        text = [f"# {room}", ""]
+        for module in modules:
+            text += [f"## {module}", "", "```{eval-rst}", f".. automodule:: {module}", "```", ""]
+        write(f"{room}.md", "\n".join(text))
+    listed = "\n".join(rooms)
+    write("api.md", f"# API reference\n\nWhat the docstrings say, room by room.\n\n```{{toctree}}\n{listed}\n```\n")
+
+
+def write_outside() -> None:
+    """Copies of the pages outside this folder, with links from where they then are."""
+    for source, name in OUTSIDE.items():
+        write(f"{name}.md", linked((ROOT / source).read_text(), "", "../"))
+
+
+def linked(text: str, prefix: str, to_docs: str) -> str:
+    """A page whose links leave this folder by ``prefix``, with links within the site."""
+    for source, name in OUTSIDE.items():
+        text = text.replace(f"]({prefix}{source}", f"](/generated/{name}.md")
+    if not prefix:
+        text = re.sub(r"\]\(docs/rooms/?\)", f"]({to_docs}rooms/index.md)", text)
+        text = text.replace("](docs/", f"]({to_docs}")
+    return re.sub(r"\]\(rooms/?\)", "](rooms/index.md)", text)
+
+
+def write(name: str, text: str) -> None:
+    """Writes a generated page if it is another than before."""
+    path = GENERATED / name
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def read(app, name, source) -> None:
+    """Links that leave this folder lead to the copies."""
+    if not name.startswith("generated/"):
+        source[0] = linked(source[0], "../" * (1 + name.count("/")), "")
+
+
+def skip(app, what, name, thing, skipped, options) -> bool | None:
+    """Fields of a NamedTuple are in its docstring."""
+    return True if (getattr(thing, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def docstring(app, what, name, thing, options, lines) -> None:
+    """Docstrings for people are nearly reStructuredText: what is not lies outside of literals."""
+    for i, line in enumerate(lines):
+        parts = re.split(r"(``.*?``)", line)
+        plain = [re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", part).replace("|", "\\|") for part in parts[::2]]
+        lines[i] = "".join(part for pair in zip(plain, [*parts[1::2], ""], strict=True) for part in pair)
+
+
+def inline(self, node) -> None:
+    """An equation in a line, as MathML, which browsers draw without any script."""
+    self.body.append(tex2mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def block(self, node) -> None:
+    """An equation of its own."""
+    self.body.append(f'<div class="math" style="overflow-x: auto">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app) -> None:
+    """Writes what is generated, and says how equations are drawn."""
+    write_api()
+    write_outside()
+    app.connect("source-read", read)
+    app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", docstring)
+    app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))

@@ -1,0 +1,238 @@
+"""The table of results: trainings that two cores can do, kept as lines of JSON, and the page made of these.
+
+Each row of `ROWS` is one ``purerl train``. The greedy returns of its seeds become a line of ``results.jsonl`` as soon
+as it is trained, so that what is interrupted goes on with the next row. A later line replaces an earlier one of the
+same row. The page, ``results.md``, is made of the lines alone, and never typed.
+"""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from published import PUBLISHED
+
+from purerl import cli
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+LINES, PAGE = "results.jsonl", "results.md"
+
+
+class Row(NamedTuple):
+    """A training: the algorithm, the environment, frames of each seed, and further options of ``purerl train``."""
+
+    algo: str
+    env: str
+    frames: float = 5e5
+    options: str = ""
+    seeds: int = 32
+
+    @property
+    def name(self) -> str:
+        """What tells the row from others: all but the number of seeds."""
+        return " ".join(f"{self.algo} {self.env} {self.frames:.10g} {self.options}".split())
+
+    @property
+    def command(self) -> str:
+        """As a person types it."""
+        frames = "" if self.frames == 5e5 else f" --total-steps {self.frames:.10g}"
+        return " ".join(
+            f"purerl train {self.algo} --env {self.env} --num-seeds {self.seeds}{frames} {self.options}".split()
+        )
+
+
+SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
+TO_100 = "--v-min 0 --v-max 100"
+TEAM = (
+    "--num-envs 4 --num-steps 4 --num-updates 8 --unroll 3 --period 2 --capacity 10000 --warmup-steps 512 "
+    "--memory none --no-last-action --hidden-sizes 64 --epsilon-end 1 --target-period 100 --learning-rate-decay 0"
+)
+ROWS_OF_AGENTS = "--num-envs 64 --num-steps 16 --learning-rate 5e-3"
+TUNED = (
+    "--num-envs 16 --num-epochs 10 --num-minibatches 16 --gamma 0.9 --learning-rate 1e-3 --entropy-coef 0 "
+    "--normalize-reward"
+)
+
+ROWS = (
+    Row("reinforce", "CartPole-v1"),
+    Row("a2c", "CartPole-v1"),
+    Row("impala", "CartPole-v1"),
+    Row("ppo", "CartPole-v1"),
+    Row("dpo", "CartPole-v1"),
+    Row("appo", "CartPole-v1"),
+    Row("pqn", "CartPole-v1"),
+    Row("vdn", "TwoStep-v0", 20_512, TEAM),
+    Row("qmix", "TwoStep-v0", 20_512, TEAM + " --mixer-size 8"),
+    Row("iql", "TwoStep-v0", 20_512, TEAM),
+    Row("ippo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
+    Row("mappo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
+    Row("dqn", "Catch-bsuite", 1e5),
+    Row("c51", "CartPole-v1", 2e5, TO_100, 8),
+    Row("qr-dqn", "CartPole-v1", 2e5, "", 8),
+    Row("iqn", "CartPole-v1", 2e5, "", 8),
+    Row("rainbow", "CartPole-v1", 2e5, TO_100, 8),
+    Row("apex", "CartPole-v1", 2e5, "", 8),
+    Row("impala", "Acrobot-v1"),
+    Row("a2c", "Acrobot-v1"),
+    Row("sac-discrete", "CartPole-v1", 5e4, SMALL, 8),
+    Row("ddpg", "Pendulum-v1", 5e4, SMALL, 8),
+    Row("td3", "Pendulum-v1", 5e4, SMALL, 8),
+    Row("sac", "Pendulum-v1", 5e4, SMALL, 8),
+    Row("ppo", "Acrobot-v1"),
+    Row("ppo", "Pendulum-v1", 1e6, TUNED, 8),
+    Row("dqn", "CartPole-v1"),
+    Row("dqn", "Acrobot-v1"),
+    Row("dqn", "DiscountingChain-bsuite"),
+    Row("dqn", "CartPole-v1", 5e4, "--td-error munchausen --n-step 1", 8),
+    Row("r2d2", "CartPole-v1", 2e5, "", 8),
+    Row("ngu", "CartPole-v1", 2e5, "", 8),
+    Row("agent57", "CartPole-v1", 2e5, "", 8),
+    Row("dqn", "MountainCar-v0", 5e5, "--num-updates 16 --exploration-fraction 0.3", 8),
+    Row("ppo", "CartPole-v1", 5e5, "--memory gru", 8),
+    Row("ppo", "CartPole-v1", 5e5, "--memory lstm --learning-rate 1e-3", 8),
+)
+"""In the order in which they are trained: what costs little first."""
+
+
+def arguments(row: Row, scale: str, out: Path) -> list[str]:
+    """Of ``purerl train``. At the scale ci: two seeds and a hundredth of the frames, but two iterations at least."""
+    if scale == "full":
+        return [*row.command.split()[1:], "--out", str(out)]
+
+    from purerl.cli import parsing
+    from purerl.runs.options import TrainOptions
+
+    options = ["--env", row.env, *row.options.split()]
+    config = parsing.training("train", row.algo, TrainOptions, options).config
+    least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
+    frames = max(round(row.frames / 100), least)
+    sizes = ["--total-steps", str(frames), "--num-seeds", "2", "--eval-episodes", "2"]
+    return ["train", row.algo, *options, *sizes, "--out", str(out)]
+
+
+def train(row: Row, scale: str) -> dict[str, Any]:
+    """Trains a row and returns its line. Raises `SystemExit` with the code of a command that did not end with 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            cli.main(arguments(row, scale, Path(folder) / "run"))
+        except SystemExit as stop:
+            if stop.code:
+                raise
+        summary = json.loads((Path(folder) / "run" / "summary.json").read_text())
+    returns = [
+        x if alive else None for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True)
+    ]
+    return {
+        "row": row.name,
+        "algo": row.algo,
+        "env": row.env,
+        "command": row.command,
+        "frames": summary["env_steps"],
+        "returns": returns,
+        "seconds": round(summary["wall_seconds"], 1),
+        "cores": summary["device"]["cores"],
+        "jax": summary["versions"]["jax"],
+        "commit": commit(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+    }
+
+
+def commit() -> str:
+    """That of the checkout, with a plus where something in the package is not committed; ? without git."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        git = lambda *words: subprocess.check_output(["git", "-C", str(ROOT), *words], text=True).strip()
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "purerl") else "")
+    return "?"
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """The newest line of each row, by its name."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line["row"]: line for line in map(json.loads, lines)}
+
+
+def page(lines: Iterable[dict[str, Any]]) -> str:
+    """The lines as a page, a table for each environment."""
+    order = {row.name: i for i, row in enumerate(ROWS)}
+    ordered = sorted(lines, key=lambda line: order.get(line["row"], len(order)))
+    text = [HEAD]
+    for env in dict.fromkeys(line["env"] for line in ordered):
+        text.append(f"\n## {env}\n\n| algorithm | frames | seeds | return | worst seed | command | commit |")
+        text.append("|---|---|---|---|---|---|---|")
+        text += [cells(line) for line in ordered if line["env"] == env]
+        if env in PUBLISHED:
+            text.append("\n| published | algorithm | frames | return | where |\n|---|---|---|---|---|")
+            text += [f"| {' | '.join(figure)} |" for figure in PUBLISHED[env]]
+    return "\n".join([*text, TAIL])
+
+
+def cells(line: dict[str, Any]) -> str:
+    """A line as a row of its table."""
+    import numpy as np
+
+    from purerl.formulas import aggregates
+
+    if "returns" in line:
+        scores = np.array([np.nan if x is None else x for x in line["returns"]], np.float64)
+        found = aggregates.estimate(scores)
+        given = f"**{found.value:.2f}** [{found.low:.2f}, {found.high:.2f}]"
+        seeds, worst = len(scores), "died" if np.isnan(scores).any() else f"{scores.min():.2f}"
+    else:
+        given, seeds, worst = f"{line['mean']:.2f} (mean)", line["seeds"], f"{line['worst']:.2f}"
+    command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
+    return f"| {line['algo']} | {line['frames']:,} | {seeds} | {given} | {worst} | {command} | {line['commit']} |"
+
+
+def main(scale: str, out: Path | None, names: Sequence[str] = (), budget_seconds: float = float("inf")) -> None:
+    """Trains the rows that have no line of their own yet and writes the page.
+
+    - ``scale``: full, or ci, a hundredth of it, of which nothing is learned.
+    - ``out``: folder of the lines and of the page; None: that of the documentation, or ``runs/results-ci``.
+    - ``names``: words, one of which is in a row's command; none: all rows.
+    - ``budget_seconds``: after so many no other row begins; 0 writes the page alone.
+    """
+    folder = out or (DOCS if scale == "full" else Path("runs/results-ci"))
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    for row in ROWS:
+        done = "returns" in read(folder / LINES).get(row.name, {})
+        if done or (names and not any(name in row.command for name in names)):
+            continue
+        if time.perf_counter() - start >= budget_seconds:
+            break
+        print(row.command, flush=True)
+        line = train(row, scale)
+        with (folder / LINES).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        (folder / PAGE).write_text(page(read(folder / LINES).values()))
+    (folder / PAGE).write_text(page(read(folder / LINES).values()))
+
+
+HEAD = """# Results
+
+Greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 % interval, and the
+worst seed. Every figure is from CPUs. A plus after a commit means that the package had changes that were not yet
+committed. Rows without an interval, marked (mean), are from before 2026-11-23: means over seeds, whose commits were not
+kept. Figures that others published stand below ours, with where they are from; most are of one seed or say no number.
+
+This page is made of the lines of [results.jsonl](results.jsonl), which have the returns of all seeds:
+
+```sh
+python scripts/reproduce.py results --scale full
+```
+
+It trains the rows that have no line of their own yet; with `--budget-seconds 0` it only writes the page, and with
+`--scale ci` all is a hundredth as long, in `runs/results-ci`."""
+
+TAIL = """
+A new algorithm adds a row to `ROWS` in `scripts/results.py`, and its line.
+
+The acceptance experiments of each family, brax, meta-evolution, and speed beside PureJaxRL, Rejax and flashbax with the
+machine and the spread are in [benchmarks.md](benchmarks.md).
+"""

@@ -1,0 +1,255 @@
+"""The code of the documentation: what CONTRIBUTING.md promises of it.
+
+A Python block runs, those of a page in one namespace and at tiny sizes. Commands of a shell block are read by the
+command line and described, up to where something would compile; those of `RUN` run. A block is let pass only if its
+first line is a comment ``# not run:`` with the reason. A page's "whole of `NAME.py`" is a module that every page can
+import.
+"""
+
+import ast
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import results
+
+import purerl
+from purerl import cli, loops
+from purerl.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = OUTSIDE + [page for page in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in page.parents]
+RUN = (DOCS / "first-hour.md",)
+"""Pages whose commands run, one after the other."""
+SMALLER = {
+    "train": "--total-steps 1024 --num-seeds 2 --eval-episodes 2 --hidden-sizes 8",
+    "sweep": "--total-steps 1024 --num-seeds 1 --eval-episodes 2 --hidden-sizes 8",
+    "evolve": "--total-steps 1024 --num-steps 64 --population 4 --generations 2 --hidden-sizes 8",
+    "eval": "--episodes 2",
+    "render": "--max-steps 10",
+    "check-env": "--steps 20",
+}
+"""Options that make the commands of `RUN` small: the last of two counts."""
+ONLY_READ = "report", "dashboard"
+"""Commands that take long, or for ever: those of `RUN` do not run either."""
+COMPUTES = (
+    "purerl.runs.train.train",
+    "purerl.runs.measure.plan",
+    "purerl.runs.evaluation.evaluate_run",
+    "purerl.runs.comparison.compare",
+    "purerl.runs.recording.record_run",
+    "purerl.meta.search.search",
+    "purerl.meta.cost.plan",
+    "purerl.meta.report.report",
+    "purerl.learned.artefacts.load",
+    "purerl.envs.examine",
+    "purerl.display.dashboard.server.server",
+)
+"""What a command that was read comes to, and where the others end."""
+KEYWORDS = {"total_steps": 1024, "num_iterations": 1, "num_intervals": 2, "generations": 2, "num_episodes": 2}
+"""Largest values of keyword arguments in Python blocks."""
+COUNTED = ("split", "logspace", "linspace", "population_based_training")
+"""Functions whose numbers, beside those of the keyword ``population``, count members: at most `MEMBERS`."""
+MEMBERS = 4
+OWN = "from corridor import corridor as make_env\nfrom my_algorithm import penalised as my_algorithm\n"
+"""``my_package.my_module`` of the examples."""
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+
+
+class Reached(Exception):
+    """A command was read, and would compute now."""
+
+
+def blocks(page):
+    """The fenced blocks of a page that are not let pass."""
+    found = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(*block) for block in found if not re.match(r"# not run: \w", block[1])]
+
+
+def with_blocks(language):
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if any(block.language == language for block in blocks(page))
+    ]
+
+
+def commands(page):
+    """The commands of a page's shell blocks, as words."""
+    lines = [
+        line
+        for block in blocks(page)
+        if block.language == "sh"
+        for line in re.sub(r"\\\n", " ", block.text).splitlines()
+    ]
+    words = [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
+    return [each for each in words if each]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working directory with the modules of the pages."""
+    for page in PAGES:
+        for name, text in re.findall(r"whole of\s`(\w+\.py)`.*?^```python\n(.*?)^```", page.read_text(), re.M | re.S):
+            (tmp_path / name).write_text(text)
+    for name in ("my_package", "runs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "my_package/my_module.py").write_text(OWN)
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in ("corridor", "my_algorithm", "my_package", "my_package.my_module", "scripts", "scripts.players"):
+        sys.modules.pop(name, None)
+
+
+class Smaller(ast.NodeTransformer):
+    """At most `MEMBERS` members, and `KEYWORDS`."""
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        counted = getattr(node.func, "attr", getattr(node.func, "id", "")) in COUNTED
+        limits = [(arg, MEMBERS) for arg in node.args if counted]
+        limits += [(keyword.value, {**KEYWORDS, "population": MEMBERS}.get(keyword.arg)) for keyword in node.keywords]
+        for value, limit in limits:
+            if limit and isinstance(value, ast.Constant) and type(value.value) is int:
+                value.value = min(value.value, limit)
+        return node
+
+
+@pytest.mark.parametrize("page", with_blocks("python"))
+def test_python_blocks_run(page, folder, monkeypatch):
+    whole = loops.train
+    monkeypatch.setattr(loops, "train", lambda trainer, num_iterations: whole(trainer, min(num_iterations, 1)))
+    monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)
+    namespace = {"__name__": page.stem}
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile(Smaller().visit(ast.parse(block.text)), str(page), "exec"), namespace)
+
+
+def problems(words):
+    """What the command line says of a command, up to where it would compute; but for files that are not there, and
+    extras that are not installed."""
+    try:
+        cli.dispatch(words[1:])
+    except (Reached, SystemExit):
+        return ""
+    except ConfigError as error:
+        excused = "No such file or directory", "is not installed; pip install"
+        return "" if any(excuse in str(error) for excuse in excused) else f"{shlex.join(words)}: {error}"
+    return ""
+
+
+@pytest.fixture
+def reading(folder, monkeypatch):
+    """Nothing is computed."""
+
+    def reached(*args, **kwargs):
+        raise Reached
+
+    for name in COMPUTES:
+        monkeypatch.setattr(name, reached)
+
+
+@pytest.mark.parametrize("page", with_blocks("sh"))
+def test_commands_are_read(page, reading):
+    for words in commands(page):
+        if words[0] == "purerl":
+            assert not problems(words)
+        else:
+            assert_known(words)
+
+
+def test_commands_of_the_table_of_systems_are_read(reading):
+    """Where they name no environment, in one of these."""
+    envs = "CartPole-v1", "Pendulum-v1", "Landmarks-v0", "TicTacToe-v0"
+    for command in re.findall(r"`(purerl \w+ [^`]*)`", (DOCS / "systems.md").read_text()):
+        words = shlex.split(command)
+        found = [problems(words if "--env" in words else [*words, "--env", env]) for env in envs]
+        assert not all(found), found
+
+
+def assert_known(words):
+    """Another program than purerl: a script that is there, extras that pyproject has, or the tools of a contributor."""
+    if words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert {name for word in words for name in re.findall(r"\[(\w[\w,-]*)\]", word)} <= set(extras)
+    elif words[0] == "python" or "=" in words[0]:
+        assert any((ROOT / word).is_file() for word in words if word.startswith("scripts/")), words
+    else:
+        assert words[0] in ("pytest", ".ci/run", "sphinx-build", "python3", "."), words
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in RUN])
+def test_commands_run(page, folder):
+    for words in commands(page):
+        if words[0] == "purerl":
+            kind = words[2] if words[1:3] == ["evolve", "report"] else words[1]
+            if kind in ONLY_READ:
+                continue
+            with pytest.raises(SystemExit) as stopped:
+                cli.main([*words[1:], *SMALLER.get(kind, "").split()])
+            assert not stopped.value.code, words
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
+def test_links_lead_somewhere(page):
+    """To files of the repository, and to headings of pages."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+            assert anchor in [slug(heading) for heading in headings], target
+
+
+def slug(heading):
+    """The anchor that GitHub, and the site, give a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_algorithm_has_a_page():
+    from purerl.algos import ALGORITHMS
+
+    assert {page.stem for page in (DOCS / "algorithms").glob("*.md")} - {"index"} == set(ALGORITHMS)
+
+
+def test_the_page_of_results_is_made_of_its_lines():
+    assert (DOCS / results.PAGE).read_text() == results.page(results.read(DOCS / results.LINES).values())
+
+
+@pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
+def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
+    described = []
+    monkeypatch.setattr("purerl.runs.train.train", lambda description, *rest: described.append(description) or 0)
+    cli.dispatch(results.arguments(row, "ci", folder / "run"))
+    assert described[0].algo == row.algo and described[0].env == row.env
+    assert row.command.startswith(f"purerl train {row.algo} --env {row.env} ")
+
+
+def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
+    row = next(row for row in results.ROWS if row.name == "a2c CartPole-v1 500000")
+    monkeypatch.setattr(results, "ROWS", (row,))
+    results.main("ci", tmp_path)
+    (line,) = results.read(tmp_path / results.LINES).values()
+    assert line["frames"] == 4992 and len(line["returns"]) == 2 and all(1 <= x <= 500 for x in line["returns"])
+    written = (tmp_path / results.PAGE).read_text()
+    assert f"| a2c | 4,992 | 2 | **{sum(line['returns']) / 2:.2f}**" in written and "## CartPole-v1" in written
+    monkeypatch.setattr(results, "train", None)
+    results.main("ci", tmp_path)  # has its line: not again
+    assert (tmp_path / results.PAGE).read_text() == written
