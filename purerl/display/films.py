@@ -17,6 +17,8 @@ from purerl.store.atomic import atomic
 ENDINGS = ".gif", ".mp4", ".html"
 FRAME = 1 / 50
 """Seconds of the shortest frame of a GIF that every viewer shows as told."""
+LONGEST = 655_350
+"""Milliseconds of the longest frame that a GIF can hold."""
 
 
 def write(path: Path, frames: Sequence[np.ndarray], captions: Sequence[str], fps: float) -> None:
@@ -54,7 +56,7 @@ def gif(frames: Sequence[np.ndarray], fps: float) -> bytes:
     palette = sheet.quantize(128, dither=Image.Dither.NONE)
     flat = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in kept]
     file = io.BytesIO()
-    duration = round(100 * step / fps) * 10
+    duration = min(round(100 * step / fps) * 10, LONGEST)
     flat[0].save(file, "GIF", save_all=True, append_images=flat[1:], duration=duration, loop=0, optimize=False)
     return file.getvalue()
 
@@ -90,8 +92,8 @@ def page(title: str, frames: Sequence[np.ndarray], captions: Sequence[str], fps:
     pictures = ",\n".join(f'"{_png(frame)}"' for frame in frames)
     lines = ",\n".join('"' + html.escape(line).replace("\\", "&#92;") + '"' for line in captions)
     height, width = frames[0].shape[:2]
-    words = {"TITLE": html.escape(title), "PICTURES": pictures, "LINES": lines, "LAST": str(len(frames) - 1)}
-    words |= {"WAIT": f"{1000 / fps:.1f}", "WIDTH": str(width), "HEIGHT": str(height)}
+    words = {"PICTURES": pictures, "LINES": lines, "LAST": str(len(frames) - 1)}
+    words |= {"WAIT": f"{1000 / fps:.1f}", "WIDTH": str(width), "HEIGHT": str(height), "TITLE": html.escape(title)}
     made = PAGE
     for name, text in words.items():
         made = made.replace(f"@{name}@", text)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 OFF, ON, INTERPRETED = "off", "on", "interpreted"
 """None; compiled for a GPU; computed by JAX operation by operation, on any device, to compare them."""
 AUTO = "auto"
-"""What a person wants: kernels where the devices are GPUs."""
+"""What a person may want: kernels where the devices are GPUs. Without it there are none: no GPU has run them yet."""
 _SETTING = contextvars.ContextVar("kernels", default=OFF)
-_WANTED = contextvars.ContextVar("kernels_wanted", default=AUTO)
+_WANTED = contextvars.ContextVar("kernels_wanted", default=OFF)
 
 
 def setting() -> str:

@@ -17,8 +17,9 @@ class MachineOptions:
     threads: Literal["auto", "one", "all"] = "auto"
     """Threads of the CPU to compute with: one, or as many as it has cores, each of which is also a device for agents.
     auto: one where a lone agent learns from small vectors with layers of at most 128 units, which is faster then."""
-    kernels: Literal["auto", "off"] = "auto"
-    """Whether a GPU computes rollouts and updates of dense networks in kernels of our own. auto: wherever they can."""
+    kernels: Literal["auto", "off"] = "off"
+    """Whether a GPU computes rollouts and updates of dense networks in kernels of our own. auto: wherever they can. Off
+    by default, because they are checked against the plain program on a CPU only, and no GPU has run them yet."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Precision of networks. auto: JAX's, which on a GPU is tf32 in matrix products. bfloat16: dense layers compute in
     it; parameters, optimisers and losses stay in float32."""
@@ -296,7 +297,7 @@ class RenderOptions(MachineOptions):
     """Number of steps after which an episode is cut off."""
     seed: cfg.Seed = 0
     """Seed of the episodes."""
-    fps: cfg.NonNegative = 0.0
+    fps: Annotated[float, cfg.Range(0, 1000)] = 0.0
     """Steps that are shown in a second. 0: what suits the environment."""
     size: Annotated[int, cfg.Range(64, 2048)] = 320
     """Height of the picture in pixels."""

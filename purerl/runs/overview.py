@@ -59,12 +59,16 @@ def answers(folder: Path) -> Answers:
         return {"folder": str(folder), **_row(root, directory, columns), **details.details(directory, columns)}
 
     def curve(path: str, metric: str) -> dict[str, Any]:
-        directory = _inside(root, path)
+        directory, problem = _inside(root, path), None
         for name, (x, labels) in details.LOGS.items():
-            table = read(directory, name)
+            try:
+                table = read(directory, name)
+            except ConfigError as error:
+                problem = error
+                continue
             if metric in table and metric not in details.NO_CURVES:
                 return {"metric": metric, "over": x, **curves.curve(table, x, metric, labels)}
-        raise Missing(f"the run has no {metric[:80]}")
+        raise problem or Missing(f"the run has no {metric[:80]}")
 
     def file(path: str, name: str) -> tuple[str, bytes]:
         directory = _inside(root, path)
@@ -76,7 +80,8 @@ def answers(folder: Path) -> Answers:
 
 
 def _runs(root: Path) -> Iterator[Path]:
-    """The run directories under a folder: those with a config file. Symbolic links are not followed."""
+    """The run directories under a folder: those with a config file. Symbolic links are not followed, and names that
+    are no text, which no address can hold, are left out."""
     for place, folders, files in os.walk(root):
         here = Path(place)
         if config_file.NAME in files and told.is_plain(here / config_file.NAME):
@@ -84,7 +89,11 @@ def _runs(root: Path) -> Iterator[Path]:
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
             folders.clear()
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".") and _is_text(name)]
+
+
+def _is_text(name: str) -> bool:
+    return name.encode(errors="ignore").decode() == name
 
 
 def _inside(root: Path, path: str) -> Path:

@@ -227,6 +227,9 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
     np.testing.assert_array_equal(found["new"], [np.nan, 5, np.nan])
     (tmp_path / "log").write_text('{"a": 9}\n')
     np.testing.assert_array_equal(log.read()["a"], [9])
+    with open(tmp_path / "log", "r+") as file:  # replaced in place by a longer one
+        file.write('{"a": 7}\n{"a": 8}\n')
+    np.testing.assert_array_equal(log.read()["a"], [7, 8])
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="no regular file"):
         curves.Followed(tmp_path / "pipe").read()
@@ -245,6 +248,31 @@ def test_long_curves_and_many_configurations_are_summarised():
     assert found["x"][0] == 4.5
     assert [group["group"] for group in found["groups"]] == list(range(2, configs))
     assert all(set(group["mid"]) == {float(group["group"])} for group in found["groups"])
+
+
+def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
+    directory = write_run(tmp_path / "one", iterations=100)
+    monkeypatch.setattr(curves, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
+    page = overview.answers(tmp_path)
+    assert page.run("one")["metrics"] == ["alive", "episode_return.0.5"]
+    assert page.curve("one", "episode_return.0.5")["groups"][0]["mid"][-1] == 1001.5
+    with pytest.raises(ConfigError, match="too large to draw"):
+        page.curve("one", "loss")
+
+
+def test_a_name_that_is_no_text_breaks_no_list(tmp_path):
+    write_run(tmp_path / "one")
+    write_run(tmp_path / os.fsdecode(b"\xff"))
+    assert [run["path"] for run in overview.answers(tmp_path).runs()["runs"]] == ["one"]
+
+
+def test_who_hangs_up_is_not_told(site, capsys):
+    for error, told in ((ConnectionResetError, False), (KeyError, True)):
+        try:
+            raise error
+        except error:
+            site.server.handle_error(None, ("127.0.0.1", 1))
+        assert (error.__name__ in capsys.readouterr().err) == told
 
 
 def test_bad_input(tmp_path, site, capsys):
@@ -271,8 +299,13 @@ def test_in_a_browser(site, folder):
             page.wait("document.querySelector('.status').textContent.includes('running')")
             page.wait("document.body.innerText.includes('5600 of 8000 frames')")
             page.wait(f"document.querySelector('path.curve').getAttribute('d') !== {json.dumps(before)}")
+        low, high = page.js("extent([[0.3, 0.1 + 0.2]])")  # a constant, up to rounding: no axis without an end
+        assert high - low > 0.01
         page.go(site.address + "#/")
         page.wait("document.querySelectorAll('.run input').length === 4")
+        page.js("document.querySelector('select').focus()")
+        more(folder / "two", (0,), range(11, 13))
+        page.wait("document.body.innerText.includes('1200 of 2000 frames')")
         ticks = "[...document.querySelectorAll('.run input')].filter(x => /compare (one|two)/.test(x.ariaLabel))"
         page.js(f"{ticks}.forEach(x => x.click())")
         page.js("document.getElementById('compare').click()")

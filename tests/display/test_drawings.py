@@ -135,6 +135,7 @@ def test_gif_and_page_hold_every_picture(tmp_path):
         assert (film.n_frames, film.size, film.info["duration"]) == (5, (30, 20), 100)
         film.seek(4)
         assert np.abs(np.asarray(film.convert("RGB")).astype(int) - 160).max() < 8
+    films.write(tmp_path / "a.gif", pictures()[:1], [""], fps=1e-4)  # slower than a GIF can be
     films.write(tmp_path / "a.html", pictures(), [f"step {i} <b>" for i in range(5)], fps=10)
     page = (tmp_path / "a.html").read_text()
     assert page.count("data:image/png;base64,") == 5 and "step 4 &lt;b&gt;" in page and "100.0" in page
@@ -198,6 +199,7 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     [
         (["--out", "film.avi"], "must end in .gif, .mp4, .html"),
         (["--agent", "1", "--out", "x.gif"], "has agents 0 to 0"),
+        (["--fps", "1e9", "--out", "x.gif"], "fps"),
         (["--out", "no/such/film.gif"], "must be a file in a directory that is there"),
         (["--size", "9"], "size = 9"),
     ],

@@ -156,6 +156,8 @@ def test_who_gets_kernels():
     with kernels.for_devices("cpu"):
         assert kernels.setting() == kernels.OFF
     with kernels.for_devices("gpu"):
+        assert kernels.setting() == kernels.OFF
+    with kernels.wanted(kernels.AUTO), kernels.for_devices("gpu"):
         assert kernels.setting() == kernels.ON
-    with kernels.wanted(kernels.OFF), kernels.for_devices("gpu"):
+    with kernels.wanted(kernels.AUTO), kernels.for_devices("cpu"):
         assert kernels.setting() == kernels.OFF

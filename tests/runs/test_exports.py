@@ -177,6 +177,8 @@ def test_what_numpy_has_not_is_refused_with_a_line():
         traced(jax.lax.erf, (3,))
     with pytest.raises(ConfigError, match="looks elements up by what it sees"):
         traced(jax.vmap(lambda row: row[jax.numpy.argmax(row)]), (3,))
+    with pytest.raises(ConfigError, match="computes in bfloat16, which numpy has not"):
+        traced(lambda x: x.astype(jax.numpy.bfloat16).astype(np.float32), (3,))
     with pytest.raises(ConfigError, match="needs dim_as_value"):
         traced(lambda x: x / x.shape[0], (3,))
 
@@ -211,7 +213,18 @@ def test_bad_input(args, words, cartpole, capsys):
     assert words in capsys.readouterr().err
 
 
+def test_a_card_takes_no_place_of_another_file(cartpole, capsys):
+    pytest.importorskip("flatbuffers")
+    before = (cartpole / "policy.json").read_bytes()
+    run("export", str(cartpole), "--out", str(cartpole / "policy"), expect=2)
+    assert "policy.json': is there already" in capsys.readouterr().err
+    assert (cartpole / "policy.json").read_bytes() == before and not (cartpole / "policy").exists()
+
+
 def test_only_an_export_is_replaced(cartpole, tmp_path, capsys):
+    run("export", str(cartpole), "--to", "numpy", "--out", str(tmp_path / "ours"))
+    (tmp_path / "ours" / "__pycache__").mkdir()  # it was imported
+    run("export", str(cartpole), "--to", "numpy", "--out", str(tmp_path / "ours"), "--overwrite")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     run("export", str(cartpole), "--to", "numpy", "--out", str(tmp_path / "mine"), "--overwrite", expect=2)

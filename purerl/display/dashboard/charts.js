@@ -53,7 +53,8 @@ function extent(arrays) {
     }
   }
   if (low === Infinity) return [0, 1];
-  if (low === high) return [low - (Math.abs(low) * 0.1 || 0.5), high + (Math.abs(high) * 0.1 || 0.5)];
+  // numbers that differ by rounding alone: no tick would ever step beyond the first
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) return [low - (Math.abs(low) * 0.1 || 0.5), high + (Math.abs(high) * 0.1 || 0.5)];
   return [low, high];
 }
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,8 @@ MOST_GROUPS = 8
 """Most configurations of a sweep that are drawn: the best ones."""
 MOST_LINES = 5
 """Most members of a group that are also told one by one."""
+TAIL = 256
+"""Bytes of what was read last by which a log is known again."""
 
 
 class Followed:
@@ -31,8 +32,7 @@ class Followed:
 
     def __init__(self, path: Path):
         self.path = path
-        self._identity, self._offset, self._length = 0, 0, 0
-        self._columns: dict[str, array] = {}
+        self._forget()
 
     def read(self) -> dict[str, np.ndarray]:
         """The columns so far. A log that was replaced or cut is read anew; its last line may be half written, and a
@@ -41,20 +41,22 @@ class Followed:
         with file:
             if size > MOST_BYTES:
                 raise ConfigError(f"{self.path.name}: larger than {MOST_BYTES} bytes, too large to draw")
-            identity = os.fstat(file.fileno()).st_ino
-            if identity != self._identity or size < self._offset:
+            file.seek(self._offset - len(self._tail))
+            if file.read(len(self._tail)) != self._tail:
                 self._forget()
-                self._identity = identity
-            file.seek(self._offset)
+                file.seek(0)
             whole, _, _ = file.read(size - self._offset).rpartition(b"\n")
         for line in whole.splitlines():
             self._add(line)
-        self._offset += len(whole) + 1 if whole else 0
+        if whole:
+            self._offset += len(whole) + 1
+            self._tail = (self._tail + whole + b"\n")[-TAIL:]
         return {name: np.frombuffer(column, np.float64).copy() for name, column in self._columns.items() if column}
 
     def _forget(self) -> None:
-        self._identity = self._offset = self._length = 0
-        self._columns = {}
+        self._offset = self._length = 0
+        self._tail = b""
+        self._columns: dict[str, array] = {}
 
     def _add(self, line: bytes) -> None:
         try:

@@ -120,11 +120,12 @@ function row(run, now, changed) {
 // ---------------------------------------------------------------- one run
 
 const NAMES = { episode_return: "Episode return", fitness: "Fitness" };
-const FIRST = ["episode_return", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
+const FIRST = ["episode_return", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
 
 function ordered(metrics) {
   const rank = (name) => (FIRST.indexOf(name) < 0 ? FIRST.length : FIRST.indexOf(name));
-  return [...metrics].filter((name) => !/^episode_return\./.test(name)).sort((a, b) => rank(a) - rank(b));
+  const covered = (name) => metrics.includes("episode_return") && name.startsWith("episode_return.");
+  return [...metrics].filter((name) => !covered(name)).sort((a, b) => rank(a) - rank(b));
 }
 
 function configuration(run, group) {
@@ -148,7 +149,7 @@ function table(names, rows) {
 const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 const pairs = (fields) =>
-  make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, Object.entries(fields).map(([name, value]) =>
+  make("div", { className: "scroll" }, make("table", {}, make("tbody", {}, Object.entries(fields || {}).map(([name, value]) =>
     make("tr", {}, make("td", { className: "dim" }, name), make("td", {}, make("code", {}, written(value))))))));
 
 const card = (title, ...content) => make("section", { className: "card" }, make("h2", {}, title), ...content);
@@ -256,6 +257,7 @@ async function compared(paths) {
   const pick = make("select", { "aria-label": "what to compare" });
   const body = make("div");
   let seen = "";
+  let offered = "";
   const update = async (again = false) => {
     const runs = await Promise.all(paths.map((path) => ask("/api/run", { path })));
     const state = JSON.stringify(runs.map((run) => [run.changed, run.status]));
@@ -263,7 +265,10 @@ async function compared(paths) {
     seen = state;
     const names = ordered([...new Set(runs.flatMap((run) => run.metrics || []))]);
     const value = names.includes(metric) ? metric : names[0];
-    pick.replaceChildren(...names.map((name) => make("option", { value: name }, name.replaceAll("_", " "))));
+    if (names.join("\n") !== offered) {
+      offered = names.join("\n");
+      pick.replaceChildren(...names.map((name) => make("option", { value: name }, name.replaceAll("_", " "))));
+    }
     pick.value = value;
     const series = [];
     let over = "";
@@ -307,10 +312,12 @@ let current = 0;
 async function show() {
   const mine = ++current;
   const [, place, ...rest] = location.hash.split("/");
-  const paths = rest.map(decodeURIComponent);
+  const pulse = document.getElementById("pulse");
+  const fresh = () => { pulse.textContent = `up to date, ${new Date().toLocaleTimeString()}`; };
   let update = null;
   const fail = (error) => main.replaceChildren(make("p", { className: "hint" }, `${error.message}`));
   try {
+    const paths = rest.map(decodeURIComponent);
     if (place === "run") update = await one(paths[0] || "");
     else if (place === "compare" && paths.length) update = await compared(paths);
     else {
@@ -319,21 +326,21 @@ async function show() {
       const renew = list(found);
       update = async () => renew(await ask("/api/runs"));
     }
+    fresh();
   } catch (error) {
     fail(error);
+    pulse.textContent = "";
   }
-  const pulse = document.getElementById("pulse");
   while (mine === current) {
-    pulse.textContent = `up to date, ${new Date().toLocaleTimeString()}`;
     await new Promise((done) => setTimeout(done, EVERY));
     if (mine !== current) return;
-    if (document.hidden || document.activeElement?.tagName === "SELECT") continue;
+    if (document.hidden) continue;
     if (!update) { show(); return; }
     try {
       await update();
+      fresh();
     } catch (error) {
       pulse.textContent = `not up to date: ${error.message}`;
-      await new Promise((done) => setTimeout(done, EVERY));
     }
   }
 }

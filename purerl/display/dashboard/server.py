@@ -7,6 +7,7 @@ address (against DNS rebinding), and must not come from another site.
 import importlib.resources
 import json
 import mimetypes
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -90,6 +91,11 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Tells what failed, but not who has hung up."""
+            if not isinstance(sys.exception(), ConnectionError):
+                super().handle_error(request, client_address)
 
     serving = Server((ADDRESS, port), Handler)
     return serving

@@ -93,8 +93,10 @@ def of_run(options: ExportOptions) -> Acting:
 def export_run(options: ExportOptions) -> Path:
     """Writes the policy that ``options`` ask for; returns where. Raises `ConfigError` before anything is written."""
     path = Path(options.out) if options.out else Path(options.run) / DEFAULTS[options.to]
-    if path.exists() and not options.overwrite:
-        raise ConfigError(f"out = {str(path)!r}: is there already; --overwrite replaces it")
+    made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
+    there = [each for each in made if each.exists()]
+    if there and not options.overwrite:
+        raise ConfigError(f"out = {str(there[0])!r}: is there already; --overwrite replaces it")
     if path.is_symlink() or (path.exists() and path.is_dir() != (options.to == "numpy")):
         raise ConfigError(f"out = {str(path)!r}: is something else than an export --to {options.to}")
     if options.out and not path.parent.is_dir():
@@ -116,7 +118,12 @@ def write_stablehlo(path: Path, found: Acting) -> None:
         raise ConfigError("to = 'stablehlo': needs the package flatbuffers; pip install 'purerl[export]'") from None
     with atomic(path) as temporary:
         temporary.write_bytes(body)
-    json_files.write_json(path.with_name(path.name + ".json"), {**found.card, **_arrays(found)})
+    json_files.write_json(_card_of(path), {**found.card, **_arrays(found)})
+
+
+def _card_of(path: Path) -> Path:
+    """Where the card of a program lies."""
+    return path.with_name(path.name + ".json")
 
 
 def write_numpy(path: Path, found: Acting) -> None:
@@ -129,7 +136,7 @@ def write_numpy(path: Path, found: Acting) -> None:
     steps = [{"op": s.op, "in": named(s.given), "out": named(s.made), "with": s.how} for s in program.steps]
     outputs = named(program.outputs)
     if path.exists():
-        if not {each.name for each in path.iterdir()} <= {runner.PROGRAM, runner.ARRAYS, "policy.py"}:
+        if not {each.name for each in path.iterdir()} <= {runner.PROGRAM, runner.ARRAYS, "policy.py", "__pycache__"}:
             raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
         shutil.rmtree(path)
     path.mkdir()

@@ -83,7 +83,7 @@ class _Writing:
     def value(self, var: Any, name: str = "") -> Value:
         """A value of the shape and dtype of a variable of JAX."""
         self._count += 1
-        return Value(name or f"v{self._count}", [_size(size) for size in var.aval.shape], np.dtype(var.aval.dtype).name)
+        return Value(name or f"v{self._count}", [_size(size) for size in var.aval.shape], _dtype(var.aval.dtype))
 
     def named(self, found: Any) -> Value:
         """A value, or the name under which an array is kept."""
@@ -91,7 +91,7 @@ class _Writing:
             return found
         name = f"c{len(self.constants)}"
         self.constants[name] = np.array(found, order="C")
-        return Value(name, list(found.shape), np.dtype(found.dtype).name)
+        return Value(name, list(found.shape), _dtype(found.dtype))
 
     def run(self, jaxpr: Any, known: dict[Any, Any]) -> list[Any]:
         """Writes the steps of a program of JAX; ``known`` are values and arrays by variable. Returns its outputs."""
@@ -211,6 +211,13 @@ def _size(size: Any) -> Any:
     if product is None:
         raise ConfigError(f"this policy makes an array of {size} elements for a batch of {BATCH}; {INSTEAD}")
     return [int(product[1] or 1)]
+
+
+def _dtype(dtype: Any) -> str:
+    """The name of a dtype. Raises `ConfigError` for one that numpy has not."""
+    if np.dtype(dtype).isbuiltin != 1:
+        raise ConfigError(f"this policy computes in {np.dtype(dtype).name}, which numpy has not; {INSTEAD}")
+    return np.dtype(dtype).name
 
 
 def _needed(program: Program) -> Program:
