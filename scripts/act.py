@@ -3,9 +3,10 @@
     python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
 
 For each place and role it searches, compares what was found with silence and with random messages on held-out agents,
-paired, and prints what it claims and whether it holds. ``paper`` has the constants of the authors' code: populations
-of 128 to 1024 and 2049 generations. ``ci`` has agents that learn in fewer frames, and messages that are linear
-functions of the observation. A search that was stopped goes on when the same command is given again.
+paired, and prints what it claims and whether it holds. ``paper`` has the constants of the authors' code (populations
+of 128 to 1024, 2049 generations), with hidden layers of tanh in place of ReLU. ``ci`` has agents that learn in fewer
+frames, and messages that are linear functions of the observation. A search that was stopped goes on when the
+same command is given again.
 """
 
 import argparse
@@ -125,7 +126,7 @@ def draw(directory: Path, agents: int = 16) -> None:
     artefact = artefacts.load(directory)
     name, config = artefacts.training(artefact)
     env = envs.make(artefact.card["envs"][0], **artefact.card["env_params"])
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(1), agents), agents)
+    keys, drawn = jax.random.split(jax.random.fold_in(jax.random.key(1), agents), (2, agents))
 
     def returns(meta_params, key):
         train = ALGORITHMS[name].make_train(config, artefact.made.env(meta_params, env))
@@ -135,7 +136,7 @@ def draw(directory: Path, agents: int = 16) -> None:
     said = {"evolved": lambda meta_params, key: meta_params, "none": messages.silent, "random": messages.random}
     lines = {}
     for what, draw in said.items():
-        meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, keys)
+        meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
         lines[what] = np.asarray(run(meta_params, keys))
     frames = np.arange(1, config.num_iterations + 1) * config.batch_size
     plots.curves(directory / "agents.png", frames, lines, f"{directory.name}: messages")

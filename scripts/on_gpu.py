@@ -69,7 +69,8 @@ def stages(given: argparse.Namespace) -> list[Stage]:
 def kernel_commands(tiny: bool, python: str, out: Path) -> list[list[str]]:
     """Learning curves with kernels and without, then the speed of populations with either, by turns."""
     steps = ["--seeds", "2", "--steps", "2048"] if tiny else []
-    train = [python, "-m", "purerl.cli", *"train ppo --env CartPole-v1 --overwrite --out".split(), str(out / "kernels")]
+    where = ["--overwrite", "--out", str(out / "kernels")]
+    train = [python, "-m", "purerl.cli", "train", "ppo", "--env", "CartPole-v1", *where]
     size = ["--num-seeds", "2", "--total-steps", "2048"] if tiny else ["--num-seeds", "2048", "--total-steps", "500000"]
     turns = ["auto", "off"] * (1 if tiny else 3)
     curves = ["env", *([] if tiny else ["JAX_PLATFORMS=cuda"]), python, "scripts/kernels.py", "ppo", *steps]

@@ -82,7 +82,7 @@ MFOS = {
     "total_steps": 12_800_000,
 }
 """Of the matrix games of M-FOS (Lu et al. 2022, arXiv 2205.01447), with 256 games side by side in place of 4096, and
-500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns without a critic's help."""
+500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns less the critic's values."""
 
 
 @cfg.config

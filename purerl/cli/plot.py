@@ -30,6 +30,8 @@ def plot(args: list[str]) -> int:
     kind = options.kind if options.kind != "auto" else _kind(options, files)
     if len(runs) > 1 and kind != "curves":
         raise ConfigError(f"kind = {kind!r}: is of one run; several are drawn as curves")
+    if kind != "curves" and (options.y or options.x != "frames"):
+        raise ConfigError(f"kind = {kind!r}: has axes of its own; --x and --y are for curves")
     figure = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search}[kind](options, runs, files)
     try:
         plots.save(path, figure)
@@ -52,7 +54,9 @@ def _kind(options: Any, files: list[Any]) -> str:
 
 def _title(file: Any) -> str:
     """The algorithm and the environment of a run."""
-    return f"{file.fields.get('algo')} on {file.fields.get('env') or ', '.join(map(str, file.fields.get('envs', [])))}"
+    envs = file.fields.get("envs")
+    several = ", ".join(map(str, envs)) if isinstance(envs, list) else ""
+    return f"{file.fields.get('algo')} on {file.fields.get('env') or several}"
 
 
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from purerl.display.plots import COLOURS, DASHES, dress
+from purerl.display.plots import COLOURS, DASHES, dress, plain
 from purerl.formulas import aggregates
 
 POINTS = 100
@@ -76,7 +76,7 @@ def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "
         x, values = binned(line.x, line.values, interval)
         middle, low, high = band(carried(values))
         size = len(line.values)
-        name = f"{line.name} ({size} agents)" if size > 1 else line.name
+        name = plain(f"{line.name} ({size} agents)" if size > 1 else line.name)
         panel.plot(x, middle, label=name, color=_colour(i), linestyle=_dashes(i), linewidth=1.8)
         if size > 1:
             panel.fill_between(x, low, high, color=_colour(i), alpha=0.2, linewidth=0)
@@ -108,7 +108,7 @@ def quantile_figure(
 
 def _panel(axes: tuple[str, str], title: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7, 4.2), layout="constrained")
-    panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=title)
+    panel = figure.add_subplot(xlabel=plain(axes[0]), ylabel=plain(axes[1]), title=plain(title))
     dress(panel)
     panel.spines[["top", "right"]].set_visible(False)
     panel.margins(x=0.01)

@@ -33,6 +33,11 @@ ROOM = 0.1
 """The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
 
 
+def plain(text: str) -> str:
+    """Text as matplotlib shows it letter by letter: dollars begin no formula."""
+    return text.replace("$", r"\$")
+
+
 def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
     """Writes `sweep_figure` as a PNG file to ``path``, atomically."""
     save(path, sweep_figure(fields, scores, title))
@@ -69,7 +74,7 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
         _panel(axes, points, mean, colours)
     label = "return" if len(fields) == 1 else "return, interquartile mean"
     figure.colorbar(colours, ax=figure.axes, label=f"{label} (grey: died)")
-    figure.suptitle(title)
+    figure.suptitle(plain(title))
     return figure
 
 
@@ -103,7 +108,7 @@ def curves_figure(
     if wrong:
         raise ValueError(f"lines must be [S, {len(x)}], got {wrong}")
     figure = canvas or Figure(figsize=(7, 4), layout="constrained")
-    panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=title)
+    panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=plain(title))
     dress(panel)
     for i, (name, rows) in enumerate(given.items()):
         rows, colour = np.ma.masked_invalid(rows), COLOURS[i % len(COLOURS)]

@@ -105,7 +105,10 @@ def make(made: Made) -> Talk:
 
     def trial(meta_params: PyTree, env: Env) -> Env:
         towards = lambda obs, goal: said(guide, meta_params["trained"], jnp.concatenate([obs, goal], axis=-1))
-        return led(env, channel, towards, goal_of(env))
+        goal = goal_of(env)
+        if made.goal_size != goal.size:
+            raise ConfigError(f"goal_size = {made.goal_size}: the goals of {env.name} have {goal.size}")
+        return led(env, channel, towards, goal)
 
     return Talk(init, env, trial if made.role == "guide" else None, speak)
 
@@ -128,10 +131,15 @@ def silent(meta_params: PyTree, key: Key) -> PyTree:
 
 
 def goal_of(env: Env) -> Goal:
-    """What trained agents are led to in an environment. Raises `ConfigError` if nothing is known of it."""
+    """What trained agents are led to in an environment. Raises `ConfigError` if nothing is known of it, and for
+    observations that were changed, which do not tell where it is."""
     if env.name not in GOALS:
         raise ConfigError(f"env = {env.name!r}: has no goals to guide to; {', '.join(GOALS)} have")
-    return GOALS[env.name]
+    goal, shape = GOALS[env.name], getattr(env.observation_space, "shape", ())
+    if shape != (goal.inputs,):
+        told = f"observations {list(shape)}; a guide needs the usual [{goal.inputs}]"
+        raise ConfigError(f"env = {env.name!r}: has {told}")
+    return goal
 
 
 def _on_a_disc(key: Key, shape: tuple[int, ...]) -> Array:
@@ -148,11 +156,11 @@ def _direction(turn: Array) -> Array:
 
 GOALS: dict[str, Goal] = {
     "CartPole-v1": Goal(
-        1, lambda key, shape: jax.random.uniform(key, (*shape, 1), minval=-2.4, maxval=2.4), lambda obs: obs[..., :1]
+        4, 1, lambda key, shape: jax.random.uniform(key, (*shape, 1), minval=-2.4, maxval=2.4), lambda obs: obs[..., :1]
     ),
-    "Pendulum-v1": Goal(2, lambda key, shape: _direction(jax.random.uniform(key, shape)), lambda obs: obs[..., :2]),
+    "Pendulum-v1": Goal(3, 2, lambda key, shape: _direction(jax.random.uniform(key, shape)), lambda obs: obs[..., :2]),
     "Reacher-misc": Goal(
-        2, _on_a_disc, lambda obs: jnp.stack([obs[..., 0] + obs[..., 1], obs[..., 2] + obs[..., 3]], axis=-1)
+        8, 2, _on_a_disc, lambda obs: jnp.stack([obs[..., 0] + obs[..., 1], obs[..., 2] + obs[..., 3]], axis=-1)
     ),
 }
 """Places by environment: of the cart on its track, of the pendulum's tip on its circle, of the hand of a reacher of two

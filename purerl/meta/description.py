@@ -111,6 +111,8 @@ def describe(
     if environments and not problems:
         with _collecting(problems):
             settings = sockets.settings(socket, options, environments[-1])
+            for place in environments:  # of several each, in which alone a report trains
+                sockets.make(socket, **settings).env((), place)
     known: Sequence[Env | None] = environments or [None]
     algorithm = ALGORITHMS[algo]
     for env in known:

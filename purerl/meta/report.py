@@ -83,6 +83,8 @@ def report(
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
+    for env in made.values():
+        artefact.env(env)
     rows: list[dict[str, Any]] = []
     result = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
     result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}

@@ -126,11 +126,14 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
     first_of = {index * batch_size: index for index in range(len(done))}
 
-    def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
-        return batch is not None and row.get("iteration", math.inf) <= done[batch]
+    def number(row: dict[str, Any], name: str, otherwise: Any = None) -> Any:
+        return row[name] if type(row.get(name)) in (int, float) else otherwise
 
-    of_member = lambda row: is_saved(batch_of.get(tuple(row.get(name) for name in names)), row)
-    of_batch = lambda row: is_saved(first_of.get(row.get("first_member")), row)
+    def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
+        return batch is not None and number(row, "iteration", math.inf) <= done[batch]
+
+    of_member = lambda row: is_saved(batch_of.get(tuple(number(row, name) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(number(row, "first_member")), row)
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

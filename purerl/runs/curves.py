@@ -43,7 +43,7 @@ def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     are alive.
     """
     frames, alive, returns = [], [], []
-    for row in log.rows(directory / QUANTILES):
+    for row in log.rows(directory / QUANTILES, under_way=True):
         inner = row.get("episode_return")
         inner = inner if isinstance(inner, dict) else {}
         frames.append(number(row.get("env_steps")))
@@ -69,7 +69,7 @@ def file_of(directory: Path, metric: str) -> str:
     """The log of a run directory that holds a metric. Raises `ConfigError`, with the nearest names, if none does."""
     known: dict[str, str] = {}
     for name in (METRICS, EVALUATIONS, TIMES, GENERATIONS):
-        first = next(log.rows(directory / name), {})
+        first = next(log.rows(directory / name, under_way=True), {})
         known |= {key: name for key in first if key not in NO_METRICS and key not in known}
     if not known:
         raise ConfigError(f"{directory}: holds no log of a run")
@@ -91,7 +91,7 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
     source = file_of(directory, metric)
     step = "frames" if source == GENERATIONS else "env_steps"
     groups: dict[str, dict[tuple[str, str], dict[float, float]]] = {}
-    for row in log.rows(directory / source):
+    for row in log.rows(directory / source, under_way=True):
         group = groups.setdefault(str(row.get("config", "")), {})
         of_member = group.setdefault((str(row.get("seed")), str(row.get("first_member"))), {})
         of_member[number(row.get(step))] = number(row.get(metric))
@@ -102,9 +102,17 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
     for which, members in groups.items():
         x = np.array(sorted({frames for values in members.values() for frames in values if math.isfinite(frames)}))
         values = np.array([[of_member.get(frames, math.nan) for frames in x] for of_member in members.values()])
-        told = ", ".join(f"{key} {column[int(which)]:.4g}" for key, column in swept.items()) if which else name
+        told = _configuration(directory, swept, which) if which and swept else name
         found.append(Line(told, seconds(directory, x) if axis == "seconds" else x, values))
     return found
+
+
+def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -> str:
+    """The values of a sweep's configuration, whose number a log has as text. Raises `ConfigError` if there is none."""
+    at, size = int(which) if which.isdecimal() and len(which) < 20 else -1, min(map(len, swept.values()))
+    if not 0 <= at < size:
+        raise ConfigError(f"{directory}: its log has a configuration {which[:40]!r}, which its sweep has not")
+    return ", ".join(f"{key} {column[at]:.4g}" for key, column in swept.items())
 
 
 def _swept(directory: Path) -> dict[str, list[float]]:
@@ -121,7 +129,7 @@ def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
 
     Raises `ConfigError` for a run without ``times.jsonl``.
     """
-    rows = [row for row in log.rows(directory / TIMES) if row.get("first_member") == 0]
+    rows = [row for row in log.rows(directory / TIMES, under_way=True) if row.get("first_member") == 0]
     if not rows:
         raise ConfigError(f"x = 'seconds': {directory} has no {TIMES}; earlier versions did not write it")
     at, when = np.array([[number(row.get(key)) for key in ("env_steps", "seconds")] for row in rows]).T

@@ -133,6 +133,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     members = max(1, told.count(fields.get("population"))) if file.command == "evolve" else members
     kind = "population" if file.command == "train" and members > 1 else file.command
     done, total = _progress(directory, file, members, columns)
+    status = _status(directory, summary)
     returns = [x for x in told.listed(summary, "return_per_seed") if told.number(x) is not None]
     return {
         **row,
@@ -142,9 +143,9 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "socket": told.text(fields.get("socket")),
         "members": members,
         "configurations": configurations,
-        "status": _status(directory, summary),
+        "status": status,
         "done": done,
-        "total": total,
+        "total": done if status == "completed" else total,  # whole iterations may fall short of the frames asked for
         "return": told.number(summary.get("return_mean")) if returns else told.number(summary.get("fitness")),
         **_pace(directory, summary, columns),
         **_spark(directory, file.command, columns),
@@ -170,17 +171,18 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
     """What all members have done and what they are to do: frames, or generations of a search."""
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
-        return (int(done[-1]) if done is not None else 0), told.count(file.fields.get("generations"))
+        return (told.count(float(done[-1])) if done is not None else 0), told.count(file.fields.get("generations"))
     config = file.fields.get("config")
     total = told.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
     table = columns(directory, "quantiles.jsonl")
     if not {"first_member", "env_steps"} <= set(table):
         return 0, total
     rows = zip(table["first_member"], table["env_steps"], strict=True)
-    batches = {int(first): steps for first, steps in rows if first >= 0}
+    batches = {int(first): steps for first, steps in rows if first >= 0 and steps >= 0}
     firsts = sorted(batches)
     usual = firsts[1] if len(firsts) > 1 else told.count(file.options.get("agents_at_once")) or members
-    return int(sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)), total
+    done = sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)
+    return told.count(float(done)), total
 
 
 def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:

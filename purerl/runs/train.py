@@ -106,7 +106,7 @@ def _compile(run: Run, batch_size: int | str) -> Program:
     setup, size = run.setup, run.setup.members.size
     frames = setup.trainer.frames(setup.config.num_iterations)
     if frames != setup.config.total_steps:
-        say(run.console, f"{frames:,} frames an agent will run: {setup.config.num_iterations:,} whole iterations")
+        say(run.console, f"each agent trains for {frames:,} frames: {setup.config.num_iterations:,} whole iterations")
     name, device = run.description, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
     say(run.console, f"{name.algo} on {name.env}, {size} agent(s), {device}: compiling ...")
     program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=run.options.lanes or None)

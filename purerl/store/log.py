@@ -43,12 +43,14 @@ class Log:
         os.fsync(self._file)
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
+def rows(path: Path, under_way: bool = False) -> Iterator[dict[str, Any]]:
     """What the lines of a log say; nothing if there is no such file.
+
+    - ``under_way``: the log may be growing, so a last line without its end is left out.
 
     Raises `ConfigError`, naming the line, for one that is not a JSON object.
     """
-    for _, row in _lines(path):
+    for _, row in _lines(path, under_way):
         yield row
 
 
@@ -92,12 +94,14 @@ def trim(path: Path, saved: Callable[[dict[str, Any]], bool]) -> None:
     cut(path, saved, count)
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """The lines of a log, each with what it says; none if there is no such file."""
     if not path.exists():
         return
     with regular.opened(path)[0] as file:
         for number, line in enumerate(file, 1):
+            if under_way and not line.endswith(b"\n"):
+                return
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):

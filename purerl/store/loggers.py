@@ -100,7 +100,9 @@ def opened(
         try:
             return action()
         except Exception as error:  # of other libraries, which raise anything
-            working.pop(name, None)
+            if failed := working.pop(name, None):
+                with contextlib.suppress(Exception):
+                    failed.close()
             reason = (str(error).strip().splitlines() or [""])[0][:200]
             reason += f" (pip install 'purerl[{name}]')" if isinstance(error, ImportError) else ""
             warn(f"--log {name}: {type(error).__name__}: {reason}; the run goes on without it")

@@ -108,6 +108,7 @@ def test_a_map_a_search_and_both_beside_each_other(trained, searched, tmp_path):
         (["{run}", "--y", "los"], "y = 'los': not in the logs of"),
         (["{run}", "{run}", "--kind", "map"], "kind = 'map': is of one run"),
         (["{run}", "--kind", "map"], "sweep.json"),
+        (["{run}", "--kind", "quantiles", "--y", "loss"], "--x and --y are for curves"),
         (["{run}/none"], "config.json"),
         (["{run}", "--out", "/nonexistent/x.png"], "cannot be written"),
     ],
@@ -128,5 +129,14 @@ def test_hostile_logs(trained, tmp_path, capsys):
     rows = [{"seed": [1], "env_steps": "many", "episode_return": {}}, {"env_steps": 1e999, "episode_return": "x"}]
     lines(trained / "metrics.jsonl", [*rows, {"seed": 0, "env_steps": 1, "episode_return": 2}])
     plot(trained, "--out", tmp_path / "x.png")
+    with (trained / "metrics.jsonl").open("a") as growing:
+        growing.write('{"seed": 0, "env_st')
+    about = {"format": 1, "command": "train", "algo": "$\\frac{$", "envs": 7}
+    (trained / config_file.NAME).write_text(json.dumps(about))
+    plot(trained, "--out", tmp_path / "x.png")
+    lines(trained / "metrics.jsonl", [{"config": 9, "seed": 0, "env_steps": 1, "episode_return": 2}])
+    (trained / config_file.NAME).write_text(json.dumps({**about, "swept": {"gamma": [0.9]}}))
+    plot(trained, "--y", "episode_return", "--out", tmp_path / "x.png", expect=2)
+    assert "a configuration '9', which its sweep has not" in capsys.readouterr().err
     (trained / "metrics.jsonl").write_text("{}\nnonsense\n")
     plot(trained, "--y", "loss", "--out", tmp_path / "x.png", expect=2)

@@ -260,6 +260,17 @@ def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
         page.curve("one", "loss")
 
 
+def test_a_log_of_odd_numbers_breaks_no_list(tmp_path):
+    for command, log, row in (
+        ("evolve", "generations", {"generation": 1}),
+        ("train", "quantiles", {"first_member": 0}),
+        ("train", "quantiles", {"first_member": 0, "env_steps": 1e300}),
+    ):
+        directory = write_run(tmp_path / f"{command}{len(row)}", command, seeds=range(100_000), iterations=0)
+        (directory / f"{log}.jsonl").write_text(lines([{**row, "env_steps": 5}, row, {"fitness": 1}]))
+    assert all(run["done"] >= 0 for run in overview.answers(tmp_path).runs()["runs"])
+
+
 def test_a_name_that_is_no_text_breaks_no_list(tmp_path):
     write_run(tmp_path / "one")
     write_run(tmp_path / os.fsdecode(b"\xff"))
@@ -305,7 +316,7 @@ def test_in_a_browser(site, folder):
         page.wait("document.querySelectorAll('.run input').length === 4")
         page.js("document.querySelector('select').focus()")
         more(folder / "two", (0,), range(11, 13))
-        page.wait("document.body.innerText.includes('1200 of 2000 frames')")
+        page.wait("document.body.innerText.includes('1200 of 1200 frames')")
         ticks = "[...document.querySelectorAll('.run input')].filter(x => /compare (one|two)/.test(x.ariaLabel))"
         page.js(f"{ticks}.forEach(x => x.click())")
         page.js("document.getElementById('compare').click()")

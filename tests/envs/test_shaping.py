@@ -126,6 +126,7 @@ def test_lola_is_an_opponent():
     [
         ({"game": "climbing"}, "game = 'climbing': must be one of prisoners-dilemma, matching-pennies, coordination"),
         ({"opponent": "none"}, "opponent = 'none': must be one of naive, lola, self"),
+        ({"discount": 1.0}, r"discount = 1.0: must be in \[0, 1\)"),
         ({"hide_opponent": 2}, "hide_opponent = 2: must be 0 or 1"),
     ],
 )

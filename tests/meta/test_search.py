@@ -149,7 +149,8 @@ def test_dry_run(tmp_path, capsys):
         (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "vtrace-weight: there is nothing to correct"),
         ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
         ((*TALK, "--env", "Breakout-MinAtar"), "observations [10, 10, 4]; messages of this kind need [400]"),
-        ((*TALK, "--unseen", "0", "4"), "observation_mask = '0,4': must be some of 0 to 3"),
+        ((*TALK, "--env", "CartPole-v1", "Acrobot-v1"), "observations [4]; messages of this kind need [6]"),
+        ((*TALK, "--unseen", "0", "4"), "unseen = (0, 4): must be some of 0 to 3"),
         ((*TALK, "--message-scale", "0"), "message_scale = 0.0: must lie in"),
         (("evolve", "distill", "/nowhere"), "/nowhere"),
         (("evolve", "report", "/nowhere"), "/nowhere"),
@@ -248,6 +249,8 @@ def test_messages(tmp_path, capsys):
     assert all(0 < row["fitness"] < 500 for row in rows)
     assert run("evolve", "report", directory, "--seeds", 3) == 0
     assert "random messages" in capsys.readouterr().out
+    assert run("evolve", "report", directory, "--env", "Acrobot-v1") == 2
+    assert "trainings" not in (err := capsys.readouterr().err) and "observations [6]; messages of this kind" in err
     assert run("resume", directory, "--generations", 3) == 0 and "report.json" not in os.listdir(directory)
     train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--message", directory, "--eval-episodes", "2"]
     assert run(*train, "--out", heard) == 0 and run("eval", heard, "--episodes", "2") == 0

@@ -33,7 +33,8 @@ def test_what_fails_is_told_once(fails, tmp_path, monkeypatch):
     def fail(*args):
         raise RuntimeError("no space\nat all")
 
-    quiet = lambda *args: None
+    closed = []
+    quiet = lambda *args: closed.append(args) if not args else None
     parts = fail if fails == "writes" else quiet, fail if fails == "closes" else quiet
     monkeypatch.setitem(loggers.MAKERS, "wandb", fail if fails == "makes" else lambda *_: loggers.Logger(*parts))
     told = []
@@ -42,6 +43,7 @@ def test_what_fails_is_told_once(fails, tmp_path, monkeypatch):
             logger.write(step, point)
     assert told == ["--log wandb: RuntimeError: no space; the run goes on without it"]
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+    assert len(closed) == (fails == "writes")
 
 
 def test_a_library_that_is_missing(tmp_path, monkeypatch):

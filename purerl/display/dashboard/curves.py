@@ -32,7 +32,8 @@ class Followed:
 
     def __init__(self, path: Path):
         self.path = path
-        self._forget()
+        self._offset, self._length, self._tail = 0, 0, b""
+        self._columns: dict[str, array] = {}
 
     def read(self) -> dict[str, np.ndarray]:
         """The columns so far. A log that was replaced or cut is read anew; its last line may be half written, and a
@@ -54,9 +55,8 @@ class Followed:
         return {name: np.frombuffer(column, np.float64).copy() for name, column in self._columns.items() if column}
 
     def _forget(self) -> None:
-        self._offset = self._length = 0
-        self._tail = b""
-        self._columns: dict[str, array] = {}
+        self._offset, self._length, self._tail = 0, 0, b""
+        self._columns = {}
 
     def _add(self, line: bytes) -> None:
         try:

@@ -66,17 +66,18 @@ def matrix_shaping(
     - ``opponent``: ``naive`` ascends its own value, ``lola`` looks ahead to what it takes for the agent's next step.
       With ``self`` two agents, one in each seat, learn to shape: each other, or in some episodes a naive learner each.
     - ``max_steps``: games after which an episode is truncated.
-    - ``discount``: of the rounds of a game.
+    - ``discount``: of the rounds of a game, in [0, 1).
     - ``learning_rate``: of the opponent's gradient steps on the discounted sum of its payoffs.
     - ``hide_opponent``: with 1 the observation ``[5]`` lacks the opponent's policy.
     - ``naive``, ``naive_decrease``: with ``self``, the probability that agents meet naive learners in their first
       episode, and by how much it falls with each episode.
 
-    Raises `ConfigError` for a ``game`` or an ``opponent`` that does not exist, and for a ``hide_opponent`` that is
-    neither 0 nor 1.
+    Raises `ConfigError` for a ``game`` or an ``opponent`` that does not exist, for a ``discount`` outside its range and
+    for a ``hide_opponent`` that is neither 0 nor 1.
     """
     check(NAME, "game", game, game in TWO_BY_TWO, f"one of {', '.join(TWO_BY_TWO)}")
     check(NAME, "opponent", opponent, opponent in OPPONENTS, f"one of {', '.join(OPPONENTS)}")
+    check(NAME, "discount", discount, not isinstance(discount, int | float) or 0 <= discount < 1, "in [0, 1)")
     check(NAME, "hide_opponent", hide_opponent, hide_opponent in (0, 1), "0 or 1")
     several = opponent == "self"
     num_agents = 1 + several

@@ -9,7 +9,6 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent, seen_as, with_noise
-from purerl.envs.wrappers.vectors import observation_mask
 from purerl.errors import ConfigError
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -27,8 +26,9 @@ class Channel(NamedTuple):
 
 class Goal(NamedTuple):
     """What a policy may be led to: ``draw(key, shape)`` gives goals ``[*shape, size]``, uniformly, and
-    ``reached(obs)`` ``[size]`` is where it is now."""
+    ``reached(obs)`` ``[size]`` is where an observation ``[inputs]`` says that it is now."""
 
+    inputs: int
     size: int
     draw: Callable[[Key, tuple[int, ...]], Array]
     reached: Callable[[Array], Array]
@@ -39,7 +39,8 @@ def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env
 
     The setting of cheap talk (Lu et al. 2022, arXiv 2211.11030, section 4): a message is a function of the observation
     alone, so rewards, ends and what an action does are those of ``env``. Raises `ConfigError` for observations that
-    are not vectors of ``inputs`` elements, for several agents, and for illegal actions, which might be told there.
+    are not vectors of ``inputs`` elements, for ``unseen`` ones that they lack or that are all of them, for several
+    agents, and for illegal actions, which might be told there.
     """
     hear, space = _heard(env, channel)
     return seen_as(env, lambda obs: hear(obs, speak(obs)), space)
@@ -78,14 +79,16 @@ def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array],
     if space.shape != (channel.inputs,):
         told = f"observations {list(space.shape)}; messages of this kind need [{channel.inputs}]"
         raise ConfigError(f"env = {env.name!r}: has {told}")
-    seen = observation_mask(env, channel.unseen).observation_space if channel.unseen else space
     shown = np.setdiff1d(np.arange(channel.inputs), channel.unseen)
+    if not shown.size or not set(channel.unseen) <= set(range(channel.inputs)):
+        told = f"must be some of 0 to {channel.inputs - 1}, and not all of them"
+        raise ConfigError(f"unseen = {channel.unseen}: {told}, as env = {env.name!r} has {channel.inputs}")
     bound = np.full(channel.size, channel.bound, np.float32)
     low, high = (
         spaces.array_namespace(end).concatenate(
-            [spaces.array_namespace(end).broadcast_to(end, seen.shape).astype(np.float32), said]
+            [spaces.array_namespace(end).broadcast_to(end, space.shape)[shown].astype(np.float32), said]
         )
-        for end, said in ((seen.low, -bound), (seen.high, bound))
+        for end, said in ((space.low, -bound), (space.high, bound))
     )
 
     def hear(obs: Array, message: Array) -> Array:

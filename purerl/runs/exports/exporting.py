@@ -123,7 +123,7 @@ def write_stablehlo(path: Path, found: Acting) -> None:
 
 def _card_of(path: Path) -> Path:
     """Where the card of a program lies."""
-    return path.with_name(path.name + ".json")
+    return path.parent / f"{path.name}.json"
 
 
 def write_numpy(path: Path, found: Acting) -> None:
