@@ -295,7 +295,7 @@ def test_saving_in_the_background(tmp_path, monkeypatch):
             with full(10):
                 if most:
                     saving.save(directory, 3, {"x": jnp.zeros(8)}, {}, keep=2, logs=())
-                    while saving._pending and not saving._pending.done():
+                    while not all(task.done() for task in saving._pending):
                         time.sleep(0.001)
                 with pytest.raises(OSError, match="3: cannot be written"):
                     saving.check() if most else saving.save(directory, 3, {"x": jnp.zeros(8)}, {}, keep=2, logs=())
