@@ -16,9 +16,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from claims import claim, failed
+from claims import claim, command, failed
 
-from purerl import cli, envs
+from purerl import envs
 from purerl.algos import ALGORITHMS
 from purerl.display import plots
 from purerl.learned import artefacts, messages
@@ -88,13 +88,8 @@ def main(scale: str, out: Path | None, more: Sequence[str]) -> None:
         begin = ["evolve", *arguments(scale, name), "--out", str(directory)]
         if (directory / "config.json").exists():
             begin = ["resume", str(directory)]
-        for command in ([*begin, *rest], ["evolve", "report", str(directory), "--seeds", SEEDS[scale]]):
-            print("purerl " + " ".join(command), flush=True)
-            try:
-                cli.main(command)
-            except SystemExit as stop:
-                if stop.code:
-                    raise
+        for words in ([*begin, *rest], ["evolve", "report", str(directory), "--seeds", SEEDS[scale]]):
+            command(words)
         tell(name, json.loads((directory / "report.json").read_text()), scale)
         draw(directory)
     raise SystemExit(bool(failed))

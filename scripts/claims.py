@@ -3,14 +3,14 @@ line."""
 
 import argparse
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import train_population, use_cpu_cores
+from purerl import cli, train_population, use_cpu_cores
 from purerl.types import Array, PyTree
 
 failed: list[str] = []
@@ -21,6 +21,16 @@ def claim(text: str, holds: Any) -> None:
     print(f"{'holds' if holds else 'FAILS'}: {text}", flush=True)
     if not holds:
         failed.append(text)
+
+
+def command(words: Sequence[str]) -> None:
+    """Prints and runs ``purerl`` with these words. Exits with its code if that is not 0."""
+    print("purerl " + " ".join(words), flush=True)
+    try:
+        cli.main(list(words))
+    except SystemExit as stop:
+        if stop.code:
+            raise
 
 
 def show(title: str, rows: Array) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from claims import claim, failed
+from claims import claim, command, failed
 
-from purerl import cli, envs, load, trees
+from purerl import envs, load, trees
 from purerl.display import plots
 from purerl.envs.native.games.matrix_game import GAMES
 from purerl.envs.native.shaping import seats
@@ -118,15 +118,10 @@ def table(pairs: int = 2048) -> None:
 
 def train(directory: Path, arguments: Sequence[str]) -> None:
     """``purerl train``, or ``purerl resume`` of what was begun."""
-    command = ["train", *arguments, "--out", str(directory)]
+    words = ["train", *arguments, "--out", str(directory)]
     if (directory / "config.json").exists():
-        command = ["resume", str(directory), *(["--trust"] if "coin_shaping" in " ".join(arguments) else [])]
-    print("purerl " + " ".join(command), flush=True)
-    try:
-        cli.main(command)
-    except SystemExit as stop:
-        if stop.code:
-            raise
+        words = ["resume", str(directory), *(["--trust"] if "coin_shaping" in " ".join(arguments) else [])]
+    command(words)
 
 
 def tell(part: str, directory: Path) -> None:

@@ -27,8 +27,7 @@ from pathlib import Path
 import act
 import mfos
 import results
-
-from purerl import cli
+from claims import command
 
 CARTPOLE = ["--env", "CartPole-v1", "--num-envs", "4", "--num-steps", "64"]
 SHORT = ["--total-steps", "32768", "--learning-rate", "2.5e-3", "--meta-learning-rate", "0.03", "--momentum", "0.9"]
@@ -56,17 +55,15 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path)
     given, more = parser.parse_known_args()
-    if given.experiment == "act":
-        act.main(given.scale, given.out, more)
-    if given.experiment == "mfos":
-        mfos.main(given.scale, given.out, more)
-    if given.experiment != "results":
+    if given.experiment == "results":
+        parser.add_argument("--names", nargs="+", default=())
+        parser.add_argument("--budget-seconds", type=float, default=math.inf)
+        given = parser.parse_args()
+        results.main(given.scale, given.out, given.names, given.budget_seconds)
+    elif given.experiment in EXPERIMENTS:
         search(given.experiment, given.scale, given.out, more)
-        return
-    parser.add_argument("--names", nargs="+", default=())
-    parser.add_argument("--budget-seconds", type=float, default=math.inf)
-    given = parser.parse_args()
-    results.main(given.scale, given.out, given.names, given.budget_seconds)
+    else:
+        {"act": act, "mfos": mfos}[given.experiment].main(given.scale, given.out, more)
 
 
 def search(experiment: str, scale: str, out: Path | None, more: Sequence[str]) -> None:
@@ -76,13 +73,8 @@ def search(experiment: str, scale: str, out: Path | None, more: Sequence[str]) -
     if (out / "config.json").exists():
         first = ["resume", str(out), *more]
     report = ["evolve", "report", str(out), *SEEDS[scale]]
-    for command in (first, report, ["evolve", "distill", str(out)]):
-        print("purerl " + " ".join(command), flush=True)
-        try:
-            cli.main(command)
-        except SystemExit as stop:
-            if stop.code:
-                raise
+    for words in (first, report, ["evolve", "distill", str(out)]):
+        command(words)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+import numpy as np
 import pytest
 import results
 
@@ -129,6 +131,7 @@ class Smaller(ast.NodeTransformer):
 
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):
+    """From the first to the last, in one namespace; what a block raises, its own assertions included, fails."""
     whole = loops.train
     monkeypatch.setattr(loops, "train", lambda trainer, num_iterations: whole(trainer, min(num_iterations, 1)))
     monkeypatch.setattr(purerl, "use_cpu_cores", lambda: None)
@@ -136,6 +139,11 @@ def test_python_blocks_run(page, folder, monkeypatch):
     for block in blocks(page):
         if block.language == "python":
             exec(compile(Smaller().visit(ast.parse(block.text)), str(page), "exec"), namespace)
+    made = {name: x for name, x in namespace.items() if not name.startswith("__")}
+    assert made
+    for name, x in made.items():
+        if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, np.floating):
+            assert not np.isinf(x).any(), f"{page.name}: {name} is infinite"
 
 
 def problems(words):

@@ -11,9 +11,6 @@ from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.store import json_files
 
-LARGEST = 1e300
-"""The largest return that is read, so that sums of them are finite."""
-
 COMPARED = {
     "algo": str,
     "env": str,
@@ -64,7 +61,7 @@ def _summary(path: Path) -> dict[str, Any]:
     returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
     if len(returns) != len(alive) or not returns:
         raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
-    if not all(x is None or type(x) in (int, float) and abs(x) <= LARGEST for x in returns):
+    if not all(x is None or type(x) in (int, float) and abs(x) <= json_files.LARGEST for x in returns):
         raise ConfigError(f"{path}: return_per_seed must hold numbers")
     if not all(type(x) is bool for x in alive):
         raise ConfigError(f"{path}: alive_per_seed must hold true and false")

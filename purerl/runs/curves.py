@@ -10,7 +10,7 @@ from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.runs import config_file
 from purerl.runs.logs import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.store import log
+from purerl.store import json_files, log
 from purerl.store.metrics import QUANTILES as LEVELS
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ NAME = "curve.png"
 GENERATIONS = "generations.jsonl"
 NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames")
 """Numbers of a log that no curve is of."""
-LARGEST = 1e300
-"""The largest number that is read."""
 
 
 def draw(directory: Path) -> None:
@@ -62,7 +60,7 @@ def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:
 
 def number(value: Any) -> float:
     """A number of JSON, nan for anything else."""
-    return float(value) if type(value) in (int, float, bool) and abs(value) <= LARGEST else math.nan
+    return float(value) if type(value) in (int, float, bool) and abs(value) <= json_files.LARGEST else math.nan
 
 
 def file_of(directory: Path, metric: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from purerl.errors import ConfigError
 from purerl.runs import config_file, told
+from purerl.runs.curves import NO_METRICS
 from purerl.runs.told import MOST_CHARACTERS, MOST_MEMBERS, plain
 
 KINDS = {
@@ -24,7 +25,7 @@ LOGS = {
     "generations.jsonl": ("generation", ("", "")),
 }
 """Logs that hold curves: what they are drawn over, and what tells members apart."""
-NO_CURVES = ("iteration", "env_steps", "seed", "config", "generation", "frames", "first_member", "seconds")
+NO_CURVES = (*NO_METRICS, "seconds")
 """Numbers of a log that are no results."""
 
 

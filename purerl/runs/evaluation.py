@@ -61,6 +61,35 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
     return Run(saved, setup, env, learner, policy)
 
 
+class Agent(NamedTuple):
+    """One agent of a run: what its run ``saved``, its ``label`` there, the environment that it was trained in with all
+    its parameters, and the learner and the policy that it acts by."""
+
+    saved: dict[str, Any]
+    label: dict[str, int]
+    env_params: dict[str, Any]
+    env: Env
+    learner: Learner
+    policy: PyTree
+
+
+def agent(directory: str | Path, number: int, *, trust: bool = False) -> Agent:
+    """The agent ``number`` of a run directory. Raises `ConfigError` as `load` does, and if there is no such agent."""
+    run = load(directory, trust=trust)
+    size = run.setup.members.size
+    if number >= size:
+        raise ConfigError(f"agent = {number}: {directory} has agents 0 to {size - 1}")
+    params = env_part(run.setup.swept, number // len(run.saved["seeds"]))
+    return Agent(
+        run.saved,
+        run.setup.labels[number],
+        {**run.saved["env_params"], **params},
+        run.setup.make_env(params),
+        run.setup.make_learner(**trees.take(run.setup.members.given, number)),
+        trees.take(run.policy, number),
+    )
+
+
 def shapes(description: Description, members: int) -> PyTree:
     """The shapes of ``members`` policies. Nothing is allocated, whatever sizes the description names."""
     first = {name: column[:1] for name, column in description.swept.items()}

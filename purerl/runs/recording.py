@@ -15,7 +15,6 @@ from purerl.names import imported
 from purerl.runs import evaluation
 from purerl.runs.evaluation import RANDOM
 from purerl.runs.options import RecordOptions
-from purerl.runs.swept import env_part
 from purerl.store import checkpoint, datasets
 from purerl.types import Env
 
@@ -73,18 +72,10 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """An agent of a run, in the environment that it was trained in."""
     if options.env or env_params:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
-    run = evaluation.load(options.who, trust=options.trust)
-    size = run.setup.members.size
-    if options.agent >= size:
-        raise ConfigError(f"agent = {options.agent}: {options.who} has agents 0 to {size - 1}")
-    which = options.agent // len(run.saved["seeds"])
-    params = {**run.saved["env_params"], **env_part(run.setup.swept, which)}
-    given = trees.take(run.setup.members.given, options.agent)
-    learner, policy = run.setup.make_learner(**given), trees.take(run.policy, options.agent)
-    about = {"run": Path(options.who).name, **run.setup.labels[options.agent]}
-    about |= {name: run.saved[name] for name in ("algo", "sha256")}
-    env = run.setup.make_env(env_part(run.setup.swept, which))
-    return Cast(run.saved["env"], params, env, player(learner, policy), about)
+    found = evaluation.agent(options.who, options.agent, trust=options.trust)
+    about = {"run": Path(options.who).name, **found.label}
+    about |= {name: found.saved[name] for name in ("algo", "sha256")}
+    return Cast(found.saved["env"], found.env_params, found.env, player(found.learner, found.policy), about)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:

@@ -9,16 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import trees
 from purerl.display import drawings, films
 from purerl.display.drawings import Moment
 from purerl.errors import ConfigError
 from purerl.loops.evaluation import Table, player, playing
 from purerl.runs import evaluation
 from purerl.runs.directory import FILMS
-from purerl.runs.evaluation import Run
+from purerl.runs.evaluation import Agent
 from purerl.runs.options import RenderOptions
-from purerl.runs.swept import env_part
 from purerl.types import Array, PyTree, Step
 
 SALT = 2**31 + 3
@@ -47,18 +45,13 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     if path.is_dir() or (options.out and not path.parent.is_dir()):
         raise ConfigError(f"out = {str(path)!r}: must be a file in a directory that is there")
     films.check(path)
-    run = evaluation.load(options.run, trust=options.trust)
-    size = run.setup.members.size
-    if options.agent >= size:
-        raise ConfigError(f"agent = {options.agent}: {options.run} has agents 0 to {size - 1}")
-    given = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
-    params = {**run.saved["env_params"], **given}
-    drawing = drawings.drawing(run.saved["env"], params, run.setup.make_env(given).observation_space)
+    agent = evaluation.agent(options.run, options.agent, trust=options.trust)
+    drawing = drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
     fps = options.fps or drawing.fps
     frames: list[np.ndarray] = []
     captions: list[str] = []
     returns: list[float] = []
-    for number, episode in enumerate(episodes(run, options)):
+    for number, episode in enumerate(episodes(agent, options)):
         total = 0.0
         for time, step in enumerate(episode):
             total += float(np.mean(step.reward))
@@ -74,12 +67,9 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     return path, len(frames), returns
 
 
-def episodes(run: Run, options: RenderOptions) -> Iterator[Iterator[Played]]:
+def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:
     """The steps of each episode that an agent plays, in its own environment."""
-    which = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
-    env = run.setup.make_env(which)
-    learner = run.setup.make_learner(**trees.take(run.setup.members.given, options.agent))
-    whole = player(learner, trees.take(run.policy, options.agent))
+    env, whole = agent.env, player(agent.learner, agent.policy)
 
     def begin(key: Array) -> Table:
         return playing(key, env, whole, 1)[0]()

@@ -40,7 +40,7 @@ def listed(fields: dict[str, Any], name: str) -> list[Any]:
 
 def number(value: Any) -> float | None:
     """A number that a file holds; None for anything else."""
-    return float(value) if type(value) in (int, float) and abs(value) <= 1e300 else None
+    return float(value) if type(value) in (int, float) and abs(value) <= json_files.LARGEST else None
 
 
 def count(value: Any) -> int:

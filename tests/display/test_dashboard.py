@@ -294,7 +294,7 @@ def test_bad_input(tmp_path, site, capsys):
         assert stop.value.code == 2 and words in capsys.readouterr().err
 
 
-@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium")
+@pytest.mark.skipif(browser.PATH is None, reason="there is no Chromium, which pip cannot install")
 def test_in_a_browser(site, folder):
     with browser.opened() as page:
         page.go(site.address)

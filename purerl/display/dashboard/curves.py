@@ -12,6 +12,7 @@ import numpy as np
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.store import regular
+from purerl.store.json_files import LARGEST
 
 MOST_BYTES = 2**28
 """Size of the largest log that is read, in bytes."""
@@ -84,7 +85,7 @@ def _numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for inner, number in parts:
-            if type(number) in (int, float, bool) and abs(number) <= 1e300:
+            if type(number) in (int, float, bool) and abs(number) <= LARGEST:
                 yield (f"{name}.{inner}" if inner else name)[:80], float(number)
 
 

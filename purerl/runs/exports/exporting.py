@@ -16,7 +16,6 @@ from purerl.runs import evaluation
 from purerl.runs.directory import EXPORTS
 from purerl.runs.exports import programs, runner
 from purerl.runs.options import ExportOptions
-from purerl.runs.swept import env_part
 from purerl.store import json_files
 from purerl.store.atomic import atomic
 from purerl.types import Learner, PyTree
@@ -76,18 +75,11 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
 
 
 def of_run(options: ExportOptions) -> Acting:
-    """The policy of a run's agent. Raises `ConfigError` as `evaluation.load` and `acting` do."""
-    run = evaluation.load(options.run, trust=options.trust)
-    size = run.setup.members.size
-    if options.agent >= size:
-        raise ConfigError(f"agent = {options.agent}: {options.run} has agents 0 to {size - 1}")
-    which = env_part(run.setup.swept, options.agent // len(run.saved["seeds"]))
-    learner = run.setup.make_learner(**trees.take(run.setup.members.given, options.agent))
-    card = {name: run.saved[name] for name in ("algo", "env")}
-    params = {**run.saved["env_params"], **which}
-    card |= {"env_params": params, **run.setup.labels[options.agent], "purerl": __version__}
-    space = run.setup.make_env(which).observation_space
-    return acting(learner, trees.take(run.policy, options.agent), space, card)
+    """The policy of a run's agent. Raises `ConfigError` as `evaluation.agent` and `acting` do."""
+    found = evaluation.agent(options.run, options.agent, trust=options.trust)
+    card = {name: found.saved[name] for name in ("algo", "env")}
+    card |= {"env_params": found.env_params, **found.label, "purerl": __version__}
+    return acting(found.learner, found.policy, found.env.observation_space, card)
 
 
 def export_run(options: ExportOptions) -> Path:
