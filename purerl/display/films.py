@@ -1,15 +1,21 @@
 """Films: pictures one after another as a GIF, an MP4 or a page of HTML that needs nothing else."""
 
 import base64
+import contextlib
 import html
 import io
+import itertools
+import re
 import shutil
+import struct
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 
 from purerl.errors import ConfigError
 from purerl.store.atomic import atomic
@@ -17,23 +23,31 @@ from purerl.store.atomic import atomic
 ENDINGS = ".gif", ".mp4", ".html"
 FRAME = 1 / 50
 """Seconds of the shortest frame of a GIF that every viewer shows as told."""
-LONGEST = 655_350
-"""Milliseconds of the longest frame that a GIF can hold."""
+LONGEST = 65_535
+"""Hundredths of a second of the longest frame that a GIF can hold."""
+FOREVER = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"
+"""What tells that a GIF begins again when it ends."""
 
 
-def write(path: Path, frames: Sequence[np.ndarray], captions: Sequence[str], fps: float) -> None:
-    """Writes ``frames`` uint8 ``[H, W, 3]`` as the film that the end of ``path`` says, atomically.
+class Picture(NamedTuple):
+    """A frame, uint8 ``[H, W, 3]``, a line on it, which is told in HTML alone, and for how many frames it stays."""
 
-    ``captions``, a line for each frame, are told in HTML alone. Raises `ConfigError` for another ending, and for MP4
-    where nothing can encode it.
+    frame: np.ndarray
+    caption: str = ""
+    stays: int = 1
+
+
+def write(path: Path, pictures: Iterable[Picture], fps: float) -> int:
+    """Writes at least one picture, all of one size, as the film that the end of ``path`` says, atomically.
+
+    They are asked for one by one, and not kept. Returns how many the film has. Raises `ConfigError` for another ending,
+    and for MP4 where nothing can encode it, or if that fails.
     """
     check(path)
-    if path.suffix == ".html":
-        body = page(path.stem, frames, captions, fps).encode()
-    else:
-        body = gif(frames, fps) if path.suffix == ".gif" else mp4(frames, fps)
     with atomic(path) as temporary:
-        temporary.write_bytes(body)
+        if path.suffix == ".html":
+            return _page(temporary, path.stem, pictures, fps)
+        return (_gif if path.suffix == ".gif" else _mp4)(temporary, pictures, fps)
 
 
 def check(path: Path) -> None:
@@ -44,34 +58,63 @@ def check(path: Path) -> None:
         _encoder()
 
 
-def gif(frames: Sequence[np.ndarray], fps: float) -> bytes:
-    """An animated GIF with one palette for all frames. Beyond 50 frames a second, which viewers slow down, some are
-    left out."""
-    step = max(1, round(fps * FRAME))
-    kept = [Image.fromarray(frame) for frame in frames[::step]]
-    few = kept[:: max(1, len(kept) // 12)][:12]
-    sheet = Image.new("RGB", (kept[0].width, sum(image.height for image in few)))
-    for i, image in enumerate(few):
-        sheet.paste(image, (0, i * image.height))
-    palette = sheet.quantize(128, dither=Image.Dither.NONE)
-    flat = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in kept]
+def _gif(path: Path, pictures: Iterable[Picture], fps: float) -> int:
+    """An animated GIF of what changes from each picture to the next, which has its own colours. Beyond 50 frames a
+    second, which viewers slow down, some are left out."""
+    step, written, time = max(1, round(fps * FRAME)), 0, 0
+    before: Image.Image | None = None
+    with path.open("wb") as file:
+        for picture in pictures:
+            frames = -(-(time + picture.stays) // step) + -time // step  # every step-th one of all
+            time += picture.stays
+            if not frames:
+                continue
+            image = Image.fromarray(picture.frame)
+            if before is None:
+                file.write(b"GIF89a" + struct.pack("<HHBBB", *image.size, 0x70, 0, 0) + FOREVER)
+            box = ImageChops.difference(image, before).getbbox() if before else (0, 0, *image.size)
+            box = box or (0, 0, 1, 1)
+            duration = min(frames * round(100 * step / fps), LONGEST)
+            file.write(_part(image.crop(box), box[:2], duration))
+            written, before = written + 1, image
+        file.write(b";")
+    return written
+
+
+def _part(image: Image.Image, corner: tuple[int, ...], duration: int) -> bytes:
+    """Part of a frame of a GIF, at ``corner`` on what was seen before, for hundredths of a second: that of a GIF of its
+    own, whose table of colours becomes the part's."""
     file = io.BytesIO()
-    duration = min(round(100 * step / fps) * 10, LONGEST)
-    flat[0].save(file, "GIF", save_all=True, append_images=flat[1:], duration=duration, loop=0, optimize=False)
-    return file.getvalue()
+    image.quantize(256, dither=Image.Dither.NONE).save(file, "GIF", interlace=False)
+    whole = file.getvalue()
+    colours = whole[10] & 7
+    begin = 13 + 3 * 2 ** (colours + 1)  # of the image, behind the header and its table
+    control = b"\x21\xf9\x04" + struct.pack("<BHBB", 1 << 2, duration, 0, 0)
+    place = b"," + struct.pack("<HHHHB", *corner, *image.size, 0x80 | colours)
+    return control + place + whole[13:begin] + whole[begin + 10 : -1]
 
 
-def mp4(frames: Sequence[np.ndarray], fps: float) -> bytes:
-    """H.264 that every browser plays. Raises `ConfigError` without an encoder, or if it fails."""
-    height, width = (size - size % 2 for size in frames[0].shape[:2])
-    raw = b"".join(np.ascontiguousarray(frame[:height, :width]).tobytes() for frame in frames)
+def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
+    """H.264 that every browser plays."""
+    first, pictures = _begun(pictures)
+    height, width = (size - size % 2 for size in first.frame.shape[:2])
     given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "pipe:0"]
-    made = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "frag_keyframe+empty_moov", "-f", "mp4", "pipe:1"]
-    done = subprocess.run([_encoder(), "-v", "error", *given, *made], input=raw, capture_output=True, check=False)
-    if done.returncode:
-        told = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing told"]
+    made = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4", str(path.absolute())]
+    command, written = [_encoder(), "-v", "error", *given, *made], 0
+    with tempfile.TemporaryFile() as errors:
+        pipe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+        with contextlib.suppress(BrokenPipeError), pipe as encoder:  # it tells why it ended
+            assert encoder.stdin is not None
+            for picture in pictures:
+                raw = np.ascontiguousarray(picture.frame[:height, :width]).tobytes()
+                for _ in range(picture.stays):
+                    encoder.stdin.write(raw)
+                written += 1
+        errors.seek(0)
+        told = errors.read().decode(errors="replace").strip().splitlines() or ["nothing told"]
+    if pipe.returncode:
         raise ConfigError(f"mp4: ffmpeg cannot encode it ({told[-1][:200]}); .gif and .html need no ffmpeg")
-    return done.stdout
+    return written
 
 
 def _encoder() -> str:
@@ -87,17 +130,30 @@ def _encoder() -> str:
     return found
 
 
-def page(title: str, frames: Sequence[np.ndarray], captions: Sequence[str], fps: float) -> str:
+def _page(path: Path, title: str, pictures: Iterable[Picture], fps: float) -> int:
     """A page that holds all frames and shows them, with a slider and a button; it loads nothing."""
-    pictures = ",\n".join(f'"{_png(frame)}"' for frame in frames)
-    lines = ",\n".join('"' + html.escape(line).replace("\\", "&#92;") + '"' for line in captions)
-    height, width = frames[0].shape[:2]
-    words = {"PICTURES": pictures, "LINES": lines, "LAST": str(len(frames) - 1)}
-    words |= {"WAIT": f"{1000 / fps:.1f}", "WIDTH": str(width), "HEIGHT": str(height), "TITLE": html.escape(title)}
-    made = PAGE
+    first, pictures = _begun(pictures)
+    height, width = first.frame.shape[:2]
+    words = {"WAIT": f"{1000 / fps:.1f}", "WIDTH": str(width), "HEIGHT": str(height), "TITLE": html.escape(title)}
+    above, middle, below = re.split("@PICTURES@|@LINES@", PAGE)
     for name, text in words.items():
-        made = made.replace(f"@{name}@", text)
-    return made
+        above, below = (part.replace(f"@{name}@", text) for part in (above, below))
+    lines = []
+    with path.open("w", encoding="utf-8") as file:
+        file.write(above)
+        for picture in pictures:
+            file.write(f'"{_png(picture.frame)}",\n')
+            line = html.escape(picture.caption).replace("\\", "&#92;")
+            lines.append(f'["{line}", {picture.stays}]')
+        file.write(middle + ",\n".join(lines) + below)
+    return len(lines)
+
+
+def _begun(pictures: Iterable[Picture]) -> tuple[Picture, Iterable[Picture]]:
+    """The first picture, and all of them."""
+    rest = iter(pictures)
+    first = next(rest)
+    return first, itertools.chain([first], rest)
 
 
 def _png(frame: np.ndarray) -> str:
@@ -117,23 +173,24 @@ figcaption { font-variant-numeric: tabular-nums; color: #56616d; min-height: 1.5
 </style></head><body><figure>
 <img id="picture" alt="@TITLE@" width="@WIDTH@" height="@HEIGHT@">
 <div><button id="play" type="button">pause</button>
-<input id="place" type="range" min="0" max="@LAST@" value="0" aria-label="frame"></div>
+<input id="place" type="range" min="0" value="0" aria-label="frame"></div>
 <figcaption id="told"></figcaption></figure>
 <script>
 "use strict";
 const pictures = [@PICTURES@];
 const lines = [@LINES@];
 const at = (name) => document.getElementById(name);
-let now = 0, playing = true;
+let now = 0, left = 0, playing = true;
 function show(place) {
   now = place % pictures.length;
   at("picture").src = pictures[now];
-  at("told").innerHTML = lines[now];
+  [at("told").innerHTML, left] = lines[now];
   at("place").value = now;
 }
 at("place").oninput = () => { playing = false; at("play").textContent = "play"; show(Number(at("place").value)); };
 at("play").onclick = () => { playing = !playing; at("play").textContent = playing ? "pause" : "play"; };
-setInterval(() => { if (playing) show(now + 1); }, @WAIT@);
+at("place").max = pictures.length - 1;
+setInterval(() => { if (playing && --left < 1) show(now + 1); }, @WAIT@);
 show(0);
 </script></body></html>
 """

@@ -13,6 +13,8 @@ from purerl.formulas import aggregates
 
 WIDE = 100
 """Columns of a terminal that has room for a long bar."""
+SOON = 2.0
+"""Seconds after which a line is due, before the first tenth is done."""
 
 
 def frames_per_second(rate: float) -> str:
@@ -69,7 +71,7 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterat
         TextColumn("return {task.fields[current]}{task.fields[living]}"),
     )
     with Progress(*columns, console=console) as bar:
-        task, start = bar.add_task("", total=env_steps, speed="", current="-", living=""), clock()
+        task, start = bar.add_task("", total=env_steps, speed="starting", current="-", living=""), clock()
 
         def report(done: int, returns: np.ndarray, alive: int) -> None:
             speed, current = frames_per_second(done / max(clock() - start, 1e-9)), in_words(returns)
@@ -81,14 +83,15 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterat
 
 @contextlib.contextmanager
 def _lines(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
-    """Shows progress as a line for each completed tenth."""
-    start, tenth = clock(), 0
+    """Shows progress as a line when it starts, one soon after, and one for each completed tenth."""
+    start, tenth, early = clock(), 0, True
+    say(console, "starting; a line follows soon, and one for each tenth")
 
     def report(done: int, returns: np.ndarray, alive: int) -> None:
-        nonlocal tenth
-        if done * 10 // env_steps > tenth:
-            tenth = done * 10 // env_steps
-            seconds = max(clock() - start, 1e-9)
+        nonlocal tenth, early
+        seconds = max(clock() - start, 1e-9)
+        if done * 10 // env_steps > tenth or (early and seconds >= SOON):
+            tenth, early = done * 10 // env_steps, False
             console.print(
                 f"{100 * done // env_steps:3d} %  {frames_per_second(done / seconds)}  "
                 f"ETA {seconds * (env_steps / done - 1):.0f} s  return {in_words(returns) or '-'}"

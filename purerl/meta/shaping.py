@@ -13,6 +13,7 @@ import numpy as np
 
 from purerl import counters, spaces
 from purerl.algos.ppo import ppo
+from purerl.envs.adapters.stepping import check_counts
 from purerl.envs.fleet import Fleet
 from purerl.envs.native.games.coin_game import coin_game
 from purerl.errors import ConfigError
@@ -158,7 +159,11 @@ def coin_shaping(
     - ``rounds``: steps of a game.
     - ``learning_rate, num_epochs``: of the learner, PPO with layers of 32 units. M-FOS's has 80 epochs and 0.005.
     - ``stolen``: as in `CoinGame-v0`.
+
+    Raises `ConfigError`, which names the parameters above, for a count that is none, and as `shaping` does.
     """
+    counts = {"lanes": lanes, "num_trainings": num_trainings, "rounds": rounds, "num_epochs": num_epochs}
+    check_counts("CoinShaping", **{name: (value, 1) for name, value in counts.items()})
     config = ppo.Config(
         num_envs=lanes,
         num_steps=rounds,

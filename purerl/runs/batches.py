@@ -18,7 +18,7 @@ from purerl.runs.evaluation import Plays
 from purerl.runs.logs import EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.program import Program, begin, chunks
 from purerl.runs.session import Run
-from purerl.store import checkpoint, log, metrics
+from purerl.store import checkpoint, log, loggers, metrics, told
 from purerl.store.saver import saver
 from purerl.types import PyTree
 
@@ -65,7 +65,8 @@ def train_batches(
         (num_iterations - done) * count for done, count in zip(begun.done, counts(size, batch_size), strict=True)
     )
     with contextlib.ExitStack() as stack:
-        written, saving = stack.enter_context(logs.opened(run)), stack.enter_context(saver())
+        known = loggers.Known(trainer.frames(max(begun.done)), begun.seconds)
+        written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
         start = time.perf_counter()  # loggers may have taken a while
         report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
 
@@ -124,16 +125,14 @@ def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
     some of them are lost."""
     labels = run.setup.labels
     names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
-    first_of = {index * batch_size: index for index in range(len(done))}
-
-    def number(row: dict[str, Any], name: str, otherwise: Any = None) -> Any:
-        return row[name] if type(row.get(name)) in (int, float) else otherwise
+    first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
 
     def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
-        return batch is not None and number(row, "iteration", math.inf) <= done[batch]
+        iteration = told.number(row.get("iteration"))
+        return batch is not None and iteration is not None and iteration <= done[batch]
 
-    of_member = lambda row: is_saved(batch_of.get(tuple(number(row, name) for name in names)), row)
-    of_batch = lambda row: is_saved(first_of.get(number(row, "first_member")), row)
+    of_member = lambda row: is_saved(batch_of.get(tuple(told.number(row.get(name)) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(told.number(row.get("first_member"))), row)
     sizes = counts(len(labels), batch_size)
     log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
     log.cut(run.directory / QUANTILES, of_batch, sum(done))

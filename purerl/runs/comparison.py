@@ -1,6 +1,5 @@
 """Runs set beside each other."""
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.store import json_files
+from purerl.store import json_files, told
 
 COMPARED = {
     "algo": str,
@@ -34,7 +33,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
         summary = _summary(directory / "summary.json")
         if summary["swept"]:
             raise ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
-        returns = np.array([math.nan if x is None else x for x in summary["return_per_seed"]], np.float64)
+        returns = np.array([told.plotted(x) for x in summary["return_per_seed"]])
         scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
         rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
@@ -61,7 +60,7 @@ def _summary(path: Path) -> dict[str, Any]:
     returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
     if len(returns) != len(alive) or not returns:
         raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
-    if not all(x is None or type(x) in (int, float) and abs(x) <= json_files.LARGEST for x in returns):
+    if not all(x is None or told.is_number(x) for x in returns):
         raise ConfigError(f"{path}: return_per_seed must hold numbers")
     if not all(type(x) is bool for x in alive):
         raise ConfigError(f"{path}: alive_per_seed must hold true and false")

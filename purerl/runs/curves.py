@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,8 +10,9 @@ from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.runs import config_file
 from purerl.runs.logs import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.store import json_files, log
+from purerl.store import log
 from purerl.store.metrics import QUANTILES as LEVELS
+from purerl.store.told import plotted
 
 if TYPE_CHECKING:
     from purerl.display.curves import Line
@@ -44,9 +45,9 @@ def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     for row in log.rows(directory / QUANTILES, under_way=True):
         inner = row.get("episode_return")
         inner = inner if isinstance(inner, dict) else {}
-        frames.append(number(row.get("env_steps")))
-        alive.append(number(row.get("alive")))
-        returns.append([number(inner.get(f"{q:g}")) for q in LEVELS])
+        frames.append(plotted(row.get("env_steps")))
+        alive.append(plotted(row.get("alive")))
+        returns.append([plotted(inner.get(f"{q:g}")) for q in LEVELS])
     if not frames:
         return np.zeros(0), {q: np.zeros(0) for q in LEVELS}
     x, at = np.unique(np.array(frames), return_inverse=True)
@@ -56,11 +57,6 @@ def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     count = [np.bincount(at, weight[:, i], len(x)) for i in range(len(LEVELS))]
     means = np.where(np.array(count) > 0, np.array(total) / np.maximum(count, 1), np.nan)
     return x, dict(zip(LEVELS, means, strict=True))
-
-
-def number(value: Any) -> float:
-    """A number of JSON, nan for anything else."""
-    return float(value) if type(value) in (int, float, bool) and abs(value) <= json_files.LARGEST else math.nan
 
 
 def file_of(directory: Path, metric: str) -> str:
@@ -92,7 +88,7 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
     for row in log.rows(directory / source, under_way=True):
         group = groups.setdefault(str(row.get("config", "")), {})
         of_member = group.setdefault((str(row.get("seed")), str(row.get("first_member"))), {})
-        of_member[number(row.get(step))] = number(row.get(metric))
+        of_member[plotted(row.get(step))] = plotted(row.get(metric))
     if len(groups) > len(COLOURS):
         raise ConfigError(f"{directory}: has {len(groups)} configurations, too many for curves; --kind map draws all")
     swept = _swept(directory)
@@ -116,7 +112,7 @@ def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -
 def _swept(directory: Path) -> dict[str, list[float]]:
     """The values of each configuration of a sweep by name. Raises `ConfigError` for what is none."""
     swept = config_file.read(directory / config_file.NAME).take("swept", dict, {})
-    columns = {name: [number(x) for x in column] for name, column in swept.items() if isinstance(column, list)}
+    columns = {name: [plotted(x) for x in column] for name, column in swept.items() if isinstance(column, list)}
     if len({len(column) for column in columns.values()}) > 1:
         raise ConfigError(f"{directory}: swept must hold lists of numbers, all of one length")
     return columns
@@ -130,6 +126,6 @@ def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
     rows = [row for row in log.rows(directory / TIMES, under_way=True) if row.get("first_member") == 0]
     if not rows:
         raise ConfigError(f"x = 'seconds': {directory} has no {TIMES}; earlier versions did not write it")
-    at, when = np.array([[number(row.get(key)) for key in ("env_steps", "seconds")] for row in rows]).T
+    at, when = np.array([[plotted(row.get(key)) for key in ("env_steps", "seconds")] for row in rows]).T
     order = np.argsort(at)
     return np.interp(frames, [0.0, *at[order]], [0.0, *when[order]])

@@ -21,6 +21,7 @@ from purerl.runs import datasets, untrusted
 from purerl.runs.config_file import ConfigFile, Start
 from purerl.runs.environments import checked
 from purerl.runs.swept import config_part, env_part
+from purerl.store import told
 from purerl.types import Dataset, Env, Learner, Trainer
 
 
@@ -76,7 +77,7 @@ def start(file: ConfigFile) -> Start:
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
     options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
     columns = list(swept.values())
-    numbers = all(isinstance(column, list) and all(type(x) in (int, float) for x in column) for column in columns)
+    numbers = all(isinstance(column, list) and all(map(told.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
     return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play)

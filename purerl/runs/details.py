@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from purerl.errors import ConfigError
-from purerl.runs import config_file, told
+from purerl.runs import config_file
 from purerl.runs.curves import NO_METRICS
-from purerl.runs.told import MOST_CHARACTERS, MOST_MEMBERS, plain
+from purerl.store import regular, told
+from purerl.store.told import MOST_CHARACTERS, MOST_MEMBERS, plain
 
 KINDS = {
     ".png": "image/png",
@@ -81,7 +82,7 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
         parts = Path(place).relative_to(top).parts
         folders[:] = [name for name in folders if name.isascii() and name.isdigit()] if len(parts) < 2 else []
         if "card.json" in files and parts:
-            sizes = [path.lstat().st_size for name in files if told.is_plain(path := Path(place) / name)]
+            sizes = [path.lstat().st_size for name in files if regular.is_plain(path := Path(place) / name)]
             batch = int(parts[0][:9]) if len(parts) > 1 else None
             when = Path(place).lstat().st_mtime
             found.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
@@ -112,5 +113,5 @@ def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
 
 def shown_in(directory: Path) -> list[str]:
     """The names of the pictures and films of a run."""
-    names = sorted(path.name for path in directory.iterdir() if path.suffix in KINDS and told.is_plain(path))
+    names = sorted(path.name for path in directory.iterdir() if path.suffix in KINDS and regular.is_plain(path))
     return [name for name in names if re.fullmatch(r"[\w.-]{1,100}", name)]

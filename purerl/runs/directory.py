@@ -53,6 +53,20 @@ def claim(directory: Path, names: Sequence[str]) -> None:
     (directory / CHECKPOINTS).mkdir(exist_ok=True)
 
 
+def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = False) -> None:
+    """Raises `ConfigError` if a command may not write ``paths``, the first of which is its file, or ``folder``.
+
+    Nothing may lie there unless ``overwrite`` allows to replace it, and then only something of the same kind. The
+    directory must be there if the place was ``given``; otherwise it is a run's, which who reads the run looks for.
+    """
+    there = [path for path in paths if path.exists()]
+    if there and not overwrite:
+        raise ConfigError(f"out = {str(there[0])!r}: is there already; --overwrite replaces it")
+    path, kind = paths[0], "folder" if folder else "file"
+    if (path.exists() and path.is_dir() != folder) or (given and not path.parent.is_dir()):
+        raise ConfigError(f"out = {str(path)!r}: must be a {kind} in a directory that is there")
+
+
 def has_checkpoints(directory: Path) -> bool:
     """Whether a run has saved anything to go on from."""
     folder = directory / CHECKPOINTS

@@ -35,15 +35,15 @@ class Written(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(run: Run) -> Iterator[Written]:
-    """The logs of a run, to add to."""
+def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
+    """The logs of a run, to add to what is ``known``."""
     setup, directory, trainer = run.setup, run.directory, run.setup.trainer
     config, own = jax.tree.map(np.asarray, setup.members.given["config"]), "optimiser" in run.description.learned
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
     tell = functools.partial(say, run.console)
     with (
         contextlib.ExitStack() as stack,
-        loggers.opened(run.options.log, directory, run.description._asdict(), tell) as elsewhere,
+        loggers.opened(run.options.log, directory, run.description._asdict(), known, tell) as elsewhere,
     ):
         files = {name: stack.enter_context(Log(directory / name)) for name in names}
 

@@ -12,8 +12,8 @@ from typing import Any
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
 from purerl.errors import ConfigError
-from purerl.runs import config_file, details, told
-from purerl.store import lock, regular
+from purerl.runs import config_file, details
+from purerl.store import followed, lock, regular, told
 
 DEPTH = 4
 """Folders within folders that are searched for runs."""
@@ -35,14 +35,14 @@ def answers(folder: Path) -> Answers:
     reading = threading.Lock()
 
     @functools.lru_cache(maxsize=LOGS_KEPT)
-    def followed(path: Path) -> curves.Followed:
-        return curves.Followed(path)
+    def log(path: Path) -> followed.Followed:
+        return followed.Followed(path)
 
     def read(directory: Path, name: str) -> dict[str, Any]:
-        if not told.is_plain(directory / name):
+        if not regular.is_plain(directory / name):
             return {}
         with reading:
-            return followed(directory / name).read()
+            return log(directory / name).read()
 
     def columns(directory: Path, name: str) -> dict[str, Any]:
         with contextlib.suppress(ConfigError):
@@ -84,7 +84,7 @@ def _runs(root: Path) -> Iterator[Path]:
     are no text, which no address can hold, are left out."""
     for place, folders, files in os.walk(root):
         here = Path(place)
-        if config_file.NAME in files and told.is_plain(here / config_file.NAME):
+        if config_file.NAME in files and regular.is_plain(here / config_file.NAME):
             folders.clear()
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
@@ -102,7 +102,7 @@ def _inside(root: Path, path: str) -> Path:
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise Missing
     directory = root.joinpath(*parts)
-    if Path(os.path.realpath(directory)) != directory or not told.is_plain(directory / config_file.NAME):
+    if Path(os.path.realpath(directory)) != directory or not regular.is_plain(directory / config_file.NAME):
         raise Missing
     return directory
 
@@ -112,7 +112,7 @@ def _changed(directory: Path) -> float:
     times = [
         path.lstat().st_mtime
         for name in (*details.LOGS, config_file.NAME, "summary.json")
-        if told.is_plain(path := directory / name)
+        if regular.is_plain(path := directory / name)
     ]
     return max(times, default=0.0)
 
@@ -164,7 +164,7 @@ def _status(directory: Path, summary: dict[str, Any]) -> str:
 
 def _is_newer(path: Path, than: Path) -> bool:
     """Whether a file was written after another: the summary of a run that has ended, in a process that has not."""
-    return told.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
+    return regular.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
 
 
 def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:

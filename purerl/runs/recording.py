@@ -13,6 +13,7 @@ from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
 from purerl.names import imported
 from purerl.runs import evaluation
+from purerl.runs.directory import check_out
 from purerl.runs.evaluation import RANDOM
 from purerl.runs.options import RecordOptions
 from purerl.store import checkpoint, datasets
@@ -37,10 +38,7 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
     """Writes the dataset that ``options`` ask for, and returns its card. Raises `ConfigError` before anything is
     played, and for a player whose actions the environment's space has not."""
     path = Path(options.out)
-    if path.exists() and not options.overwrite:
-        raise ConfigError(f"out = {options.out!r}: is there already; --overwrite replaces it")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(f"out = {options.out!r}: must be a file in a directory that is there")
+    check_out(path, overwrite=options.overwrite)
     if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
         cast = _of_function(options, env_params)
     else:

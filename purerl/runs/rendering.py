@@ -11,10 +11,10 @@ import numpy as np
 
 from purerl.display import drawings, films
 from purerl.display.drawings import Moment
-from purerl.errors import ConfigError
+from purerl.display.films import Picture
 from purerl.loops.evaluation import Table, player, playing
 from purerl.runs import evaluation
-from purerl.runs.directory import FILMS
+from purerl.runs.directory import FILMS, check_out
 from purerl.runs.evaluation import Agent
 from purerl.runs.options import RenderOptions
 from purerl.types import Array, PyTree, Step
@@ -37,34 +37,34 @@ class Played(NamedTuple):
 
 
 def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
-    """Writes the film that ``options`` ask for; returns its path, the number of its frames, and the return of each
+    """Writes the film that ``options`` ask for; returns its path, the number of its pictures, and the return of each
     episode (of several agents, their mean). Raises `ConfigError` before anything is played."""
     path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
-    if path.exists() and not options.overwrite:
-        raise ConfigError(f"out = {str(path)!r}: is there already; --overwrite replaces it")
-    if path.is_dir() or (options.out and not path.parent.is_dir()):
-        raise ConfigError(f"out = {str(path)!r}: must be a file in a directory that is there")
+    check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
     agent = evaluation.agent(options.run, options.agent, trust=options.trust)
     drawing = drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
     fps = options.fps or drawing.fps
-    frames: list[np.ndarray] = []
-    captions: list[str] = []
     returns: list[float] = []
-    for number, episode in enumerate(episodes(agent, options)):
-        total = 0.0
-        for time, step in enumerate(episode):
-            total += float(np.mean(step.reward))
-            frames.append(drawing.frame(step.moment, options.size))
-            how = " terminated" if step.terminated else " cut off" if step.truncated else ""
-            captions.append(
-                f"episode {number}, step {time}, reward {np.mean(step.reward):.4g}, return {total:.5g}{how}"
-            )
-        frames += frames[-1:] * round(HOLD * fps)
-        captions += captions[-1:] * round(HOLD * fps)
-        returns.append(total)
-    films.write(path, frames, captions, fps)
-    return path, len(frames), returns
+
+    def pictures() -> Iterator[Picture]:
+        for number, episode in enumerate(episodes(agent, options)):
+            total = 0.0
+            for time, step in enumerate(episode):
+                total += float(np.mean(step.reward))
+                how = " terminated" if step.terminated else " cut off" if step.truncated else ""
+                told = f"reward {np.mean(step.reward):.4g}, return {total:.5g}{how}"
+                shown = [step.moment]
+                if step.terminated and drawing.end:
+                    shown.append(step.moment._replace(state=drawing.end(step.moment)))
+                stays = [1] * len(shown)
+                stays[-1] += round(HOLD * fps) if how else 0
+                for moment, frames in zip(shown, stays, strict=True):
+                    caption = f"episode {number}, step {time}, {told}"
+                    yield Picture(drawing.frame(moment, options.size), caption, frames)
+            returns.append(total)
+
+    return path, films.write(path, pictures(), fps), returns
 
 
 def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:

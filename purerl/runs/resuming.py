@@ -14,7 +14,7 @@ from purerl.errors import ConfigError
 from purerl.runs import config_file
 from purerl.runs.config_file import ConfigFile
 from purerl.runs.directory import CHECKPOINTS
-from purerl.store import checkpoint, json_files
+from purerl.store import checkpoint, json_files, told
 
 SOFT = (
     *config_file.LENGTHS,
@@ -109,7 +109,7 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
-    if type(step.about.get("seconds")) not in (int, float):
+    if not told.is_number(step.about.get("seconds")):
         raise ConfigError(f"{step.path}: not the checkpoint of a run")
     for reason in step.damaged.values():
         say(console, f"damaged: {reason}; going on from {step.number}")

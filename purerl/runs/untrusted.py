@@ -12,6 +12,7 @@ from purerl.learned import artefacts
 from purerl.names import check_trusted, choose
 from purerl.runs import datasets
 from purerl.runs.swept import ENV_PREFIX, config_part, env_part
+from purerl.store import told
 from purerl.types import Env
 
 KINDS = {
@@ -90,7 +91,7 @@ def parameter_problems(params: dict[str, Any]) -> list[str]:
 
 def _is_number(value: Any) -> bool:
     """Whether a value of JSON is a number that float32 or int32 can hold."""
-    return type(value) in (int, float) and abs(value) <= (cfg.LARGEST if type(value) is float else 2**31 - 1)
+    return told.is_number(value, cfg.LARGEST if type(value) is float else 2**31 - 1)
 
 
 def _seed_problems(seeds: list[Any]) -> list[str]:

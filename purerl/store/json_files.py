@@ -12,8 +12,6 @@ from purerl.errors import ConfigError
 from purerl.store import regular
 from purerl.store.atomic import atomic
 
-LARGEST = 1e300
-"""The largest number that is read for a table or a picture, so that sums of them are finite."""
 MOST_BYTES = 2**26
 """Size of the largest JSON file that is read, in bytes."""
 

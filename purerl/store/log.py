@@ -94,6 +94,15 @@ def trim(path: Path, saved: Callable[[dict[str, Any]], bool]) -> None:
     cut(path, saved, count)
 
 
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """What a line of a log says; None if it is no JSON object."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
 def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """The lines of a log, each with what it says; none if there is no such file."""
     if not path.exists():
@@ -102,10 +111,7 @@ def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[st
         for number, line in enumerate(file, 1):
             if under_way and not line.endswith(b"\n"):
                 return
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
+            row = parsed(line)
+            if row is None:
                 raise ConfigError(f"{path}: line {number} is damaged")
             yield line, row

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl.store.atomic import atomic
+
 Point = Mapping[str, float]
 
 
@@ -22,14 +24,19 @@ class Logger(NamedTuple):
     close: Callable[[], None]
 
 
-def table(directory: Path, about: dict[str, Any]) -> Logger:
+class Known(NamedTuple):
+    """What the run had saved when this process began: so many frames of an agent, after so many seconds of training.
+    What an earlier process wrote of more than that comes again."""
+
+    env_steps: int = 0
+    seconds: float = 0.0
+
+
+def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
     """``log.csv``: a line for each point, with the same columns in all; an evaluation fills its own. A file of an
-    earlier process is added to."""
+    earlier process is cut to what is known, and added to."""
     path = directory / "log.csv"
-    columns: list[str] = []
-    if path.exists():
-        with open(path, newline="") as old:
-            columns = next(csv.reader(old), [])
+    columns = _cut(path, known.seconds) if path.exists() else []
     file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
     writer = csv.writer(file)
 
@@ -44,11 +51,28 @@ def table(directory: Path, about: dict[str, Any]) -> Logger:
     return Logger(write, file.close)
 
 
-def tensorboard(directory: Path, about: dict[str, Any]) -> Logger:
-    """The folder ``tensorboard``, by tensorboardX (``pip install 'purerl[tensorboard]'``)."""
+def _cut(path: Path, seconds: float) -> list[str]:
+    """Leaves the points of a table that came in the first ``seconds`` of training, and returns its columns. An
+    evaluation came with the point before it. What a kill left half written is left out."""
+    with open(path, newline="") as old, atomic(path) as temporary, open(temporary, "w", newline="") as new:
+        rows, writer, is_known = csv.reader(line for line in old if line.endswith("\n")), csv.writer(new), True
+        if columns := next(rows, []):
+            writer.writerow(columns)
+        for row in rows:
+            when = dict(zip(columns, row, strict=False)).get("seconds")
+            is_known = float(when) <= seconds if when else is_known
+            if is_known:
+                writer.writerow(row)
+    return columns
+
+
+def tensorboard(directory: Path, about: dict[str, Any], known: Known) -> Logger:
+    """The folder ``tensorboard``, by tensorboardX (``pip install 'purerl[tensorboard]'``). Points of an earlier process
+    beyond the frames that are known are no longer shown."""
     from tensorboardX import SummaryWriter
 
-    writer = SummaryWriter(str(directory / "tensorboard"))
+    path = directory / "tensorboard"
+    writer = SummaryWriter(str(path), purge_step=known.env_steps + 1 if path.exists() else None)
 
     def write(env_steps: int, point: Point) -> None:
         for name, value in point.items():
@@ -58,9 +82,9 @@ def tensorboard(directory: Path, about: dict[str, Any]) -> Logger:
     return Logger(write, writer.close)
 
 
-def wandb(directory: Path, about: dict[str, Any]) -> Logger:
-    """The folder ``wandb`` (``pip install 'purerl[wandb]'``); nothing leaves the machine unless ``WANDB_MODE=online``
-    is in the environment."""
+def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
+    """The folder ``wandb`` (``pip install 'purerl[wandb]'``), with a run of its own for each process; nothing leaves
+    the machine unless ``WANDB_MODE=online`` is in the environment."""
     import wandb
 
     settings = wandb.Settings(symlink=False, console="off", silent=True, x_disable_meta=True, x_disable_stats=True)
@@ -84,7 +108,7 @@ MAKERS = {"csv": table, "tensorboard": tensorboard, "wandb": wandb}
 
 @contextlib.contextmanager
 def opened(
-    names: Sequence[str], directory: Path, about: dict[str, Any], warn: Callable[[str], None]
+    names: Sequence[str], directory: Path, about: dict[str, Any], known: Known, warn: Callable[[str], None]
 ) -> Iterator[Logger]:
     """All the named loggers as one, closed when the block ends. Of one that fails, or cannot be opened, ``warn`` is
     told once, and it is left alone from there on.
@@ -92,6 +116,7 @@ def opened(
     - ``names``: of `MAKERS`.
     - ``directory``: the run's.
     - ``about``: what the run is, as JSON.
+    - ``known``: what an earlier process has saved.
     - ``warn``: takes a line of text.
     """
     working: dict[str, Logger] = {}
@@ -108,7 +133,7 @@ def opened(
             warn(f"--log {name}: {type(error).__name__}: {reason}; the run goes on without it")
 
     for name in dict.fromkeys(names):
-        made = attempt(name, functools.partial(MAKERS[name], directory, about))
+        made = attempt(name, functools.partial(MAKERS[name], directory, about, known))
         if made is not None:
             working[name] = made
 

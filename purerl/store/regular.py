@@ -8,6 +8,14 @@ from pathlib import Path
 from purerl.errors import ConfigError
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a regular file lies there, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def opened(path: Path) -> tuple[io.BufferedReader, int]:
     """A regular file, open for reading, and its size in bytes. Close it.
 

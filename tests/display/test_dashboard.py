@@ -13,11 +13,12 @@ import pytest
 
 from purerl import cli
 from purerl.display.dashboard import curves
-from purerl.display.dashboard.server import server
+from purerl.display.dashboard.server import SCRIPTS, server
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts
 from purerl.runs import overview
+from purerl.store import followed
 from purerl.store.lock import LOCK, lock
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -119,7 +120,7 @@ def test_the_page_loads_nothing_from_elsewhere(site):
     page = site.ask("/")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert page.headers["X-Content-Type-Options"] == "nosniff"
-    for name in ("page.js", "charts.js", "page.css", "icon.svg"):
+    for name in (*SCRIPTS, "page.css", "icon.svg"):
         found = site.ask(f"/{name}")
         assert found.status == 200
         text = found.body.decode().replace("http://www.w3.org/2000/svg", "")
@@ -216,7 +217,7 @@ def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
 
 
 def test_a_log_is_read_on_and_never_half(tmp_path):
-    log = curves.Followed(tmp_path / "log")
+    log = followed.Followed(tmp_path / "log")
     (tmp_path / "log").write_text('{"a": 1, "b": {"c": 2}}\nno JSON\n{"a": 3')
     np.testing.assert_array_equal(log.read()["a"], [1])
     with open(tmp_path / "log", "a") as file:
@@ -232,7 +233,7 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
     np.testing.assert_array_equal(log.read()["a"], [7, 8])
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="no regular file"):
-        curves.Followed(tmp_path / "pipe").read()
+        followed.Followed(tmp_path / "pipe").read()
 
 
 def test_long_curves_and_many_configurations_are_summarised():
@@ -252,7 +253,7 @@ def test_long_curves_and_many_configurations_are_summarised():
 
 def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "one", iterations=100)
-    monkeypatch.setattr(curves, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
+    monkeypatch.setattr(followed, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
     page = overview.answers(tmp_path)
     assert page.run("one")["metrics"] == ["alive", "episode_return.0.5"]
     assert page.curve("one", "episode_return.0.5")["groups"][0]["mid"][-1] == 1001.5

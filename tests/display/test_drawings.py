@@ -1,20 +1,25 @@
 """Films: what is drawn of a state, what is written, and an agent of a run from the command line."""
 
+import base64
 import json
-import subprocess
 import sys
+import weakref
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 import pytest
 from PIL import Image
 
 from purerl import cli, envs, spaces
 from purerl.algos import ALGORITHMS
+from purerl.catalogue import EXTRAS, is_installed
 from purerl.display import drawings, films
-from purerl.display.drawings import Moment, bodies, grids, sheet
+from purerl.display.drawings import Moment, bodies, grids, libraries, sheet
+from purerl.display.films import Picture
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.runs.description import Setup, describe
@@ -58,6 +63,7 @@ def test_every_drawing_is_of_an_environment(name):
         ("CueCorridor-v0", {"cell": 3, "cue": 1}, 1),
         ("NoisyGrid-v0", {"place": np.array([2, 3]), "screen": np.arange(8) / 8}, 3),
         ("Landmarks-v0", {"agents": np.array([[0, 0], [4, 4]]), "landmarks": np.array([[1, 1], [2, 3]])}, [1, 2]),
+        ("CoinGame-v0", {"agents": np.array([0, 8]), "coins": np.array([4, 4])}, [0, 3]),
         ("TicTacToe-v0", {"marks": np.eye(2, 9, dtype=bool), "mover": 0}, [5, 0]),
         ("KuhnPoker-v0", {"cards": np.array([0, 2]), "first": 1, "history": 2}, [1, 0]),
         ("FourRooms-misc", {"pos": np.array([1, 1]), "goal": np.array([8, 9])}, 1),
@@ -82,6 +88,10 @@ def test_agents_stand_in_their_cells():
     state = SimpleNamespace(agents=np.array([[0, 0], [4, 4]]), landmarks=np.array([[0, 4], [4, 0]]))
     picture = frame("Landmarks-v0", state, action=[0, 0])
     assert (where(picture, sheet.BLUE) < SIZE / 4).all() and (where(picture, sheet.RED) > 3 * SIZE / 4).all()
+    for cells, first, last in (([0, 8], sheet.BLUE, sheet.RED), ([8, 0], sheet.RED, sheet.BLUE)):
+        state = SimpleNamespace(agents=np.array(cells), coins=np.array(cells))  # each where its own coin is
+        picture = frame("CoinGame-v0", state, action=[0, 1])
+        assert (where(picture, first) < SIZE / 3).all() and (where(picture, last) > 2 * SIZE / 3).all()
 
 
 def test_what_policies_see_is_drawn_where_nothing_else_is():
@@ -125,39 +135,174 @@ def test_rotations_of_bodies_are_those_of_matrices():
     np.testing.assert_allclose(bodies.rotated(bodies.product(one, two), point), matrix(one) @ matrix(two) @ point)
 
 
-def pictures(count=5):
-    return [np.full((20, 30, 3), 40 * i, np.uint8) for i in range(count)]
+class Shown(NamedTuple):
+    """A state that shows itself, as those of pgx do."""
+
+    column: np.ndarray
+
+    def to_svg(self, color_theme):
+        assert isinstance(self.column, jax.Array)  # some of pgx' viewers index and update their states
+        square = f'<rect x="{10 * int(self.column)}" width="10" height="10" fill="{sheet.BLUE}"/>'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" width="30" height="10">{square}</svg>'
+
+    @property
+    def current_player(self):
+        return 1
 
 
-def test_gif_and_page_hold_every_picture(tmp_path):
-    films.write(tmp_path / "a.gif", pictures(), [""] * 5, fps=10)
+class Game:
+    """A game of pgx for two, whose actions are columns."""
+
+    num_players = 2
+
+    def step(self, state, action, key):
+        return Shown(state.column + action)
+
+
+def test_libraries_draw_their_own_states_and_ends(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pgx", SimpleNamespace(make=lambda task: Game()))
+    drawing = drawings.drawing("pgx/some_game", {"max_steps": 3}, NO_PICTURE)
+    before = Moment((Shown(np.array(0)), ()), (), np.array([1, 2]))
+    for moment, column in ((before, 0), (before._replace(state=drawing.end(before)), 2)):
+        picture = drawing.frame(moment, SIZE)
+        assert picture.shape == (SIZE, 3 * SIZE, 3)
+        np.testing.assert_allclose(where(picture, sheet.BLUE), [SIZE / 2, SIZE * (column + 0.5)], atol=1)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(ConfigError, match=r"needs resvg-py to be drawn; pip install 'purerl\[pgx\]'"):
+        drawings.drawing("pgx/some_game", {}, NO_PICTURE)
+
+
+LINKED = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+
+
+@pytest.mark.parametrize("size", ['width="40" height="20"', 'viewBox="0 0 40 20"'])
+def test_pictures_within_a_picture(size):
+    """A disc in 40 by 20 that fills a square of 10 by 10 as well as it can, then twice as large and higher by 2."""
+    disc = f'<svg {LINKED} {size}><circle cx="20" cy="10" r="8"/></svg>'
+    data = base64.b64encode(disc.encode()).decode()
+    image = f'<image x="5" width="10" height="10" xlink:href="data:image/svg+xml;base64,{data}"/>'
+    group = f'<g transform="translate(0 -2) scale(2)">{image}</g>'
+    picture = libraries.drawn(f'<svg {LINKED} width="40" height="20">{group}</svg>', 160)
+    assert picture.shape == (160, 320, 3) and picture.dtype == np.uint8
+    y, x = (np.indices((160, 320)) + 0.5) / 8
+    distance = np.hypot(x - 20, y - 8) - 4
+    assert (picture[distance < -0.2] == 0).all() and (picture[distance > 0.2] == 255).all()
+
+
+def test_words_of_a_picture():
+    """Letters of Courier are all as wide as each other, others are not, and shogi's notation has its sign."""
+
+    def end(font, words):
+        text = f'<text y="15" font-size="10" font-family="{font}">{words}</text>'
+        picture = libraries.drawn(f'<svg {LINKED} width="40" height="20">{text}</svg>', 160)
+        return np.flatnonzero((picture < 128).any(axis=(0, 2)))[-1]
+
+    assert end("Courier", "ii+") == end("Courier", "MM+") and end("Serif", "ii+") + 40 < end("Serif", "MM+")
+    assert end("serif", "P") + 20 < end("serif", "P⁺")
+
+
+def test_viewers_change_no_backend():
+    before = matplotlib.get_backend(auto_select=False)
+    matplotlib.use("svg")
+    try:
+        with libraries.windowless():
+            assert matplotlib.get_backend().lower() == "agg"
+        assert matplotlib.get_backend() == "svg"
+    finally:
+        matplotlib.use(before or "Agg")
+
+
+@pytest.mark.parametrize(
+    "name", ["pgx/tic_tac_toe", "jumanji/Snake-v1", "jumanji/Maze-v0", "xminigrid/MiniGrid-Empty-5x5"]
+)
+def test_extras_draw_their_own_states(name):
+    """Of Jumanji's viewers that of the maze alone needs arrays of JAX."""
+    if not is_installed(family := name.partition("/")[0]):
+        pytest.skip(f"{EXTRAS[family]} is an extra: pip install 'purerl[{family}]'")
+    env = envs.make(name)
+    state, obs = jax.device_get(jax.jit(env.reset)(jax.random.key(0)))
+    picture = frame(name, drawings.innermost(state), obs)
+    assert picture.shape == (SIZE, SIZE, 3) and len(np.unique(picture.reshape(-1, 3), axis=0)) > 2
+
+
+def test_what_is_very_wide_becomes_less_high():
+    wide = sheet.Sheet(1.0, SIZE)
+    wide.photo(np.full((10, 160, 3), sheet.rgb(sheet.BLUE)))
+    picture = wide.picture()
+    assert picture.shape == (SIZE, sheet.WIDEST * SIZE, 3) and (picture[0, 0] == sheet.rgb(sheet.PAPER)).all()
+    blue = (picture == sheet.rgb(sheet.BLUE)).all(axis=-1)
+    assert blue.mean() == pytest.approx(sheet.WIDEST / 16, abs=0.03) and blue[SIZE // 2].all()
+
+
+def pictures(count=5, stays=1):
+    """Grey pictures, in each of which one square is of a colour of its own."""
+    for i in range(count):
+        frame = np.full((20, 30, 3), 100 + 20 * (i // 3 % 5), np.uint8)
+        frame[5:9, 2 + 4 * i : 6 + 4 * i] = 50 * i % 256, 200, 0
+        yield Picture(frame, f"step {i} <b>", stays if i == count - 1 else 1)
+
+
+def test_gif_holds_every_picture(tmp_path):
+    assert films.write(tmp_path / "a.gif", pictures(stays=3), fps=10) == 5
     with Image.open(tmp_path / "a.gif") as film:
-        assert (film.n_frames, film.size, film.info["duration"]) == (5, (30, 20), 100)
-        film.seek(4)
-        assert np.abs(np.asarray(film.convert("RGB")).astype(int) - 160).max() < 8
-    films.write(tmp_path / "a.gif", pictures()[:1], [""], fps=1e-4)  # slower than a GIF can be
-    films.write(tmp_path / "a.html", pictures(), [f"step {i} <b>" for i in range(5)], fps=10)
+        assert (film.n_frames, film.size, film.info["loop"]) == (5, (30, 20), 0)
+        for i, picture in enumerate(pictures()):
+            film.seek(i)
+            np.testing.assert_array_equal(np.asarray(film.convert("RGB")), picture.frame)
+            assert film.info["duration"] == (300 if i == 4 else 100)
+    assert films.write(tmp_path / "a.gif", pictures(1), fps=1e-4) == 1  # slower than a GIF can be
+    assert films.write(tmp_path / "a.gif", pictures(stays=12), fps=200) == 2  # every fourth of 16
+    with Image.open(tmp_path / "a.gif") as film:
+        film.seek(1)
+        assert film.info["duration"] == 60 and np.asarray(film.convert("RGB"))[6, 19].tolist() == [200, 200, 0]
+
+
+def test_pages_hold_every_picture(tmp_path):
+    assert films.write(tmp_path / "a.html", pictures(stays=3), fps=10) == 5
     page = (tmp_path / "a.html").read_text()
-    assert page.count("data:image/png;base64,") == 5 and "step 4 &lt;b&gt;" in page and "100.0" in page
+    assert page.count("data:image/png;base64,") == 5
+    assert '["step 4 &lt;b&gt;", 3]' in page and "100.0" in page
     assert "http" not in page and "@" not in page.replace("@media", "")
 
 
-def test_mp4_is_written_by_ffmpeg_or_refused_with_a_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("ending", films.ENDINGS)
+def test_pictures_are_not_kept(ending, tmp_path, monkeypatch, encoder):
+    monkeypatch.setattr(films, "_encoder", lambda: str(encoder))
+    made = []
+
+    def counted():
+        for picture in pictures(30):
+            assert sum(each() is not None for each in made) <= 3
+            made.append(weakref.ref(picture.frame))
+            yield picture
+            del picture
+
+    assert films.write(tmp_path / f"a{ending}", counted(), fps=10) == len(made) == 30
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """What stands for ffmpeg: its input becomes its last argument."""
+    script = tmp_path / "ffmpeg"
+    script.write_text('#!/bin/sh\necho "$@" > "$0.told"\nfor last; do :; done\ncat > "$last"\n')
+    script.chmod(0o755)
+    return script
+
+
+def test_mp4_is_written_by_ffmpeg_or_refused_with_a_line(tmp_path, monkeypatch, encoder):
     monkeypatch.setattr(films.shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ConfigError, match=r"needs ffmpeg; pip install 'purerl\[film\]'"):
-        films.write(tmp_path / "a.mp4", pictures(), [""] * 5, fps=10)
-    monkeypatch.setattr(films.shutil, "which", lambda name: "/bin/ffmpeg")
-    told = []
-
-    def ran(command, input, **_):
-        told.extend([command, input])
-        return subprocess.CompletedProcess(command, 0, b"film", b"")
-
-    monkeypatch.setattr(films.subprocess, "run", ran)
-    films.write(tmp_path / "a.mp4", pictures(), [""] * 5, fps=10)
-    assert (tmp_path / "a.mp4").read_bytes() == b"film"
-    assert "30x20" in told[0] and len(told[1]) == 5 * 20 * 30 * 3
+        films.write(tmp_path / "a.mp4", pictures(), fps=10)
+    monkeypatch.setattr(films.shutil, "which", lambda name: str(encoder))
+    assert films.write(tmp_path / "a.mp4", pictures(stays=3), fps=10) == 5
+    frames = [picture.frame.tobytes() for picture in pictures()]
+    assert (tmp_path / "a.mp4").read_bytes() == b"".join([*frames, frames[-1], frames[-1]])
+    assert "30x20 -r 10" in (tmp_path / "ffmpeg.told").read_text()
+    encoder.write_text("#!/bin/sh\necho that is no film >&2\nexit 3\n")
+    with pytest.raises(ConfigError, match="that is no film"):
+        films.write(tmp_path / "a.mp4", pictures(500), fps=10)
+    assert len((tmp_path / "a.mp4").read_bytes()) == 7 * len(frames[0])  # as it was
 
 
 def run(*args, expect=0):
@@ -186,7 +331,7 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     with Image.open(corridor / "film.gif") as film:
         assert film.size == (64, 64)
     told = capsys.readouterr().out
-    assert "16 frames, return" in told  # 4 steps, and 4 that the last one stays, of each episode
+    assert "8 frames, return" in told  # 4 steps of each episode
     run("render", str(corridor), expect=2)
     assert "--overwrite replaces it" in capsys.readouterr().err
     run("render", str(corridor), "--max-steps", "3", "--out", str(corridor / "film.html"), "--fps", "5")

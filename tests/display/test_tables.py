@@ -1,10 +1,12 @@
-"""The last line of a run."""
+"""The lines of a run: while it goes on, and the last one."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from purerl.display import progress
 from purerl.display.tables import print_summary
 
 
@@ -22,3 +24,13 @@ def test_the_dead_have_no_part_in_the_return(returns, alive, told, capsys):
     summary |= {"return_per_seed": returns, "alive_per_seed": alive}
     print_summary(Console(stderr=True), Path("runs/x"), summary)
     assert capsys.readouterr().err == f"diverged: 2M frames/s, 1.2 s; {told}; runs/x\n"
+
+
+def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):
+    now = [0.0]
+    with progress.show(Console(stderr=True), 1000, lambda: now[0]) as report:
+        for seconds, done in ((1, 1), (5, 2), (9, 3), (20, 100), (30, 150), (40, 350)):
+            now[0] = float(seconds)
+            report(done, np.array([7.0]), 1)
+    shares = [line.split("%")[0].strip() for line in capsys.readouterr().err.splitlines()]
+    assert shares == ["starting; a line follows soon, and one for each tenth", "0", "10", "35"]

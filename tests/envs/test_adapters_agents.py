@@ -423,3 +423,10 @@ def test_games_are_those_of_pgx(game):
         obs = jax.tree.map(lambda x, t=t: x[t], played.next_obs)
     assert state.terminated and not played.truncated.any()
     assert played.obs["acting"][t - 1].sum() == 1
+
+
+def test_go_is_as_large_as_its_name_says():
+    skip_if_missing("pgx/")
+    for name, params, size in (("go_9x9", {}, 9), ("go_9x9", {"komi": 5.5}, 9), ("go_9x9", {"size": 5}, 5)):
+        env = envs.make(f"pgx/{name}", **params)
+        assert env.observation_space["obs"].shape[:2] == (size, size) and env.action_space.n == size**2 + 1

@@ -159,3 +159,5 @@ def test_shaping_is_for_two():
     with pytest.raises(ConfigError, match="num_minibatches"):
         config = ppo.Config(num_envs=3, num_steps=5, num_minibatches=4)
         shaping.shaping("x", envs.make("CoinGame-v0"), ppo, config, 3)
+    with pytest.raises(ConfigError, match="lanes = 0: must be a whole number >= 1"):
+        shaping.coin_shaping(lanes=0)

@@ -203,7 +203,7 @@ def test_policies_that_draw_or_remember_in_their_own_way_are_refused():
     ("args", "words"),
     [
         (["--agent", "2"], "agent = 2"),
-        (["--out", "no/such/place"], "must be in a directory that is there"),
+        (["--out", "no/such/place"], "must be a file in a directory that is there"),
         (["--out", "."], "is there already"),
         (["--to", "torch"], "torch"),
     ],

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -55,21 +56,28 @@ def test_evaluations(runs):
         np.testing.assert_allclose([last[seed][key] for seed in range(3)], summary[name])
 
 
+def check_table(table, times):
+    """It has a point for each line of times, and of each of the ten evaluations."""
+    points = [(int(row["env_steps"]), float(row["seconds"])) for row in table if row["loss"]]
+    assert points == [(row["env_steps"], row["seconds"]) for row in times]
+    assert sum(bool(row["eval_return"]) for row in table) == len(table) - len(points) == 10
+
+
 def test_times_and_the_table(runs):
     """A line for each chunk, seconds that rise, and the table of the same points; a picture."""
     times, table = rows(runs[1] / batches.TIMES), list(csv.DictReader((runs[1] / "log.csv").open()))
     assert [row["first_member"] for row in times] == sorted(row["first_member"] for row in times)
     assert np.all(np.diff([row["seconds"] for row in times]) > 0)
     assert {row["iteration"] for row in times if row["first_member"] == 2} >= {7, 14, 21, 28, 32}
-    points = [row for row in table if row["loss"]]
-    assert [int(row["env_steps"]) for row in points] == [row["env_steps"] for row in times]
-    assert len(table) == len(times) + 10 and {"learning_rate", "policy_lag", "alive"} <= set(table[0])
+    check_table(table, times)
+    assert {"learning_rate", "policy_lag", "alive"} <= set(table[0])
     for directory in runs:
         assert (directory / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
-    """After a kill the logs are those of a run that nothing interrupted, but for times."""
+    """After a kill the logs are those of a run that nothing interrupted, but for times. It goes on from the checkpoint
+    before the last one, so that an evaluation comes again."""
     write, count = batches.metrics.quantile_rows, []
 
     def fail(*given):
@@ -79,13 +87,21 @@ def test_going_on_with_evaluations(runs, tmp_path, monkeypatch):
         return write(*given)
 
     monkeypatch.setattr(batches.metrics, "quantile_rows", fail)
-    run(*RUN, "--out", tmp_path / "run", "--eval-every", 100, "--checkpoint-seconds", 1e-9, expect=5)
-    with open(tmp_path / "run" / batches.TIMES, "a") as file:
-        file.write('{"half a li')
+    watched = ["--eval-every", 100, "--log", "csv", "--checkpoint-seconds", 1e-9]
+    run(*RUN, "--out", tmp_path / "run", *watched, expect=5)
+    steps = sorted((tmp_path / "run" / "checkpoints" / "0").iterdir(), key=lambda path: int(path.name))
+    shutil.rmtree(steps[-1])
+    for name, half in ((batches.TIMES, '{"half a li'), ("log.csv", "112,0.")):
+        with open(tmp_path / "run" / name, "a") as file:
+            file.write(half)
+    before = list(csv.DictReader((tmp_path / "run" / "log.csv").open()))
+    assert any(row["eval_return"] for row in before) and int(before[-2]["env_steps"]) > 16 * int(steps[-2].name)
     run("resume", tmp_path / "run")
     for name in (batches.METRICS, batches.QUANTILES, batches.EVALUATIONS):
         assert (tmp_path / "run" / name).read_bytes() == (runs[1] / name).read_bytes()
-    assert rows(tmp_path / "run" / batches.TIMES)[-1]["iteration"] == 32
+    times = rows(tmp_path / "run" / batches.TIMES)
+    assert times[-1]["iteration"] == 32
+    check_table(list(csv.DictReader((tmp_path / "run" / "log.csv").open())), times)
 
 
 def test_learning_rates_are_those_of_the_schedule():

@@ -11,8 +11,8 @@ from purerl.store import loggers
 POINTS = [(8, {"loss": 0.5, "episode_return": 1.0}), (16, {"loss": float("nan"), "episode_return": 2.0})]
 
 
-def opened(names, directory, told):
-    return loggers.opened(names, directory, {"algo": "ppo"}, told.append)
+def opened(names, directory, told, *known):
+    return loggers.opened(names, directory, {"algo": "ppo"}, loggers.Known(*known), told.append)
 
 
 def test_a_table_goes_on_where_it_was(tmp_path):
@@ -55,22 +55,27 @@ def test_a_library_that_is_missing(tmp_path, monkeypatch):
 
 
 def test_tensorboard(tmp_path):
-    """The numbers, read back from the events; nan is left out."""
+    """The numbers, read back from the events; nan is left out. What is not known of an earlier process is purged."""
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import RecordWriter  # noqa: F401 - the format that is read here
 
-    with opened(["tensorboard"], tmp_path, []) as logger:
-        for step, point in POINTS:
-            logger.write(step, point)
-    [path] = (tmp_path / "tensorboard").iterdir()
-    raw, found = path.read_bytes(), []
-    while raw:
-        size = int.from_bytes(raw[:8], "little")
-        event = event_pb2.Event.FromString(raw[12 : 12 + size])
-        found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
-        raw = raw[16 + size :]
-    assert found == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
+    (tmp_path / "later" / "tensorboard").mkdir(parents=True)
+    for folder, known, begun in ((tmp_path / "first", 0, []), (tmp_path / "later", 6, [7])):
+        folder.mkdir(exist_ok=True)
+        with opened(["tensorboard"], folder, [], known) as logger:
+            for step, point in POINTS:
+                logger.write(step, point)
+        [path] = (folder / "tensorboard").iterdir()
+        raw, found, starts = path.read_bytes(), [], []
+        while raw:
+            size = int.from_bytes(raw[:8], "little")
+            event = event_pb2.Event.FromString(raw[12 : 12 + size])
+            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            starts += [event.step] if event.session_log.status == event_pb2.SessionLog.START else []
+            raw = raw[16 + size :]
+        assert found == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
+        assert starts == begun
 
 
 def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):

@@ -18,7 +18,8 @@ from purerl.errors import ConfigError
 from purerl.store.json_files import finite
 
 ADDRESS = "127.0.0.1"
-ASSETS = {"/": "page.html"} | {f"/{name}": name for name in ("page.js", "charts.js", "page.css", "icon.svg")}
+SCRIPTS = "charts.js", "list.js", "run.js", "page.js"
+ASSETS = {"/": "page.html"} | {f"/{name}": name for name in (*SCRIPTS, "page.css", "icon.svg")}
 """The files of the page, which lie beside this module."""
 HEADERS = {
     "Cache-Control": "no-store",

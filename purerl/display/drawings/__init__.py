@@ -1,4 +1,5 @@
-"""Drawings of environments: a function of a moment of play that gives a picture. Nothing here computes with JAX."""
+"""Drawings of environments: a function of a moment of play that gives a picture. Nothing here computes with JAX, but
+what libraries draw themselves."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.catalogue import BRAX
-from purerl.display.drawings import boards, bodies, control, grids, tables
+from purerl.display.drawings import boards, bodies, control, grids, libraries, tables
 from purerl.display.drawings.sheet import Sheet
 from purerl.errors import ConfigError
 
@@ -22,11 +23,15 @@ class Moment(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """``draw(moment, sheet)`` onto a sheet of ``width`` by 1, at ``fps`` moments a second."""
+    """``draw(moment, sheet)`` onto a sheet of ``width`` by 1, or one that becomes a photo, ``fps`` moments a second.
+
+    ``end(moment)`` is the state that the action which ends an episode leads to; None: that is not known.
+    """
 
     draw: Callable[[Moment, Sheet], None]
     fps: float = 5.0
     width: float = 1.0
+    end: Callable[[Moment], Any] | None = None
 
     def frame(self, moment: Moment, size: int) -> np.ndarray:
         """The picture of a moment, uint8 ``[H, W, 3]`` with ``H`` = ``size``."""
@@ -49,6 +54,7 @@ OF_STATES: dict[str, Callable[[dict[str, Any]], tuple[Callable[[Moment, Sheet], 
     "NoisyGrid-v0": grids.noisy_grid,
     "CueCorridor-v0": grids.cue_corridor,
     "Landmarks-v0": grids.landmarks,
+    "CoinGame-v0": grids.coin_game,
     "FourRooms-misc": grids.four_rooms,
     "MetaMaze-misc": grids.meta_maze,
     "FrozenLake-misc": grids.frozen_lake,
@@ -61,6 +67,8 @@ OF_STATES: dict[str, Callable[[dict[str, Any]], tuple[Callable[[Moment, Sheet], 
 }
 """What draws the states of an environment, by its name: a function of the environment's parameters that gives the
 fields of a `Drawing`."""
+OF_FAMILIES = {"pgx": libraries.pgx, "jumanji": libraries.jumanji, "xminigrid": libraries.xminigrid}
+"""What draws the states of any environment of a family, likewise; pgx' MinAtar is drawn as a policy sees it."""
 
 
 def drawing(name: str, params: dict[str, Any], space: spaces.Space) -> Drawing:
@@ -74,6 +82,8 @@ def drawing(name: str, params: dict[str, Any], space: spaces.Space) -> Drawing:
     key = f"brax/{rest.partition('/')[2]}" if family == "brax" else plain
     if key in OF_STATES:
         return Drawing(*OF_STATES[key]({**params, "name": name}))
+    if family in OF_FAMILIES and not rest.startswith("minatar-"):
+        return Drawing(*OF_FAMILIES[family]({**params, "name": name}))
     place = boards.image(space)
     if place is None:
         raise ConfigError(

@@ -111,6 +111,30 @@ def landmarks(params: dict[str, Any]) -> tuple:
     return draw, 3.0, 1.0
 
 
+def coin_game(params: dict[str, Any]) -> tuple:
+    """Two agents and the coin of each, in its agent's colour, agent 0 and its coin at the left of their cells."""
+    rows = 3
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at, size = _board(sheet, rows, rows)
+        agents, coins = (np.asarray(cells).reshape(-1) for cells in (moment.state.agents, moment.state.coins))
+        ways = list(FOUR_WAYS.values())
+        for i, (agent, coin, colour) in enumerate(zip(agents, coins, (BLUE, RED), strict=True)):
+            side = size * (i - 0.5) / 2
+
+            def within(row: int, column: int, side: float = side) -> tuple[float, float]:
+                x, y = at(row, column)
+                return x + side, y - size / 8
+
+            x, y = at(*divmod(int(coin), rows))
+            sheet.disc((x + side, y + 0.3 * size), 0.14 * size, YELLOW, INK)
+            sheet.disc((x + side, y + 0.3 * size), 0.09 * size, colour)
+            action = int(np.ravel(moment.action)[i])
+            _mover(sheet, within, 0.6 * size, divmod(int(agent), rows), ways[action % 4], colour)
+
+    return draw, 3.0, 1.0
+
+
 def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
     """Draws walls ``[rows, columns]``, the goal and the agent of a state with ``pos`` and ``goal``."""
 

@@ -1,10 +1,12 @@
 """A sheet to draw on, in coordinates from (0, 0) at the top left to (width, 1)."""
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 SMOOTH = 2
 """Each pixel is the mean of so many by so many, so that edges are smooth."""
+WIDEST = 4.0
+"""Width of the widest photo; what is wider becomes less high."""
 PAPER, INK, DIM, LINE = "#f7f8fa", "#1c2733", "#6b7784", "#cfd6de"
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, RED, BROWN = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#56b4e9", "#d55e00", "#8c6d46"),
@@ -19,7 +21,7 @@ class Sheet:
     """What is drawn so far. Lengths are parts of the height."""
 
     def __init__(self, width: float, size: int):
-        self.width, self._size, self._unit = width, size, size * SMOOTH
+        self.width, self._unit = width, size * SMOOTH
         self._image = Image.new("RGB", (max(2, round(width * size)) * SMOOTH, self._unit), PAPER)
         self._draw = ImageDraw.Draw(self._image)
 
@@ -70,6 +72,19 @@ class Sheet:
         size = max(1, round(right - left)), max(1, round(bottom - top))
         grid = Image.fromarray(np.ascontiguousarray(colours)).resize(size, Image.Resampling.NEAREST)
         self._image.paste(grid, (round(left), round(top)))
+
+    @property
+    def pixels(self) -> int:
+        """Height of what is drawn on, before edges are smoothed."""
+        return self._unit
+
+    def photo(self, picture: np.ndarray) -> None:
+        """Becomes a picture, uint8 ``[H, W, 3]``, and as wide as it is, up to `WIDEST`."""
+        height, width, _ = picture.shape
+        self.width = min(WIDEST, width / height)
+        size = max(2, round(self.width * self._unit / SMOOTH)) * SMOOTH, self._unit
+        shown = ImageOps.pad(Image.fromarray(np.ascontiguousarray(picture)), size, Image.Resampling.LANCZOS, PAPER)
+        self._image, self._draw = shown, ImageDraw.Draw(shown)
 
     def picture(self) -> np.ndarray:
         """What was drawn, uint8 ``[H, W, 3]``."""

@@ -16,6 +16,9 @@ from purerl.types import Array, Env, Key, PyTree
 SEATED = "kuhn_poker", "leduc_holdem"
 """Games whose observations do not tell who began, without which different situations look the same."""
 
+MEANT = {"go_9x9": {"size": 9}}
+"""Arguments that a game's name stands for, unlike the constructor's defaults."""
+
 
 def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
     """The game of pgx called ``task``, for example ``minatar-breakout``, ``2048`` or ``connect_four``.
@@ -25,13 +28,19 @@ def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **
     """
     name = f"pgx/{task}"
     with library("pgx", task):
-        import pgx
-
-        environment = pgx.make(task)
+        environment = game(task, params)
         own = inspect.signature(type(environment)).parameters
         check_parameters(name, params, (*own, "max_steps", "reset_pool"))
-        environment = type(environment)(**params)
     return from_pgx(name, environment, max_steps=max_steps, reset_pool=reset_pool)
+
+
+def game(task: str, params: dict[str, Any]) -> Any:
+    """pgx' own game called ``task``, with those of ``params`` that are arguments of its constructor."""
+    import pgx
+
+    constructor = type(pgx.make(task))
+    own = inspect.signature(constructor).parameters
+    return constructor(**MEANT.get(task, {}) | {name: value for name, value in params.items() if name in own})
 
 
 def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset_pool: int = 0) -> Env:

@@ -13,7 +13,7 @@ from jax import export
 from purerl import spaces, trees
 from purerl.errors import ConfigError
 from purerl.runs import evaluation
-from purerl.runs.directory import EXPORTS
+from purerl.runs.directory import EXPORTS, check_out
 from purerl.runs.exports import programs, runner
 from purerl.runs.options import ExportOptions
 from purerl.store import json_files
@@ -86,13 +86,9 @@ def export_run(options: ExportOptions) -> Path:
     """Writes the policy that ``options`` ask for; returns where. Raises `ConfigError` before anything is written."""
     path = Path(options.out) if options.out else Path(options.run) / DEFAULTS[options.to]
     made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
-    there = [each for each in made if each.exists()]
-    if there and not options.overwrite:
-        raise ConfigError(f"out = {str(there[0])!r}: is there already; --overwrite replaces it")
-    if path.is_symlink() or (path.exists() and path.is_dir() != (options.to == "numpy")):
+    check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
+    if path.is_symlink():
         raise ConfigError(f"out = {str(path)!r}: is something else than an export --to {options.to}")
-    if options.out and not path.parent.is_dir():
-        raise ConfigError(f"out = {str(path)!r}: must be in a directory that is there")
     found = of_run(options)
     {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, found)
     return path

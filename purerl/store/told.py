@@ -1,29 +1,23 @@
-"""What the files of a run directory hold, as values of bounded size: anybody may have written them."""
+"""Values of JSON that anybody may have written, as what they should be, and of bounded size."""
 
-import stat
+import math
 from pathlib import Path
 from typing import Any
 
 from purerl.errors import ConfigError
-from purerl.store import json_files
+from purerl.store import json_files, regular
 
+LARGEST = 1e300
+"""The largest number that is read for a table or a picture, so that sums of them are finite."""
 MOST_MEMBERS = 1000
 """Most members of a run whose results are listed."""
 MOST_CHARACTERS = 2000
 """Of a text that a file holds."""
 
 
-def is_plain(path: Path) -> bool:
-    """Whether a regular file lies there, and no link to one."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def contents(directory: Path, name: str) -> dict[str, Any]:
     """What a JSON file of a run holds; nothing if it is not there, or damaged."""
-    if not is_plain(directory / name):
+    if not regular.is_plain(directory / name):
         return {}
     try:
         found = json_files.read_json(directory / name)
@@ -38,14 +32,24 @@ def listed(fields: dict[str, Any], name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def is_number(value: Any, largest: float = LARGEST) -> bool:
+    """Whether a value is a number in [-``largest``, ``largest``]; true and false are none."""
+    return type(value) in (int, float) and abs(value) <= largest
+
+
 def number(value: Any) -> float | None:
     """A number that a file holds; None for anything else."""
-    return float(value) if type(value) in (int, float) and abs(value) <= json_files.LARGEST else None
+    return float(value) if is_number(value) else None
+
+
+def plotted(value: Any) -> float:
+    """A number that a file holds, 1 and 0 for true and false; nan for anything else."""
+    return float(value) if type(value) is bool or is_number(value) else math.nan
 
 
 def count(value: Any) -> int:
     """A whole number that a file holds; 0 for anything else."""
-    return int(value) if type(value) in (int, float) and 0 <= value < 2**53 else 0
+    return int(value) if is_number(value) and 0 <= value < 2**53 else 0
 
 
 def text(value: Any) -> str:
