@@ -44,6 +44,11 @@ def precise(precision: str) -> Iterator[None]:
         _PRECISION.reset(token)
 
 
+def tensor_cores() -> bool:
+    """Whether tensor cores of a GPU may compute matrix products in the precision of `precise`."""
+    return _PRECISION.get() != "float32"
+
+
 def activations() -> jnp.dtype | None:
     """The type that dense layers compute in; None: that of their parameters and inputs."""
     return jnp.dtype(jnp.bfloat16) if _PRECISION.get() == "bfloat16" else None

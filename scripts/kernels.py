@@ -29,6 +29,7 @@ SETTINGS = {
     "ppo": {**SMALL, "learning_rate": 2e-3},
     "impala": {**SMALL, "learning_rate": 2e-3},
     "dqn": {**REPLAY, "learning_rate": 1e-3, "num_updates": 4, "batch_size": 64},
+    "r2d2": {**REPLAY, "learning_rate": 1e-3, "num_updates": 2, "batch_size": 16, "memory_size": 16},
 }
 
 
@@ -53,7 +54,7 @@ def interval(scores: np.ndarray) -> tuple[float, float]:
 def main() -> None:
     """Prints a row for each algorithm and way."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("algos", nargs="*", default=list(SETTINGS), help="ppo, impala or dqn (default: all)")
+    parser.add_argument("algos", nargs="*", default=list(SETTINGS), help=f"{', '.join(SETTINGS)} (default: all)")
     parser.add_argument("--seeds", type=int, default=16, help="trainings (default: 16)")
     parser.add_argument("--steps", type=int, default=20_000, help="frames of each (default: 20000)")
     given = parser.parse_args()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from purerl.kernels import blocks, order, rules
+from purerl.kernels import blocks, order, rules, setting
 from purerl.kernels.blocks import Block, Unsupported, View
 from purerl.kernels.rules import Operation
 from purerl.kernels.stages import Group
@@ -46,7 +46,8 @@ class Body(NamedTuple):
 
 def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
     """A function of flat arguments as operations of a kernel. Raises `Unsupported` where it can be known already."""
-    traced = order.trace(function, *args)
+    with setting.using(setting.INSIDE):
+        traced = order.trace(function, *args)
     jaxpr = traced.inlined.jaxpr
     if jaxpr.effects or traced.inlined.consts:
         raise Unsupported("a function with effects")
@@ -55,6 +56,18 @@ def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
         if not jnp.issubdtype(body.jaxpr.invars[i].aval.dtype, np.generic):
             raise Unsupported("random keys")
     return body
+
+
+def plain(body: Body, *inputs: Any) -> list[Any]:
+    """The results of a body without a kernel."""
+    first = len(body.consts)
+    found: list[Any] = core.jaxpr_as_fun(core.ClosedJaxpr(body.closed.jaxpr, [*inputs[:first]]))(*inputs[first:])
+    return found
+
+
+def alike(array: Any, aval: Any) -> bool:
+    """Whether an array is of the shape and type of ``aval``."""
+    return array.shape == aval.shape and array.dtype == aval.dtype
 
 
 Done = Callable[[int, Any, Block, Any], None]

@@ -4,8 +4,11 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-OFF, ON, INTERPRETED = "off", "on", "interpreted"
-"""None; compiled for a GPU; computed by JAX operation by operation, on any device, to compare them."""
+from purerl import compat
+
+OFF, ON, INTERPRETED, INSIDE = "off", "on", "interpreted", "inside"
+"""None; compiled for a GPU; computed by JAX operation by operation, on any device, to compare them. `INSIDE`: what is
+being traced becomes a part of a kernel, which holds no other kernels."""
 AUTO = "auto"
 """What a person may want: kernels where the devices are GPUs. Without it there are none: no GPU has run them yet."""
 _SETTING = contextvars.ContextVar("kernels", default=OFF)
@@ -13,8 +16,13 @@ _WANTED = contextvars.ContextVar("kernels_wanted", default=OFF)
 
 
 def setting() -> str:
-    """`OFF`, `ON` or `INTERPRETED`."""
+    """`OFF`, `ON`, `INTERPRETED` or `INSIDE`."""
     return _SETTING.get()
+
+
+def some() -> bool:
+    """Whether functions that are traced now become kernels."""
+    return setting() in (ON, INTERPRETED) and compat.pallas() is not None
 
 
 @contextlib.contextmanager

@@ -60,6 +60,9 @@ def stages(jaxpr: Any, order: list[Any], first: Any) -> list[Group]:
     emitted: set[int] = set()
     added_up = {id(eqn) for eqn in sums}
     last = max(stage.values(), default=1)
+    to_ends = _before([source[var] for var in ends if var in source], source, added_up)
+    behind = {var for eqn in order if id(eqn) in to_ends for var in eqn.invars if not isinstance(var, core.Literal)}
+    last += any(stage[id(eqn)] == last and var in behind for eqn in sums for var in eqn.outvars)
     for now in range(1, last + 1):
         own = [eqn for eqn in sums if stage[id(eqn)] == now]
         rows = tuple(ends) if now == last else ()

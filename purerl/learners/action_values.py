@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import counters, draw, replay, trees
+from purerl import counters, draw, kernels, replay, trees
 from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners import checks, from_replay, gradients, joint_actions, older, settings
 from purerl.networks.value_networks import ValueNetwork, as_value_network
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Trainer
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer
 
 
 @cfg.config
@@ -206,14 +206,20 @@ def make_learner(
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
         return jnp.mean(weight * each), (size, metrics)
 
+    def step(state: State, batch: PyTree) -> tuple[State, tuple[Array, Metrics]]:
+        items, weight, noises, target_noise, next_noise = batch
+        next_out = network.apply(state.target_params, items.next_obs, next_noise)
+        target_out = network.apply(state.target_params, items.obs, target_noise)
+        batch = items, weight, *noises, state.target_params, target_out, next_out
+        state, priority, metrics = descend(config, env, optimiser, loss, state, batch)
+        return state, (priority, metrics)
+
     def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
-        items: Outcome = sample.items
         shape, keys = sample.slot.shape, jax.random.split(key, 4)
         noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
-        next_out = network.apply(state.target_params, items.next_obs, network.noise(keys[1], shape))
-        target_out = network.apply(state.target_params, items.obs, network.noise(keys[2], shape))
-        batch = items, sample.weight, *noises, state.target_params, target_out, next_out
-        return descend(config, env, optimiser, loss, state, batch)
+        batch = sample.items, sample.weight, noises, network.noise(keys[2], shape), network.noise(keys[1], shape)
+        state, (priority, metrics) = kernels.fuse(step, "update")(state, batch)
+        return state, priority, metrics
 
     return Learner(
         init=init,

@@ -101,7 +101,7 @@ def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> P
 def norm(tree: PyTree) -> Array:
     """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares, in
     a kernel of ours leaves are not copied into one vector."""
-    if kernels.setting() != kernels.OFF:
+    if kernels.setting() == kernels.INSIDE:
         return jnp.sqrt(sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(())))
     vector, _ = ravel_pytree(tree)
     return jnp.sqrt(jnp.vdot(vector, vector) if backend.is_cpu() else jnp.sum(jnp.square(vector)))

@@ -1,12 +1,13 @@
 """The training loops: each makes a `Trainer` of an environment and a learner; `train` and `chunk` run one."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from purerl import counters, trees
+from purerl import counters, kernels, trees
 from purerl.envs.fleet import Fleet
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import (
@@ -106,9 +107,14 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
     It dies for good when the loss or any float of the learner is not finite. The choice touches the learner alone, so
     that no replay buffer is copied.
     """
-    floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    alive = state.alive & jnp.isfinite(loss) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-    return alive, jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, state.learner)
+
+    def choose(before: PyTree, learned: PyTree, alive: Array, loss: Array) -> tuple[PyTree, Array]:
+        floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        alive = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]), alive)
+        return jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, before), alive
+
+    learned, alive = kernels.fuse(choose, "survive", samples=False)(state.learner, learned, state.alive, loss)
+    return alive, learned
 
 
 def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:

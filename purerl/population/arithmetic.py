@@ -14,9 +14,19 @@ def flops(function: Callable[..., Any], *args: Any) -> float:
     result, data movement (`MOVEMENT`) nothing. A scan counts every iteration; a while loop, whose number of iterations
     is unknown, counts one; a cond counts its most expensive branch.
     """
-    return _flops(jax.make_jaxpr(function)(*args).jaxpr)
+    return _flops(jax.make_jaxpr(function)(*args).jaxpr, _all)
 
 
+def product_flops(function: Callable[..., Any], *args: Any) -> float:
+    """Those of `flops` that tensor cores can compute: of convolutions, and of matrix products none of whose sides is
+    shorter than `SHORTEST`."""
+    return _flops(jax.make_jaxpr(function)(*args).jaxpr, _product)
+
+
+SHORTEST = 16
+"""Rows, columns and summands of a matrix product that tensor cores compute at once."""
+
+PRODUCTS = "dot_general", "conv_general_dilated"
 MOVEMENT = frozenset(
     [
         "reshape",
@@ -43,25 +53,53 @@ MOVEMENT = frozenset(
 """Primitives that move data and compute nothing."""
 
 
-def _flops(jaxpr: Any) -> float:
-    """The operations of a jaxpr."""
-    return sum(_equation_flops(equation) for equation in jaxpr.eqns)
+def _flops(jaxpr: Any, count: Callable[[Any], float]) -> float:
+    """The operations of a jaxpr, of which ``count`` counts those of one equation."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [_flops(getattr(j, "jaxpr", j), count) for j in _inner(equation.params)]
+        if not inner:
+            total += count(equation)
+        elif equation.primitive.name == "cond":
+            total += max(inner)
+        else:
+            total += sum(inner) * equation.params.get("length", 1)
+    return total
 
 
-def _equation_flops(equation: Any) -> float:
-    """The operations of one equation of a jaxpr."""
-    name, params = equation.primitive.name, equation.params
-    size = sum(float(np.prod(v.aval.shape)) for v in equation.outvars if hasattr(v.aval, "shape"))
-    if name == "dot_general":
+def _all(equation: Any) -> float:
+    """All operations of one equation."""
+    if equation.primitive.name in PRODUCTS:
+        return _of_product(equation)
+    return 0.0 if equation.primitive.name in MOVEMENT else _size(equation)
+
+
+def _product(equation: Any) -> float:
+    """Those that tensor cores can compute."""
+    if equation.primitive.name not in PRODUCTS:
+        return 0.0
+    if equation.primitive.name == "dot_general":
+        over, batch = equation.params["dimension_numbers"]
+        for side in (0, 1):
+            shape = equation.invars[side].aval.shape
+            free = [n for i, n in enumerate(shape) if i not in (*over[side], *batch[side])]
+            if min(np.prod(free), np.prod([shape[i] for i in over[side]])) < SHORTEST:
+                return 0.0
+    return _of_product(equation)
+
+
+def _size(equation: Any) -> float:
+    return sum(float(np.prod(v.aval.shape)) for v in equation.outvars if hasattr(v.aval, "shape"))
+
+
+def _of_product(equation: Any) -> float:
+    """Two operations for each multiply-add."""
+    params = equation.params
+    if equation.primitive.name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
-        return 2 * size * float(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted]))
-    if name == "conv_general_dilated":
-        kernel = equation.invars[1].aval.shape
-        return 2 * size * float(np.prod(kernel)) / kernel[params["dimension_numbers"].rhs_spec[0]]
-    inner = [_flops(getattr(j, "jaxpr", j)) for j in _inner(params)]
-    if not inner:
-        return 0.0 if name in MOVEMENT else size
-    return max(inner) if name == "cond" else sum(inner) * params.get("length", 1)
+        return 2 * _size(equation) * float(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted]))
+    kernel = equation.invars[1].aval.shape
+    return 2 * _size(equation) * float(np.prod(kernel)) / kernel[params["dimension_numbers"].rhs_spec[0]]
 
 
 def _inner(params: dict[str, Any]) -> list[Any]:

@@ -28,6 +28,8 @@ class Plan(NamedTuple):
     - ``fits``: members that fit into the free memory at once.
     - ``flops_per_frame``: floating-point operations of one member per environment step (`arithmetic.flops`).
     - ``compile_seconds``: time spent compiling.
+    - ``product_flops_per_frame``: of ``flops_per_frame`` those that tensor cores can compute
+      (`arithmetic.product_flops`), in plans of a `Trainer`.
     - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
     - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
     - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     fits: int
     flops_per_frame: float
     compile_seconds: float
+    product_flops_per_frame: float = 0.0
     replay_bytes: int = 0
     carry_bytes: int = 0
     dataset_bytes: int = 0

@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+from purerl import backend
 from purerl.display import progress
 from purerl.population import planning
 from purerl.runs.description import Setup
@@ -44,7 +45,8 @@ def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -
     parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
     census = Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
     frames = setup.trainer.frames(iterations) * cost.members
-    found = speed.of_program(census, cost.flops_per_frame * frames, gpu)
+    products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
+    found = speed.of_program(census, cost.flops_per_frame * frames, gpu, products)
     return Forecast(
         target=target,
         kernels=census.kernels,

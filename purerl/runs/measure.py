@@ -50,7 +50,8 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
     shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
     kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
-    cost = cost._replace(**kept, dataset_bytes=shared)
+    products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
+    cost = cost._replace(**kept, dataset_bytes=shared, product_flops_per_frame=products)
     if options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None

@@ -1,10 +1,11 @@
 """Descriptions of NVIDIA GPUs, as facts with their source.
 
-Multiprocessors, clock (boost), memory and bandwidth are those of NVIDIA's data sheets and architecture papers: H200 and
-H100 SXM ("NVIDIA H100 Tensor Core GPU Architecture", 2022; H200 data sheet, 2023), A100 SXM ("NVIDIA A100 Tensor Core
-GPU Architecture", 2020), A40 ("NVIDIA Ampere GA102 GPU Architecture", 2021), L4, L40S and RTX 4090 ("NVIDIA Ada GPU
-Architecture", 2022, and data sheets), T4 ("NVIDIA Turing GPU Architecture", 2018). Limits of a block and of a
-multiprocessor are those of the "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability".
+Multiprocessors, clock (boost), memory, bandwidth and the rate of tensor cores are those of NVIDIA's data sheets and
+architecture papers: H200 and H100 SXM ("NVIDIA H100 Tensor Core GPU Architecture", 2022; H200 data sheet, 2023), A100
+SXM ("NVIDIA A100 Tensor Core GPU Architecture", 2020), A40 ("NVIDIA Ampere GA102 GPU Architecture", 2021), L4, L40S and
+RTX 4090 ("NVIDIA Ada GPU Architecture", 2022, and data sheets), T4 ("NVIDIA Turing GPU Architecture", 2018). Limits of
+a block and of a multiprocessor are those of the "CUDA C++ Programming Guide", table "Technical Specifications per
+Compute Capability".
 """
 
 from typing import NamedTuple
@@ -34,7 +35,8 @@ CAPABILITIES = {
 
 
 class Gpu(NamedTuple):
-    """One model: ``clock`` in GHz, ``bandwidth`` in bytes a second, the rest in bytes or counts."""
+    """One model: ``clock`` in GHz, ``bandwidth`` in bytes a second, ``tensor_flops`` those of dense products in tf32 a
+    second at most, 0 without; the rest in bytes or counts."""
 
     name: str
     capability: Capability
@@ -43,6 +45,7 @@ class Gpu(NamedTuple):
     memory_bytes: int
     bandwidth: float
     l2_bytes: int
+    tensor_flops: float
 
     @property
     def flops(self) -> float:
@@ -51,15 +54,15 @@ class Gpu(NamedTuple):
 
 
 GPUS = {
-    "h200": Gpu("NVIDIA H200", CAPABILITIES[9, 0], 132, 1.98, 141 * 10**9, 4.8e12, 50 * 2**20),
-    "h100": Gpu("NVIDIA H100 80GB HBM3", CAPABILITIES[9, 0], 132, 1.98, 80 * GIB, 3.35e12, 50 * 2**20),
-    "a100": Gpu("NVIDIA A100-SXM4-80GB", CAPABILITIES[8, 0], 108, 1.41, 80 * GIB, 2.039e12, 40 * 2**20),
-    "a100-40gb": Gpu("NVIDIA A100-SXM4-40GB", CAPABILITIES[8, 0], 108, 1.41, 40 * GIB, 1.555e12, 40 * 2**20),
-    "a40": Gpu("NVIDIA A40", CAPABILITIES[8, 6], 84, 1.74, 48 * GIB, 0.696e12, 6 * 2**20),
-    "l40s": Gpu("NVIDIA L40S", CAPABILITIES[8, 9], 142, 2.52, 48 * GIB, 0.864e12, 96 * 2**20),
-    "l4": Gpu("NVIDIA L4", CAPABILITIES[8, 9], 58, 2.04, 24 * GIB, 0.3e12, 48 * 2**20),
-    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", CAPABILITIES[8, 9], 128, 2.52, 24 * GIB, 1.008e12, 72 * 2**20),
-    "t4": Gpu("Tesla T4", CAPABILITIES[7, 5], 40, 1.59, 16 * GIB, 0.32e12, 4 * 2**20),
+    "h200": Gpu("NVIDIA H200", CAPABILITIES[9, 0], 132, 1.98, 141 * 10**9, 4.8e12, 50 * 2**20, 494.7e12),
+    "h100": Gpu("NVIDIA H100 80GB HBM3", CAPABILITIES[9, 0], 132, 1.98, 80 * GIB, 3.35e12, 50 * 2**20, 494.7e12),
+    "a100": Gpu("NVIDIA A100-SXM4-80GB", CAPABILITIES[8, 0], 108, 1.41, 80 * GIB, 2.039e12, 40 * 2**20, 156e12),
+    "a100-40gb": Gpu("NVIDIA A100-SXM4-40GB", CAPABILITIES[8, 0], 108, 1.41, 40 * GIB, 1.555e12, 40 * 2**20, 156e12),
+    "a40": Gpu("NVIDIA A40", CAPABILITIES[8, 6], 84, 1.74, 48 * GIB, 0.696e12, 6 * 2**20, 74.8e12),
+    "l40s": Gpu("NVIDIA L40S", CAPABILITIES[8, 9], 142, 2.52, 48 * GIB, 0.864e12, 96 * 2**20, 183.2e12),
+    "l4": Gpu("NVIDIA L4", CAPABILITIES[8, 9], 58, 2.04, 24 * GIB, 0.3e12, 48 * 2**20, 60e12),
+    "rtx4090": Gpu("NVIDIA GeForce RTX 4090", CAPABILITIES[8, 9], 128, 2.52, 24 * GIB, 1.008e12, 72 * 2**20, 82.6e12),
+    "t4": Gpu("Tesla T4", CAPABILITIES[7, 5], 40, 1.59, 16 * GIB, 0.32e12, 4 * 2**20, 0.0),
 }
 """GPUs by the name that a person gives."""
 

@@ -31,15 +31,16 @@ def of_loop(loop: Loop, gpu: Gpu) -> Speed:
     return Speed(least, max(launches, memory), "launches" if launches > memory else "memory")
 
 
-def of_program(census: Census, flops: float, gpu: Gpu) -> Speed:
-    """The speed of a program of so many floating-point operations.
+def of_program(census: Census, flops: float, gpu: Gpu, products: float = 0.0) -> Speed:
+    """The speed of a program of so many floating-point operations, of which tensor cores compute ``products``, in tf32.
 
-    Its loops run one after another, each as fast as launches and memory let it; all of it no faster than arithmetic in
-    float32 does. A prediction: no GPU has run the program.
+    Its loops run one after another, each as fast as launches and memory let it; all of it no faster than arithmetic
+    does. A prediction: no GPU has run the program.
     """
     loops = [of_loop(loop, gpu) for loop in census.loops]
     least, expected = sum(loop.least_seconds for loop in loops), sum(loop.seconds for loop in loops)
-    arithmetic = flops / gpu.flops
+    products = products if gpu.tensor_flops else 0.0
+    arithmetic = (flops - products) / gpu.flops + (products / gpu.tensor_flops if products else 0.0)
     if arithmetic / EFFICIENCY > expected:
         return Speed(max(least, arithmetic), arithmetic / EFFICIENCY, "arithmetic")
     by_bound = {bound: sum(x.seconds for x in loops if x.bound == bound) for bound in ("launches", "memory")}

@@ -13,6 +13,7 @@ from purerl.envs.fleet import fleet
 from purerl.formulas import returns
 from purerl.kernels import program
 from purerl.loops.rollout import init_actors
+from purerl.networks.memory import cells
 from purerl.types import Transition
 
 KEY = jax.random.key(0)
@@ -120,6 +121,24 @@ def test_returns_and_derivatives():
     jax.tree.map(close, *both(jax.jacrev(gae), reward))
 
 
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_a_memory_and_its_derivatives(kind):
+    """A gated cell unrolled over three steps, between which episodes end, and a scan the other way for the gradient."""
+    memory = cells.cell(kind, 16)
+    keys = jax.random.split(KEY, 4)
+    x, last = jax.random.normal(keys[0], (3, 4, 5)), jax.random.bernoulli(keys[1], 0.4, (3, 4))
+    carry = jax.tree.map(lambda c: jax.random.normal(keys[2], c.shape), memory.init_carry(4))
+
+    def loss(params, x, carry):
+        out, carries, carry = memory.unroll(params, x, carry, last)
+        return jnp.sum(jnp.sin(out)) + sum(jnp.sum(jnp.square(c)) for c in jax.tree.leaves((carries, carry)))
+
+    args = jax.value_and_grad(loss, argnums=(0, 1, 2)), memory.init(keys[3], x[0]), x, carry
+    with backend.tracing_for("gpu"), kernels.using(kernels.INTERPRETED):
+        assert str(jax.make_jaxpr(lambda *args: args[0](*args[1:]), static_argnums=0)(*args)).count("pallas_call") >= 2
+    jax.tree.map(close, *both(*args))
+
+
 def test_what_no_kernel_computes_stays_as_it_is():
     def sort(state, x):
         return state + 1, jnp.sort(x)
@@ -131,6 +150,19 @@ def test_what_no_kernel_computes_stays_as_it_is():
     assert str(jax.make_jaxpr(kernels.fuse(sort, "sort"))(*args)) == plain  # off
     with kernels.using(kernels.ON):
         assert str(jax.make_jaxpr(kernels.fuse(sort, "sort"))(*args)) == plain
+
+
+def test_a_part_of_what_no_kernel_computes_is_one():
+    def part(state, x):
+        return state + jnp.sum(x), x * 2
+
+    def whole(state, x):
+        state, twice = kernels.fuse(part, "part")(state, x)
+        return state, jnp.sort(twice)
+
+    args = jnp.zeros(()), jnp.arange(4.0)[::-1]
+    assert is_kernel(kernels.fuse(whole, "whole"), *args)
+    jax.tree.map(close, *both(kernels.fuse(whole, "whole"), *args))
 
 
 def test_sums_that_wait_for_no_other_share_a_loop():

@@ -12,7 +12,7 @@ from compiling import shipped_environment
 
 from purerl import envs, plan, ppo
 from purerl.population import planning
-from purerl.population.arithmetic import flops
+from purerl.population.arithmetic import flops, product_flops
 
 MEASURE = r"""
 import pathlib, re, psutil
@@ -73,12 +73,15 @@ def test_flops_of_ppo_follow_from_its_matrices():
     """
     config = ppo.Config()
     trainer = ppo.make_trainer(config, envs.make("CartPole-v1"))
-    found = flops(trainer.step, jax.eval_shape(trainer.init, jax.random.key(0))) / trainer.env_steps
+    state = jax.eval_shape(trainer.init, jax.random.key(0))
+    found = flops(trainer.step, state) / trainer.env_steps
     first, second = 4 * 64, 64 * 64
     actor, critic = first + second + 64 * 2, first + second + 64
     gradients = 3 * (actor + critic) - 2 * first
     products = 2 * (actor + 2 * critic + config.num_epochs * gradients)
     assert products < found < 1.1 * products
+    large = 2 * second * (3 + config.num_epochs * 3 * 2)  # not the rollout's, of 4 rows, nor those by 4 or 2 units
+    assert product_flops(trainer.step, state) / trainer.env_steps == large
 
 
 def test_plan_of_a_population():

@@ -112,6 +112,9 @@ def test_speed_by_hand():
     assert speed.of_program(census.Census([traffic]), 0.0, gpu).bound == "memory"
     slow = speed.of_program(census.Census([traffic]), 67e12, gpu)
     assert slow.bound == "arithmetic" and slow.least_seconds == pytest.approx(1.0, rel=0.01)
+    faster = speed.of_program(census.Census([traffic]), 67e12, gpu, products=0.9 * 67e12)
+    assert faster.least_seconds == pytest.approx(0.1 + 0.9 * 67 / 494.7, rel=0.01)
+    assert speed.of_program(census.Census([traffic]), 67e12, gpus.GPUS["t4"], 67e12).bound == "arithmetic"
 
 
 def test_unknown_gpus():

@@ -6,6 +6,7 @@ import chex
 import flax.linen as nn
 import jax
 
+from purerl import kernels
 from purerl.networks import layers
 from purerl.networks.memory.base import Memory
 from purerl.trees import restart
@@ -20,8 +21,9 @@ def cell(kind: str, size: int) -> Memory:
     (Jozefowicz et al. 2015, section 2.2). Recurrent kernels are initialised by `layers.orthogonal`. ``init`` consumes
     its key.
     """
-    cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
-    module = cells[kind](size, recurrent_kernel_init=layers.orthogonal())
+    cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "lstm inside": nn.LSTMCell}
+    make = lambda name: cells[name](size, recurrent_kernel_init=layers.orthogonal())
+    module = make(kind)
 
     def init(key: Key, x: Array) -> PyTree:
         params = module.init(key, init_carry(x.shape[0]), x)
@@ -34,7 +36,8 @@ def cell(kind: str, size: int) -> Memory:
         return module.initialize_carry(jax.random.key(0), (num_envs, size))
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        carry, out = module.apply(params, carry, x)
+        gate_by_gate = kind == "lstm" and kernels.setting() == kernels.INSIDE  # which a kernel need not take apart
+        carry, out = (make("lstm inside") if gate_by_gate else module).apply(params, carry, x)
         return out, carry
 
     def unroll(params: PyTree, x: Array, carry: PyTree, last: Array) -> tuple[Array, PyTree, PyTree]:
@@ -47,7 +50,7 @@ def cell(kind: str, size: int) -> Memory:
             return restart(carry, start, ended), (out, carry)
 
         with jax.named_scope("memory"):
-            carry, (out, carries) = jax.lax.scan(advance, carry, (x, last))
+            carry, (out, carries) = kernels.scan(advance, carry, (x, last), len(x), "memory", jax.lax.scan)
         return out, carries, carry
 
     return Memory(init, init_carry, step, unroll)
