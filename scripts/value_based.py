@@ -119,7 +119,7 @@ def updates_needed(n: int, prioritise: bool, seeds: int, limit: int = 10**6) -> 
     Schaul et al. 2016 (arXiv 1511.05952), appendix B.1. ``[S]``.
     """
     gamma, num_rows = 1 - 1 / n, 2 ** (n + 1) - 1
-    shape = {"num_rows": num_rows, "num_envs": 1, "batch_size": 1, "view": replay.transitions(1, gamma)}
+    shape = {"num_rows": num_rows, "num_envs": 1, "batch_size": 1, "view": replay.transitions(1, gamma), "next_obs": 0}
     buffer = replay.prioritised(**shape, alpha=1.0, beta=0.0, beta_end=0.0) if prioritise else replay.uniform(**shape)
     truth = jnp.stack([jnp.zeros(n), gamma ** jnp.arange(n - 1, -1, -1.0)], axis=1)
 

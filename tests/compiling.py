@@ -27,6 +27,28 @@ def shipped_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 
 
+def compiled(bundle: Any, *names: str) -> Any:
+    """A bundle of functions with those of these names compiled: run as they are, each operation is a program."""
+    import jax
+
+    return bundle._replace(**{name: jax.jit(getattr(bundle, name)) for name in names})
+
+
+def at_random(init: Any, *args: Any, seed: int = 0) -> Any:
+    """What ``init(*args)`` gives in its shapes alone: floats at random, all else 0. There is nothing to compile."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+
+    def fill(x: Any) -> Any:
+        scale = 0.0 if x.dtype.kind != "f" else 0.5 if x.ndim > 1 else 0.1  # biases are small
+        return jnp.asarray((scale * rng.normal(size=x.shape)).astype(x.dtype))
+
+    return jax.tree.map(fill, jax.eval_shape(init, *args))
+
+
 def for_bits() -> dict[str, Any]:
     """Options for `jax.jit` under which a lane has the bits of a lone run, compiled quickly."""
     from purerl import compiler_options

@@ -1,5 +1,6 @@
 """Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -24,13 +25,22 @@ jax.config.update("jax_num_cpu_devices", 8)
 LONG = (
     "population",
     "search",
-    "resume",
     "cli",
+    "documentation",
+    "resume",
+    "spaces",
     "conformance",
+    "sockets",
     "policy_gradients",
     "evolution",
     "meta_gradient",
+    "record",
     "value_based",
+    "networks",
+    "many_agents",
+    "check_env",
+    "exports",
+    "drawings",
 )
 """Files that take long: these come first, so that no process is left with one of them at the end."""
 
@@ -44,6 +54,12 @@ def pytest_collection_modifyitems(items):
         params = item.callspec.params if hasattr(item, "callspec") else {}
         algorithm = params.get("row", params.get("everyone"))
         item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{algorithm}"))
+
+
+def pytest_collection_finish():
+    """What is imported by now stays, so the garbage collector need not look at it over and over."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 100)
 
 
 @pytest.fixture(scope="session")

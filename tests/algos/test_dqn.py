@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiling import compiled
 
 from purerl import ConfigError, check, counters, dqn, envs
 from purerl.algos.dqn import make_network
@@ -14,9 +15,15 @@ from purerl.formulas import td_errors
 from purerl.learners import older
 from purerl.types import Outcome, Sample
 
+ENV = envs.make("CartPole-v1")
 CONFIG = dqn.Config(
     total_steps=400, num_envs=4, num_steps=2, num_updates=3, batch_size=8, warmup_steps=10, n_step=1, huber_delta=0.5
 )
+
+
+def make_learner(config, **parts):
+    """DQN's learner, compiled."""
+    return compiled(dqn.make_learner(config, ENV, **parts), "init", "update")
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +36,12 @@ def sample():
 
 
 def test_target_follows_every_period(sample, key):
-    learner = dqn.make_learner(dataclasses.replace(CONFIG, target_period=3), envs.make("CartPole-v1"))
-    learn, state = jax.jit(learner.update), learner.init(key, sample.items.obs)
+    learner = make_learner(dataclasses.replace(CONFIG, target_period=3))
+    state = learner.init(key, sample.items.obs)
     kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])
     held = kernel(state.target_params)
     for i in range(1, 8):
-        state, _, _ = learn(state, sample, key)
+        state, _, _ = learner.update(state, sample, key)
         held = kernel(state.params) if i % 3 == 0 else held
         np.testing.assert_array_equal(kernel(state.target_params), held)
         assert np.any(kernel(state.params) != held) == (i % 3 != 0) and counters.number(state.updates) == i
@@ -43,16 +50,16 @@ def test_target_follows_every_period(sample, key):
 def test_updates_beyond_int32(sample, key):
     """A training of 1e11 frames goes on counting, and its epsilon falling; the target's age is a count of its own."""
     config = dataclasses.replace(CONFIG, total_steps=10**11, exploration_fraction=1.0)
-    learner = dqn.make_learner(config, envs.make("CartPole-v1"))
+    learner = make_learner(config)
     state = learner.init(key, sample.items.obs)._replace(updates=counters.of(2**31 - 1))
-    state, _, metrics = jax.jit(learner.update)(state, sample, key)
+    state, _, metrics = learner.update(state, sample, key)
     assert counters.number(state.updates) == 2**31 and state.target_age == 1
     np.testing.assert_allclose(metrics["epsilon"], 1 - 0.95 * 2**31 / config.total_updates, rtol=1e-6)
 
 
 def test_weight_zero_is_not_learned_from(sample, key):
     """Changing a sample of weight 0 changes no parameter; one of weight 1 does."""
-    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"))
+    learner = make_learner(CONFIG)
     state = learner.init(key, sample.items.obs)
     sample = sample._replace(weight=sample.weight.at[3].set(0))
     learned = [
@@ -69,12 +76,12 @@ def test_loss_against_numpy(sample, key, double):
     discount = jnp.where(jnp.arange(8) < 4, 0.0, 0.9)
     weight = jnp.linspace(0, 1, 8)
     sample = sample._replace(items=sample.items._replace(discount=discount), weight=weight)
-    config, env = dataclasses.replace(CONFIG, double=double), envs.make("CartPole-v1")
-    learner, network = dqn.make_learner(config, env), make_network(config, env)
+    config = dataclasses.replace(CONFIG, double=double)
+    learner, network = make_learner(config), make_network(config, ENV)
     state = learner.init(key, sample.items.obs)
     disturbed = jax.tree.map(lambda x: x + jax.random.normal(jax.random.key(5), x.shape), state.params)
     state = state._replace(params=disturbed)
-    _, priority, metrics = jax.jit(learner.update)(state, sample, key)
+    _, priority, metrics = learner.update(state, sample, key)
     obs, next_obs = sample.items.obs, sample.items.next_obs
     q, online, target = (
         np.asarray(network.apply(params, x, ()), np.float64)
@@ -142,10 +149,9 @@ def test_defaults_are_sound():
 
 def test_gradients_lag(sample, key):
     """With a lag of 2 the fourth update takes its gradient before the second one; beyond the bound there is none."""
-    env = envs.make("CartPole-v1")
     config = dataclasses.replace(CONFIG, lag=2)
     parts = {"optimiser": optax.sgd(0.1)}
-    learner, prompt = dqn.make_learner(config, env, **parts), dqn.make_learner(CONFIG, env, **parts)
+    learner, prompt = make_learner(config, **parts), make_learner(CONFIG, **parts)
     states = [learner.init(key, sample.items.obs)]
     for _ in range(4):
         states.append(learner.update(states[-1], sample, key)[0])
@@ -157,14 +163,14 @@ def test_gradients_lag(sample, key):
         )
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after, expected)
     assert np.any(jax.tree.leaves(states[1].params)[1] != jax.tree.leaves(states[3].params)[1])
-    dropped = dqn.make_learner(dataclasses.replace(config, max_lag=1), env)
+    dropped = make_learner(dataclasses.replace(config, max_lag=1))
     state, _, _ = dropped.update(dropped.init(key, sample.items.obs), sample, key)
     jax.tree.map(np.testing.assert_array_equal, state.params, states[0].params)
 
 
 def test_shards_without_lag_are_one_batch(sample, key):
     """The mean of the steps of K learners, each on its part of a batch, is the step on the whole of it."""
-    learner = dqn.make_learner(CONFIG, envs.make("CartPole-v1"), optimiser=optax.sgd(0.1))
+    learner = make_learner(CONFIG, optimiser=optax.sgd(0.1))
     state = learner.init(key, sample.items.obs)
     whole = learner.update(state, sample, key)[0].params
     shards = [learner.update(state, jax.tree.map(lambda x, k=k: x[k::4], sample), key)[0].params for k in range(4)]

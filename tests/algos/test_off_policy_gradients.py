@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiling import compiled
 
 from purerl import ddpg, envs, sac, sac_discrete, td3
 from purerl.algos.ddpg import make_network
@@ -30,6 +31,11 @@ SMALL = {
 PENDULUM = envs.make("Pendulum-v1", max_steps=10)
 
 
+def make_learner(algo, config, env=PENDULUM, **parts):
+    """The learner of an algorithm, compiled."""
+    return compiled(algo.make_learner(config, env, **parts), "init", "explore", "exploit", "update")
+
+
 @pytest.fixture(scope="module")
 def sample():
     keys = jax.random.split(jax.random.key(0), 4)
@@ -43,7 +49,7 @@ def sample():
 def test_actor_climbs_by_the_chain_rule(sample):
     """Silver et al. 2014: dQ/da times da/dparams, each by itself; nothing of it moves the critics."""
     config = ddpg.Config(**SMALL)
-    learner = ddpg.make_learner(config, PENDULUM, optimiser=optax.sgd(1.0))
+    learner = make_learner(ddpg, config, optimiser=optax.sgd(1.0))
     state = learner.init(jax.random.key(1), sample.items.obs)
     after, _, _ = learner.update(state, sample, jax.random.key(2))
     network = make_network(config, PENDULUM)
@@ -60,7 +66,7 @@ def test_target_by_hand(algo, sample):
     """The TD error of the first update: targets by the smaller critic, TD3's at disturbed actions, SAC's less what the
     action's log-density costs."""
     config = algo.Config(**SMALL)
-    learner = algo.make_learner(config, PENDULUM)
+    learner = make_learner(algo, config)
     state = learner.init(jax.random.key(1), sample.items.obs)
     state = state._replace(target_params=jax.tree.map(lambda x: 1.5 * x + 0.1, state.target_params))
     _, priority, metrics = learner.update(state, sample, jax.random.key(2))
@@ -88,7 +94,7 @@ def test_target_by_hand(algo, sample):
 def test_delay_and_slow_targets(sample):
     """The critics move at each update, actor and targets at every third; targets by ``tau`` of the way."""
     config = td3.Config(**SMALL, policy_delay=3, tau=0.25)
-    learner = td3.make_learner(config, PENDULUM)
+    learner = make_learner(td3, config)
     states = [learner.init(jax.random.key(1), sample.items.obs)]
     for i in range(6):
         states.append(learner.update(states[-1], sample, jax.random.key(i))[0])
@@ -104,7 +110,7 @@ def test_delay_and_slow_targets(sample):
 def test_actions_begin_at_random_and_fill_the_box(sample):
     config = ddpg.Config(**SMALL)
     box = Box((-1.0, 0.0), (3.0, 0.5), (2,), jnp.float32)
-    learner = ddpg.make_learner(config, PENDULUM._replace(action_space=box))
+    learner = make_learner(ddpg, config, PENDULUM._replace(action_space=box))
     obs = jnp.zeros((512, 3))
     state, noise = learner.init(jax.random.key(1), obs), learner.noise(jax.random.key(2), (512,))
     action, _, _ = learner.explore(state, obs, (), noise)
@@ -128,14 +134,14 @@ def test_units_of_actions():
 def test_observations_are_normalised(sample):
     """By the moments of what was learned from, which policies hold."""
     config = sac.Config(**SMALL, normalize_obs=True)
-    learner = sac.make_learner(config, PENDULUM)
+    learner = make_learner(sac, config)
     far = sample._replace(items=sample.items._replace(obs=100 + 10 * sample.items.obs))
     state = learner.init(jax.random.key(1), far.items.obs)
     state, _, _ = learner.update(state, far, jax.random.key(2))
     policy = learner.policy(state)
     assert isinstance(policy.obs_moments, Moments)
     np.testing.assert_allclose(policy.obs_moments.mean, np.mean(np.asarray(far.items.obs), axis=0), rtol=1e-5)
-    plain = sac.make_learner(dataclasses.replace(config, normalize_obs=False), PENDULUM)
+    plain = make_learner(sac, dataclasses.replace(config, normalize_obs=False))
     seen = np.asarray(far.items.obs)
     seen = (seen - np.mean(seen, axis=0)) / np.std(seen, axis=0)
     by_hand, _ = plain.exploit(policy._replace(obs_moments=()), jnp.float32(seen), (), jax.random.key(3))
@@ -150,7 +156,7 @@ def test_noise_that_remembers_begins_anew():
     state = jax.jit(trainer.init)(jax.random.key(0))
     assert state.actors.carry.shape == (4, 1)
     assert len(np.unique(state.actors.carry)) == 4
-    learner = ddpg.make_learner(config, PENDULUM)
+    learner = make_learner(ddpg, config)
     normal, random = learner.noise(jax.random.key(1), (4,))
     _, carry, _ = learner.explore(state.learner, state.actors.obs, jnp.ones((4, 1)), (normal, random))
     np.testing.assert_allclose(carry, 0.85 + 0.2 * normal, rtol=1e-6)
@@ -160,7 +166,7 @@ def test_step_sizes_decay_to_nothing_together(sample):
     """Also of an actor that moves less often: with two updates left to decay over, the fourth moves neither."""
     config = td3.Config(**SMALL | {"total_steps": 64 + 16 * 2}, learning_rate_decay=1.0)
     assert config.total_updates == 4
-    learner = td3.make_learner(config, PENDULUM)
+    learner = make_learner(td3, config)
     state = learner.init(jax.random.key(1), sample.items.obs)
     for i in range(4):
         state, _, _ = learner.update(state, sample, jax.random.key(i))
@@ -189,7 +195,7 @@ def test_bounds_may_be_traced_or_huge():
 
 def test_discrete_policies_take_legal_actions_only():
     env = envs.make("probe/illegal-actions")
-    learner = sac_discrete.make_learner(sac_discrete.Config(**SMALL), env)
+    learner = make_learner(sac_discrete, sac_discrete.Config(**SMALL), env)
     obs = jax.vmap(lambda key: env.reset(key)[1])(jax.random.split(jax.random.key(0), 256))
     state = learner.init(jax.random.key(1), obs)
     action, _, _ = learner.explore(state, obs, (), learner.noise(jax.random.key(2), (256,)))

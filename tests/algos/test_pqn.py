@@ -71,6 +71,18 @@ def test_update_against_numpy(trajectory, key, num_epochs):
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def loss():
+    """That of an update, for any lambda: one program."""
+
+    @jax.jit
+    def loss(trace_lambda, trajectory, key):
+        learner, state = linear(dataclasses.replace(CONFIG, trace_lambda=trace_lambda))
+        return learner.update(state, trajectory, key)[1]["loss"]
+
+    return loss
+
+
 @pytest.mark.parametrize(
     ("trace_lambda", "index", "seen"),
     [
@@ -83,12 +95,10 @@ def test_update_against_numpy(trajectory, key, num_epochs):
         (1.0, (T - 1, 0), True),
     ],
 )
-def test_targets_bootstrap_from_the_true_next_observation(trajectory, key, trace_lambda, index, seen):
+def test_targets_bootstrap_from_the_true_next_observation(loss, trajectory, key, trace_lambda, index, seen):
     """The next observation matters unless the step terminated, or lambda 1 reads on to a later one."""
-    learner, state = linear(dataclasses.replace(CONFIG, trace_lambda=trace_lambda))
     moved = trajectory._replace(next_obs=trajectory.next_obs.at[index].add(1.0))
-    losses = [learner.update(state, x, key)[1]["loss"] for x in (trajectory, moved)]
-    assert (losses[0] != losses[1]) == seen
+    assert (loss(trace_lambda, trajectory, key) != loss(trace_lambda, moved, key)) == seen
 
 
 def test_epsilon_falls_over_the_fraction():
@@ -117,7 +127,8 @@ def test_iterations_beyond_int32(trajectory, key):
     """They go on, and epsilon goes on falling."""
     config = dataclasses.replace(CONFIG, total_steps=CONFIG.batch_size * 2**33, exploration_fraction=1.0)
     learner, state = linear(config)
-    state, metrics = learner.update(state._replace(iterations=counters.of(2**32 - 1)), trajectory, key)
+    state = state._replace(iterations=counters.of(2**32 - 1))
+    state, metrics = jax.jit(learner.update)(state, trajectory, key)
     assert counters.number(state.iterations) == 2**32
     expected = (config.epsilon_start + config.epsilon_end) / 2
     np.testing.assert_allclose(metrics["epsilon"], expected, rtol=1e-6)

@@ -54,7 +54,9 @@ PROBES = {
         [1 + GAMMA, 1.0],
     ),
 }
-LEARNED = {"ppo": PROBES, "impala": PROBES, "dqn": PROBES, "r2d2": PROBES, "pqn": ("illegal-actions",)}
+ACTING = "multi-discrete", "illegal-actions"
+LEARNED = {"ppo": PROBES, "impala": ACTING, "dqn": PROBES, "r2d2": ACTING, "pqn": ("illegal-actions",)}
+"""Torsos of images and vectors are those of a family's first."""
 
 
 def value(name, config, env, state, obs):

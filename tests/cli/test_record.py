@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -111,6 +112,7 @@ def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     assert config["datasets"]["demos"]["path"] == str(place / "moved.safetensors")
     summary = json.loads((place / "run" / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["env_steps"] == 1280
+    assert summary["device"]["count"] == jax.device_count() and len(summary["return_per_seed"]) == 2
 
 
 def test_a_plan_tells_both(place, capsys):

@@ -1,6 +1,7 @@
 """Sockets: at first each algorithm is what it was, bit for bit; and what is learned keeps the conditions it must."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -16,10 +17,10 @@ from purerl.formulas.returns import vtrace_weights
 from purerl.learned import ENV_SOCKET_NAMES, rules, sockets
 
 CONFIGS = {
-    ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64),
-    dqn: dqn.Config(total_steps=512 + 64 * 13, warmup_steps=512, capacity=2048),
-    impala: impala.Config(total_steps=160 * 50, lag=2.0, max_lag=2),
-    a2c: a2c.Config(total_steps=128 * 50),
+    ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64, hidden_sizes=(16,)),
+    dqn: dqn.Config(total_steps=512 + 64 * 13, warmup_steps=512, capacity=2048, hidden_sizes=(16,)),
+    impala: impala.Config(total_steps=160 * 50, lag=2.0, max_lag=2, hidden_sizes=(16,)),
+    a2c: a2c.Config(total_steps=128 * 50, hidden_sizes=(16,)),
 }
 CASES = [("value-loss", ppo), ("policy-drift", ppo), ("td-loss", dqn), ("vtrace-weight", impala), ("rule", a2c)]
 CASES += [("optimiser", ppo), ("optimiser", dqn)]
@@ -33,32 +34,32 @@ def changed(meta_params, size=0.5):
     return jax.tree.unflatten(structure, moved)
 
 
-@pytest.fixture(scope="module")
-def train():
-    """``train(algo, parts, meta_params)``: parameters after some 50 updates. Bits are those of any other program."""
+def plain(meta_params, config):
+    return {}
 
-    def run(algo, parts, meta_params):
-        config, env = CONFIGS[algo], envs.make("CartPole-v1")
-        train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params
-        return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())(meta_params, jax.random.key(0))
 
-    return run
+@functools.cache
+def training(algo, parts):
+    """``train(meta_params, key)``: parameters after some 50 updates. Bits are those of any other program."""
+    config, env = CONFIGS[algo], envs.make("CartPole-v1")
+    train = lambda given, key: algo.make_train(config, env, **parts(given, config))(key).state.learner.params
+    return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())
 
 
 @pytest.mark.parametrize(("name", "algo"), CASES)
-def test_begins_as_the_algorithm(train, name, algo):
+def test_begins_as_the_algorithm(key, name, algo):
     assert CONFIGS[algo].total_updates >= 48
     socket = sockets.make(name)
     meta_params = socket.init(jax.random.key(1))
-    base = sockets.rule(rules.actor_critic(8)).parts if name == "rule" else lambda meta_params, config: {}
-    before, after = train(algo, base, ()), train(algo, socket.parts, meta_params)
+    base = sockets.rule(rules.actor_critic(8)).parts if name == "rule" else plain
+    train = training(algo, socket.parts)
+    before, after, learned = training(algo, base)((), key), train(meta_params, key), train(changed(meta_params), key)
     jax.tree.map(np.testing.assert_array_equal, after, before)
-    learned = train(algo, socket.parts, changed(meta_params))
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(learned), jax.tree.leaves(before), strict=True))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
 
 
-def test_actor_critic_as_a_rule_is_a2c(train):
+def test_actor_critic_as_a_rule_is_a2c():
     """With one prediction that has an axis of its own, in place of a value that has none."""
     config = CONFIGS[a2c]
     rule = sockets.rule(rules.actor_critic(2)).parts((), config)

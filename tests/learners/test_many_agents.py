@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiling import for_bits
+from compiling import compiled, for_bits
 
 from purerl import trees
 from purerl.algos import impala, ippo, iql, mappo, masac, qmix, vdn
@@ -168,7 +168,7 @@ def factored(request):
     terminates, the third and the fourth are truncated, and only of the third is known what followed."""
     algo, config, mixer = FACTORS[request.param]
     env = algo.view(config, probe())
-    learner, rng = algo.make_learner(config, env), np.random.default_rng(2)
+    learner, rng = compiled(algo.make_learner(config, env), "init", "update"), np.random.default_rng(2)
     obs, after = joint(seen(rng, L, N, M)), joint(seen(rng, N, M))
     state = learner.init(KEY, trees.take(obs, 0))
     state = state._replace(params=scattered(state.params, 3), target_params=scattered(state.params, 4))
@@ -184,8 +184,8 @@ def factored(request):
         (),
     )
     sample = Sample(items, jnp.zeros(N, jnp.int32), jnp.zeros(N, jnp.int32), jnp.asarray([1.0, 0.5, 2.0, 1.0]))
-    network = factored_values.make_network(config, env)
-    return config, learner, network, mixer, state, sample, jax.jit(learner.update)
+    network = compiled(factored_values.make_network(config, env), "step")
+    return config, learner, network, mixer, state, sample, learner.update
 
 
 def test_targets_of_teams(factored):
@@ -266,11 +266,8 @@ def soft():
     """MASAC: its networks, parameters with another target, and a sample of a bandit and of steps that go on."""
     config = masac.Config(hidden_sizes=(4,), gamma=GAMMA, initial_temperature=0.3)
     env = masac.masac.view(config, probe())
-    network, learner, rng = (
-        masac.make_network(config, env),
-        masac.masac.make_learner(config, env),
-        np.random.default_rng(6),
-    )
+    network = masac.make_network(config, env)
+    learner, rng = compiled(masac.masac.make_learner(config, env), "init", "update"), np.random.default_rng(6)
     obs, next_obs = joint(seen(rng, N, M)), joint(seen(rng, N, M))
     next_obs["acting"] = jnp.array([[True, False], [False, True], [True, True], [True, False]])
     state = learner.init(KEY, obs)
@@ -310,7 +307,7 @@ def test_targets_of_soft_teams(soft):
     assert q.shape == (N, M, 2, A)
     taken = np.take_along_axis(q, items.action[..., None, None], axis=-1)[..., 0]
     error = target[..., None] - taken
-    _, priority, metrics = jax.jit(learner.update)(state, sample, KEY)
+    _, priority, metrics = learner.update(state, sample, KEY)
     np.testing.assert_allclose(priority, np.mean(np.abs(error), axis=(1, 2)), rtol=1e-4)
     np.testing.assert_allclose(metrics["loss"], np.mean(0.5 * np.sum(error**2, axis=(1, 2))), rtol=1e-4)
 
@@ -329,7 +326,7 @@ def test_the_soft_actors_loss(soft):
     np.testing.assert_allclose(loss(moving, obs), expected, rtol=1e-4, atol=1e-6)
     assert acting.any() and not acting.all()
     nobody = {**obs, "acting": jnp.zeros_like(obs["acting"])}
-    gradient = jax.grad(lambda moving: jnp.sum(loss(moving, nobody)))(moving)
+    gradient = jax.jit(jax.grad(lambda moving: jnp.sum(loss(moving, nobody))))(moving)
     assert all(np.all(x == 0) for x in jax.tree.leaves(gradient))
 
 
@@ -339,7 +336,7 @@ def test_illegal_actions_are_never_taken(algo):
     made = getattr(algo, algo.__name__.rpartition(".")[2])
     config = made.Config(hidden_sizes=(4,), memory="none") if algo is not masac else made.Config(hidden_sizes=(4,))
     env, count = made.view(config, probe()), 400
-    learner, rng = made.make_learner(config, env), np.random.default_rng(9)
+    learner, rng = compiled(made.make_learner(config, env), "init", "explore", "exploit"), np.random.default_rng(9)
     like = jax.eval_shape(env.reset, KEY)[1]
     together = env.num_agents == 1
     own = seen(rng, count, M)
@@ -364,7 +361,7 @@ def test_parameters_that_are_not_shared(memory):
     """An agent's policy and value depend on its own parameters alone."""
     config = mappo.Config(hidden_sizes=(4,), share_parameters=False, agent_ids=False, memory=memory, memory_size=3)
     env = mappo.mappo.view(config, probe())
-    learner, rng = mappo.mappo.make_learner(config, env), np.random.default_rng(10)
+    learner, rng = compiled(mappo.mappo.make_learner(config, env), "init"), np.random.default_rng(10)
     own = {"obs": seen(rng, 3 * M), "id": jnp.tile(jnp.eye(M), (3, 1))}
     like = jax.eval_shape(env.reset, KEY)[1]["state"]
     obs = {"own": own, "state": jnp.asarray(rng.normal(size=(3 * M, like.shape[-1])), jnp.float32)}

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiling import at_random
 from jax.flatten_util import ravel_pytree
 
 from purerl import envs, networks, trees
@@ -13,22 +14,29 @@ from purerl.algos.dqn import make_network as make_q_network
 from purerl.formulas import distributions
 from purerl.learners import gradients, older, policy_gradients, surgery
 
+KEY = jax.random.key(0)
 CARTPOLE, BREAKOUT = envs.make("CartPole-v1"), envs.make("Breakout-MinAtar")
-
-
-def disturbed(key, tree):
-    """Every float moved at random, so that none is special."""
-    vector, split = ravel_pytree(tree)
-    return split(vector + 0.3 * jax.random.normal(key, vector.shape))
 
 
 def learner(algo, env=CARTPOLE, **settings):
     return ALGORITHMS[algo].make_learner(ALGORITHMS[algo].Config(**settings), env)
 
 
-def observations(env, key, size=256):
-    obs = jax.random.normal(key, (size, *env.observation_space.shape))
+def observations(env, size=256):
+    obs = np.random.default_rng(9).normal(size=(size, *env.observation_space.shape)).astype(np.float32)
     return obs > 0.5 if env.observation_space.dtype == bool else 2 * obs
+
+
+def begun(algo, env=CARTPOLE, seed=0, **settings):
+    """A state of random parameters."""
+    return at_random(learner(algo, env, **settings).init, KEY, observations(env), seed=seed)
+
+
+def widened(state, fresh):
+    assert surgery.problems(state, fresh) == []
+    grown = surgery.widen(state, fresh)
+    assert trees.shapes(grown) == trees.shapes(fresh)
+    return grown
 
 
 def outputs(algo, config, env, params, obs):
@@ -53,85 +61,96 @@ def outputs(algo, config, env, params, obs):
         ("dqn", CARTPOLE, (8, 8), (8, 16), {"layer_norm": True}),
     ],
 )
-def test_outputs_stay(algo, env, old, new, settings, key):
-    keys = jax.random.split(key, 4)
-    obs = observations(env, keys[0])
-    before = ALGORITHMS[algo].Config(hidden_sizes=old, **settings)
-    after = ALGORITHMS[algo].Config(hidden_sizes=new, **settings)
-    state = learner(algo, env, hidden_sizes=old, **settings).init(keys[1], obs)
-    state = state._replace(params=disturbed(keys[2], state.params))
-    fresh = learner(algo, env, hidden_sizes=new, **settings).init(keys[3], obs)
-    assert surgery.problems(state, fresh) == []
-    grown = surgery.widen(state, fresh)
-    assert trees.shapes(grown) == trees.shapes(fresh)
-    expected = outputs(algo, before, env, state.params, obs)
-    found = outputs(algo, after, env, grown.params, obs)
+def test_outputs_stay(algo, env, old, new, settings):
+    before, after = (ALGORITHMS[algo].Config(hidden_sizes=sizes, **settings) for sizes in (old, new))
+    obs = observations(env)
+
+    @jax.jit
+    def run(state, fresh):
+        sides = ((before, state), (after, widened(state, fresh)), (after, fresh))
+        return [outputs(algo, config, env, side.params, obs) for config, side in sides]
+
+    states = (begun(algo, env, seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((old, new)))
+    expected, found, others = run(*states)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    others = outputs(algo, after, env, fresh.params, obs)
-    assert max(float(jnp.max(jnp.abs(a - b))) for a, b in zip(others, expected, strict=True)) > 0.01
+    assert max(float(np.max(np.abs(a - b))) for a, b in zip(others, expected, strict=True)) > 0.01
 
 
-def test_inputs_are_added(key):
+def test_inputs_are_added():
     """64 units become 96, and three more numbers are observed, of which the old units know nothing."""
-    keys = jax.random.split(key, 4)
     small, large = (networks.Head(networks.MLP((size, size)), 2, 1.0) for size in (64, 96))
-    obs, more = jax.random.normal(keys[0], (50, 4)), jax.random.normal(keys[1], (50, 3))
-    params = disturbed(keys[2], small.init(keys[2], obs))
-    seen = jnp.concatenate([obs, more], axis=-1)
-    grown = surgery.widen_params(params, large.init(keys[3], seen))
-    np.testing.assert_allclose(large.apply(grown, seen), small.apply(params, obs), atol=1e-5)
+    seen = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
+    obs = seen[:, :4]
+
+    @jax.jit
+    def run(params, fresh):
+        return large.apply(surgery.widen_params(params, fresh), seen), small.apply(params, obs)
+
+    found, expected = run(at_random(small.init, KEY, obs), at_random(large.init, KEY, seen, seed=1))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_new_units_learn(key):
+def test_new_units_learn():
     """The weights from new units to old ones have a gradient, and new units differ from one another."""
-    module = networks.Head(networks.MLP((8, 8)), 2, 1.0)
-    wide = networks.Head(networks.MLP((16, 16)), 2, 1.0)
-    obs = jax.random.normal(key, (50, 4))
-    grown = surgery.widen_params(module.init(key, obs), wide.init(jax.random.key(1), obs))
-    grads = jax.grad(lambda params: jnp.sum(jnp.square(wide.apply(params, obs) - 1)))(grown)["params"]
-    assert np.all(grads["Dense_0"]["kernel"][8:] != 0)
+    small, wide = (networks.Head(networks.MLP((size, size)), 2, 1.0) for size in (8, 16))
+    obs = observations(CARTPOLE, 50)
+
+    @jax.jit
+    def run(params, fresh):
+        grown = surgery.widen_params(params, fresh)
+        return grown, jax.grad(lambda params: jnp.sum(jnp.square(wide.apply(params, obs) - 1)))(grown)
+
+    grown, grads = run(at_random(small.init, KEY, obs), jax.jit(wide.init)(KEY, obs))
+    assert np.all(grads["params"]["Dense_0"]["kernel"][8:] != 0)
     first = np.asarray(grown["params"]["torso"]["Dense_0"]["kernel"])
     assert len(np.unique(first.round(6), axis=1).T) == 16
 
 
 def corners(old, new):
     """The old places of a wider tree, and the sum of the sizes of all numbers in it."""
-    total = sum(float(jnp.sum(jnp.abs(x))) for x in jax.tree.leaves(new))
+    total = sum(float(np.sum(np.abs(x))) for x in jax.tree.leaves(new))
     return jax.tree.map(lambda a, b: b[tuple(slice(n) for n in a.shape)], old, new), total
 
 
 @pytest.mark.parametrize("form", ["vector", "tree"])
-def test_moments_stay(form, key):
+def test_moments_stay(form):
     """As one vector, and as a tree, as a GPU has them; new ones are 0, and the count of steps goes on."""
-    obs = observations(CARTPOLE, key)
-    params, fresh = (
-        learner("ppo", hidden_sizes=sizes).init(jax.random.key(size), obs).params
-        for size, sizes in enumerate([(8, 8), (16, 12)])
+    params, fresh, moments = (
+        begun("ppo", seed=seed, hidden_sizes=sizes).params for seed, sizes in enumerate([(8, 8), (16, 12), (8, 8)])
     )
     optimiser = optax.chain(optax.scale_by_adam(), gradients.descent(lambda updates: jnp.float32(1e-3)))
     begin = (lambda x: optimiser.init(ravel_pytree(x)[0])) if form == "vector" else optimiser.init
-    moments = disturbed(key, params)
-    shaped = ravel_pytree(moments)[0] if form == "vector" else moments
-    adam, descent = begin(params)
-    state = adam._replace(count=jnp.int32(7), mu=shaped, nu=jax.tree.map(jnp.abs, shaped)), descent
-    (grown, descent), split = surgery.widen_moments(state, params, begin(fresh), fresh), ravel_pytree(fresh)[1]
-    assert grown.count == 7 and trees.shapes(grown) == trees.shapes(begin(fresh)[0])
-    for found, expected in ((grown.mu, moments), (grown.nu, jax.tree.map(jnp.abs, moments))):
+
+    @jax.jit
+    def run(params, fresh, moments):
+        shaped = ravel_pytree(moments)[0] if form == "vector" else moments
+        adam, descent = begin(params)
+        state = adam._replace(count=jnp.int32(7), mu=shaped, nu=jax.tree.map(jnp.abs, shaped)), descent
+        return surgery.widen_moments(state, params, begin(fresh), fresh), begin(fresh)
+
+    ((grown, _), like), split = run(params, fresh, moments), ravel_pytree(fresh)[1]
+    assert grown.count == 7 and trees.shapes(grown) == trees.shapes(like[0])
+    for found, expected in ((grown.mu, moments), (grown.nu, jax.tree.map(np.abs, moments))):
         kept, total = corners(expected, split(found) if form == "vector" else found)
         jax.tree.map(np.testing.assert_array_equal, kept, expected)
         np.testing.assert_allclose(total, corners(expected, expected)[1], rtol=1e-5)
 
 
-def test_past_versions_grow(key):
+def test_past_versions_grow():
     """Each as the newest does: the parameters that act are old ones."""
     settings = {"lag": 1.0, "max_lag": 2}
-    obs = observations(CARTPOLE, key)
-    state = learner("ppo", hidden_sizes=(8,), **settings).init(key, obs)
-    older_params = disturbed(key, state.params)
-    state = state._replace(past=older.delay(state.past, older_params, 0)[1], stale=older_params)
-    fresh = learner("ppo", hidden_sizes=(12,), **settings).init(key, obs)
-    grown = surgery.widen(state, fresh)
+
+    state, fresh = (begun("ppo", seed=size, hidden_sizes=(size,), **settings) for size in (8, 12))
+    older_params = begun("ppo", seed=3, hidden_sizes=(8,)).params
+
+    @jax.jit
+    def run(state, fresh):
+        past = older.past(state.params, 2)
+        state = state._replace(past=older.delay(past, older_params, 0)[1], stale=older_params)
+        return surgery.widen(state, fresh)
+
+    grown = run(state, fresh)
     split = ravel_pytree(fresh.params)[1]
     for version, params in ((0, older_params), (1, state.params)):
         expected = surgery.widen_params(params, fresh.params)
@@ -143,20 +162,21 @@ def test_past_versions_grow(key):
     "algo",
     ["a2c", "appo", "dpo", "impala", "reinforce", "apex", "c51", "iqn", "pqn", "qr-dqn", "rainbow"],
 )
-def test_every_learner_acts_as_before(algo, key):
-    keys = jax.random.split(key, 4)
-    obs = observations(CARTPOLE, keys[0])
+def test_every_learner_acts_as_before(algo):
     settings = {"layer_norm": False} if algo == "pqn" else {}
-    small = learner(algo, hidden_sizes=(8, 8), **settings)
-    large = learner(algo, hidden_sizes=(16, 24), **settings)
-    state = small.init(keys[1], obs)
-    state = state._replace(params=disturbed(keys[2], state.params))
-    fresh = large.init(keys[3], obs)
-    assert surgery.problems(state, fresh) == []
-    grown = surgery.widen(state, fresh)
-    assert trees.shapes(grown) == trees.shapes(fresh)
-    expected, _ = small.exploit(small.policy(state), obs, small.init_carry(len(obs)), key)
-    found, _ = large.exploit(large.policy(grown), obs, large.init_carry(len(obs)), key)
+    small, large = (8, 8), (16, 24)
+    obs = observations(CARTPOLE)
+
+    @jax.jit
+    def run(state, fresh):
+        taken = []
+        for sizes, side in ((small, state), (large, widened(state, fresh))):
+            player = learner(algo, hidden_sizes=sizes, **settings)
+            taken.append(player.exploit(player.policy(side), obs, player.init_carry(len(obs)), KEY)[0])
+        return taken
+
+    states = (begun(algo, seed=seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((small, large), 2))
+    expected, found = run(*states)
     np.testing.assert_array_equal(found, expected)
     assert len(np.unique(expected)) == 2
 
@@ -177,19 +197,16 @@ def test_every_learner_acts_as_before(algo, key):
         ),
     ],
 )
-def test_problems(algo, old, new, settings, line, key):
-    obs = observations(CARTPOLE, key, 4)
+def test_problems(algo, old, new, settings, line):
     other = dict(settings)
     if "memory_size" in settings:
         settings, other = {"memory": "lru", "memory_size": 4}, {"memory": "lru", "memory_size": 8}
-    state = learner(algo, hidden_sizes=old, **settings).init(key, obs)
-    fresh = learner(algo, hidden_sizes=new, **other).init(key, obs)
+    state, fresh = begun(algo, hidden_sizes=old, **settings), begun(algo, hidden_sizes=new, **other)
     assert any(line in problem for problem in surgery.problems(state, fresh))
 
 
-def test_an_optimiser_that_keeps_more_for_each_parameter(key):
+def test_an_optimiser_that_keeps_more_for_each_parameter():
     """A matrix with a row for each parameter has an order that surgery does not know."""
-    obs = observations(CARTPOLE, key, 4)
-    state, fresh = (learner("ppo", hidden_sizes=(size,)).init(key, obs) for size in (8, 12))
-    state, fresh = (s._replace(opt_state=jnp.zeros((ravel_pytree(s.params)[0].size, 2))) for s in (state, fresh))
+    state, fresh = (begun("ppo", hidden_sizes=(size,)) for size in (8, 12))
+    state, fresh = (s._replace(opt_state=np.zeros((ravel_pytree(s.params)[0].size, 2))) for s in (state, fresh))
     assert surgery.problems(state, fresh) == ["the optimiser's state has a size of its own for each parameter"]

@@ -66,14 +66,18 @@ def test_directory(whole):
     assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
 
 
-def test_longer_search_goes_on(whole, tmp_path):
+@pytest.mark.parametrize("evolve", [EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
+def test_longer_search_goes_on(evolve, whole, tmp_path):
     """5 generations and then 7 more are 12."""
-    directory = tmp_path / "run"
-    assert run(*EVOLVE, "--generations", 5, "--out", directory) == 0
-    assert outcome(directory) != outcome(whole)
+    directory, at_once = tmp_path / "run", whole
+    if evolve is TALK:
+        at_once = tmp_path / "whole"
+        assert run(*evolve, "--generations", 12, "--out", at_once) == 0
+    assert run(*evolve, "--generations", 5, "--out", directory) == 0
+    assert outcome(directory) != outcome(at_once)
     assert run("resume", directory, "--generations", 12) == 0
-    assert outcome(directory) == outcome(whole)
-    assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
+    assert outcome(directory) == outcome(at_once)
+    assert run("resume", directory) == 0 and outcome(directory) == outcome(at_once)
 
 
 def start(*args):
@@ -91,9 +95,9 @@ def wait_for(directory, generations):
 
 def test_interrupted_search_goes_on(tmp_path, long):
     """Killed in the middle, and ended politely further on: resumed, it ends in the bits of one that was not."""
-    evolve, generations, expected = long
+    generations, expected = long
     directory = tmp_path / "run"
-    args = *evolve, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
+    args = *EVOLVE, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
     for number, code, rows in ((signal.SIGKILL, -signal.SIGKILL, 20), (signal.SIGTERM, 143, 100)):
         process = start(*args)
         wait_for(directory, rows)
@@ -105,12 +109,12 @@ def test_interrupted_search_goes_on(tmp_path, long):
     assert outcome(directory) == expected
 
 
-@pytest.fixture(scope="module", params=[EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
-def long(request, tmp_path_factory):
-    """A search that takes long enough to be interrupted: its command, length and outcome."""
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A search that takes long enough to be interrupted: its length and outcome."""
     directory = tmp_path_factory.mktemp("long") / "run"
-    assert start(*request.param, "--generations", 400, "--out", directory).wait(300) == 0
-    return request.param, 400, outcome(directory)
+    assert start(*EVOLVE, "--generations", 400, "--out", directory).wait(300) == 0
+    return 400, outcome(directory)
 
 
 def test_fixed_time(tmp_path):
@@ -124,10 +128,10 @@ def test_fixed_time(tmp_path):
 
 
 def test_dry_run(tmp_path, capsys):
-    assert run(*EVOLVE, "--generations", 10**6, "--population", 512, "--dry-run", "--out", tmp_path / "run") == 0
+    assert run(*EVOLVE, "--generations", 10**6, "--population", 64, "--dry-run", "--out", tmp_path / "run") == 0
     out, err = capsys.readouterr()
-    assert "262,144,000,000" in out and "hours" in out and not (tmp_path / "run").exists()
-    assert "compiling, then timing 2 generations of 512 candidates with lives of" in err
+    assert "32,768,000,000" in out and "hours" in out and not (tmp_path / "run").exists()
+    assert "compiling, then timing 2 generations of 64 candidates with lives of" in err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import compiled
 
 from purerl import networks
 from purerl.networks import memory, recurrent
@@ -17,7 +18,8 @@ LAST[2, 0] = LAST[3, 0] = LAST[4, 1] = LAST[T - 1, 2] = True
 
 def make(kind, torso=None, head=None):
     layer = memory.make(kind, SIZE, WINDOW)
-    return recurrent.recurrent(torso or networks.MLP((5,)), layer, head or networks.Head(networks.MLP((6,)), 2, 1.0))
+    head = head or networks.Head(networks.MLP((6,)), 2, 1.0)
+    return compiled(recurrent.recurrent(torso or networks.MLP((5,)), layer, head), "step", "unroll")
 
 
 def random(shapes, seed=0):
@@ -43,10 +45,10 @@ def test_unroll_is_the_steps_by_hand(kind):
     """Its carries are those that the steps leave, also at the end of an episode, after which the next one begins."""
     network = make(kind)
     params, obs, carry = made(network)
-    found = jax.jit(network.unroll)(params, obs, carry, LAST)
-    outs, carries, step = [], [], jax.jit(network.step)
+    found = network.unroll(params, obs, carry, LAST)
+    outs, carries = [], []
     for t in range(T):
-        out, carry = step(params, obs[t], carry)
+        out, carry = network.step(params, obs[t], carry)
         outs.append(out)
         carries.append(carry)
         carry = jax.tree.map(lambda x, ended=LAST[t]: np.stack([x[b] * (not ended[b]) for b in range(B)]), carry)
@@ -83,7 +85,7 @@ def test_nothing_crosses_the_end_of_an_episode(kind):
 def test_two_halves_are_the_whole(kind):
     network = make(kind)
     params, obs, carry = made(network)
-    unroll = jax.jit(network.unroll)
+    unroll = network.unroll
     whole = unroll(params, obs, carry, LAST)
     for half in (2, 3):  # mid-episode, and at the end of one
         first, early, middle = unroll(params, obs[:half], carry, LAST[:half])

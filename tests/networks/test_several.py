@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiling import compiled
 
 from purerl import networks
 from purerl.networks import memory, recurrent
@@ -29,7 +30,7 @@ def made(kind, head):
 
 
 def anew(carry, last):
-    return jax.tree.map(lambda x: x * ~last.reshape(-1, *[1] * (x.ndim - 1)), carry)
+    return jax.tree.map(lambda x: np.asarray(x) * ~last.reshape(-1, *[1] * (x.ndim - 1)), carry)
 
 
 def stepped(step, params, obs, carry):
@@ -48,15 +49,14 @@ def stepped(step, params, obs, carry):
 def test_rows(kind):
     """``M`` rows at a time are ``M`` networks with the same parameters, step by step and unrolled over resets."""
     inner = made(kind, networks.Head(networks.MLP((4,)), 2, 1.0))
-    network = recurrent.rows(inner, lambda obs: obs["seen"], N)
+    network = compiled(recurrent.rows(inner, lambda obs: obs["seen"], N), "step", "unroll")
     obs = {"seen": random(jnp.zeros((T, B, N, 2))), "other": jnp.zeros((T, B))}
     params = random(jax.eval_shape(network.init, KEY, jax.tree.map(lambda x: x[0], obs)), 1)
     carry = jax.tree.map(jnp.zeros_like, network.init_carry(B))
     assert all(x.shape[:2] == (B, N) for x in jax.tree.leaves(carry))
-    found = jax.jit(network.unroll)(params, obs, carry, LAST)
+    found = network.unroll(params, obs, carry, LAST)
     assert found[0].shape == (T, B, N, 2)
-    step = jax.jit(network.step)
-    assert_close(found, stepped(step, params, obs, carry))
+    assert_close(found, stepped(network.step, params, obs, carry))
     middle = anew(jax.tree.map(lambda x: x[2], found[1]), LAST[2])
     assert_close(network.unroll(params, jax.tree.map(lambda x: x[3:], obs), middle, LAST[3:])[0][0], found[0][3])
     alone = jax.jit(inner.unroll)
@@ -71,7 +71,7 @@ def apart():
     """An actor with a GRU and a critic with an LRU, which share nothing."""
     actor = made("gru", networks.Head(networks.MLP((4,)), 2, 1.0))
     critic = made("lru", networks.Head(networks.MLP((4,)), 1, 1.0))
-    network = recurrent.separate(actor, critic)
+    network = compiled(recurrent.separate(actor, critic), "act", "value", "unroll")
     obs = random(jnp.zeros((T, B, 2)))
     return network, random(jax.eval_shape(network.init, KEY, obs[0]), 1), obs
 
@@ -79,15 +79,15 @@ def apart():
 def test_separate(apart):
     """Acting step by step leaves both memories as unrolling does, and values are the critic's at its own."""
     network, params, obs = apart
-    policy, value, carries = jax.jit(network.unroll)(params, obs, network.init_carry(B), LAST)
+    policy, value, carries = network.unroll(params, obs, network.init_carry(B), LAST)
     assert policy.shape == (T, B, 2) and value.shape == (T, B)
-    policies, left, _ = stepped(jax.jit(network.act), params, obs, network.init_carry(B))
+    policies, left, _ = stepped(network.act, params, obs, network.init_carry(B))
     assert_close(policy, policies)
     assert_close(carries, left)
     before = anew(jax.tree.map(lambda x: x[3], carries), LAST[3])
     assert_close(network.value(params, obs[4], before), value[4])
-    by_actor = jax.grad(lambda p: jnp.sum(network.unroll(p, obs, network.init_carry(B), LAST)[0]))(params)
-    by_critic = jax.grad(lambda p: jnp.sum(network.unroll(p, obs, network.init_carry(B), LAST)[1]))(params)
+    total = lambda p: [jnp.sum(x) for x in network.unroll(p, obs, network.init_carry(B), LAST)[:2]]
+    by_actor, by_critic = jax.jit(jax.jacrev(total))(params)
     assert all(np.all(x == 0) for x in jax.tree.leaves((by_actor["critic"], by_critic["actor"])))
     assert all(np.any(x != 0) for x in jax.tree.leaves((by_actor["actor"]["head"], by_critic["critic"]["head"])))
 
@@ -106,7 +106,9 @@ def each(request):
         unroll=lambda params, obs, carry, last: plain.unroll(params, obs["x"], carry, last),
         value=lambda params, obs, carry: plain.value(params, obs["x"], carry),
     )
-    network = networks.one_each(inner, N, lambda obs: obs["id"])
+    names = "init", "act", "unroll", "value"
+    inner = compiled(inner, *names)
+    network = compiled(networks.one_each(inner, N, lambda obs: obs["id"]), *names)
     obs = {"x": random(jnp.zeros((T, B, 2))), "id": jnp.broadcast_to(jnp.eye(N)[jnp.array([1, 0, 2, 1])], (T, B, N))}
     params = random(jax.eval_shape(network.init, KEY, jax.tree.map(lambda x: x[0], obs)), 1)
     return network, inner, params, obs
@@ -118,13 +120,12 @@ WHO = [1, 0, 2, 1]
 def test_each_observation_takes_its_own_agents_network(each):
     network, inner, params, obs = each
     carry = network.init_carry(B)
-    first, unroll = jax.tree.map(lambda x: x[0], obs), jax.jit(inner.unroll)
-    found, act, value = (jax.jit(f) for f in (network.unroll, network.act, network.value))
-    unrolled, acted, valued = found(params, obs, carry, LAST), act(params, first, carry), value(params, first, carry)
+    first, unrolled = jax.tree.map(lambda x: x[0], obs), network.unroll(params, obs, carry, LAST)
+    acted, valued = network.act(params, first, carry), network.value(params, first, carry)
     for row, agent in enumerate(WHO):
         own = jax.tree.map(lambda x, agent=agent: x[agent], params)
-        expected = unroll(own, obs, carry, LAST)
-        at = lambda tree, axis, row=row: jax.tree.map(lambda x: jnp.take(x, row, axis), tree)
+        expected = inner.unroll(own, obs, carry, LAST)
+        at = lambda tree, axis, row=row: jax.tree.map(lambda x: np.take(np.asarray(x), row, axis), tree)
         assert_close(at(unrolled, 1), at(expected, 1))
         assert_close(at(acted, 0), at(inner.act(own, first, carry), 0))
         assert_close(valued[row], inner.value(own, first, carry)[row])
@@ -133,7 +134,7 @@ def test_each_observation_takes_its_own_agents_network(each):
 def test_agents_by_number(each):
     """Agents that change places with their numbers change places in what comes out; without these they do not."""
     network, _, params, obs = each
-    unroll = jax.jit(network.unroll)
+    unroll = network.unroll
     order, carry = np.array([2, 3, 1, 0]), network.init_carry(B)
     moved = jax.tree.map(lambda x: x[:, order], obs)
     policy, value, _ = unroll(params, obs, carry, LAST[:, :1].repeat(B, axis=1))

@@ -94,21 +94,25 @@ def both():
         beta_end=BETA,
         num_frames=FRAMES,
     )
-    carry = {"h": jnp.ones(4)}
-    state = replay.mixed(agent, DEMOS, 0.5, ENVS).init(item(carry))
-    shape = (AGENT_ROWS, ENVS)
-    one = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *jnp.shape(x))), item(carry))
-    no = jnp.zeros(shape, bool)
-    one = one._replace(reward=-jnp.ones(shape), terminated=no, truncated=no)
     make = lambda ratio: replay.normalised(replay.mixed(agent, DEMOS, ratio, ENVS))
+
+    @jax.jit
+    def full():
+        given, shape = item({"h": jnp.ones(4)}), (AGENT_ROWS, ENVS)
+        played = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *jnp.shape(x))), given)
+        no = jnp.zeros(shape, bool)
+        played = played._replace(reward=-jnp.ones(shape), terminated=no, truncated=no)
+        return make(0.5).add(make(0.5).init(given), played)
+
     draw = jax.jit(lambda ratio, state, key: make(ratio).sample(state, key))
-    return draw, jax.jit(make(0.5).update), make(0.5).add(state, one)
+    return draw, jax.jit(make(0.5).update), full()
 
 
 def test_each_element_comes_from_either(both):
     draw, _, state = both
+    draws, keys = jax.jit(jax.vmap(draw, in_axes=(None, None, 0))), jax.random.split(jax.random.key(1), 50)
     for ratio in (0.0, 0.25, 1.0):
-        samples = jax.vmap(lambda key, ratio=ratio: draw(ratio, state, key))(jax.random.split(jax.random.key(1), 50))
+        samples = draws(ratio, state, keys)
         given = np.asarray(samples.env) >= ENVS
         total, mean = given.size, given.size * ratio
         assert abs(given.sum() - mean) <= 3 * np.sqrt(total * ratio * (1 - ratio))
