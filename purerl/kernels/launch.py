@@ -25,7 +25,7 @@ def launch(
     operations: list[Any],
 ) -> Any:
     """Calls a kernel that does some operations with flat inputs; its results are flat, too. What it does not read of
-    them is in its metadata."""
+    them is in its metadata. ``aliases`` tells which result is written over which input: ``{input: result}``."""
     pl, plgpu = compat.pallas()
     largest = max((math.prod(var.aval.shape) for eqn in operations for var in eqn.outvars), default=1)
     warps = min(WARPS[1], max(WARPS[0], 1 << max(1, largest // NUMBERS_OF_A_WARP).bit_length() - 1))

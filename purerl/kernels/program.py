@@ -19,6 +19,9 @@ from purerl.kernels.rules import Operation
 from purerl.kernels.stages import Group
 from purerl.types import PyTree
 
+MOST_AT_ONCE = 2**19
+"""Numbers that a kernel without samples gives at most: beyond, it would take too long to compile."""
+
 
 def fuse(function: Callable[..., PyTree], name: str, samples: bool = True) -> Callable[..., PyTree]:
     """``function(state, *more) -> (state, out)`` as one kernel, where kernels are wanted and it can be one.
@@ -65,6 +68,8 @@ def _fused(
         _write_early(groups, body.jaxpr.outvars, values, written, _overwritten(body, used, computed, aliases))
 
     out = [body.jaxpr.outvars[i].aval for i in computed]
+    if not samples and sum(math.prod(x.shape) for x in out) > MOST_AT_ONCE:
+        raise Unsupported("too many numbers at once")
 
     def compute(*inputs: Any) -> list[Any]:
         made = launch(kernel, name, [inputs[i] for i in used], out, aliases, body.order)

@@ -28,12 +28,13 @@ def scan(
 ) -> tuple[PyTree, PyTree]:
     """``plain(step, state, xs, length)``, a `jax.lax.scan`, as one kernel that holds the state on the chip from step to
     step, where kernels are wanted and it can be one. ``reverse``: ``plain`` goes from the last step to the first.
+    Leaves of ``xs``, and of all but the state in what is returned, are ``[length, ...]``.
 
     What ``step`` reads besides is read once if it is small enough, before the first step.
 
     The derivative of one whose state is of floats is a kernel, too, that goes through the steps the other way and
     computes each again. What it does not hold on the chip, the derivative by what all steps read, is of all steps at
-    once, in matrix products as large as can be.
+    once, in matrix products as large as can be. Such a scan has none forwards: `jax.jvp` raises `TypeError`.
     """
     if not setting.some():
         return plain(step, state, xs, length)

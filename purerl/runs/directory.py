@@ -57,7 +57,7 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
     """Raises `ConfigError` if a command may not write ``paths``, the first of which is its file, or ``folder``.
 
     Nothing may lie there unless ``overwrite`` allows to replace it, and then only something of the same kind. The
-    directory must be there if the place was ``given``; otherwise it is a run's, which who reads the run looks for.
+    directory must be there if the place was ``given``; otherwise it is a run's, and reading the run tells if it is not.
     """
     there = [path for path in paths if path.exists()]
     if there and not overwrite:

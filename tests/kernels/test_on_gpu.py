@@ -10,10 +10,12 @@ from purerl.errors import ConfigError
 from purerl.population import planning
 from purerl.targets import absent, gpus, report
 
-BUDGET = {"kernels": 180, "bytes_per_frame": 12_100}
-"""PPO on CartPole, an iteration of 64 agents: a tenth of the plain program's kernels, and a fifth of its bytes."""
-SPILLED = 128
-"""Bytes that a thread may spill: of 256 threads they stay in the first cache."""
+BUDGETS = {
+    "ppo": ({"kernels": 145, "bytes_per_frame": 11_900}, {"rollout", "returns", "update", "survive"}, 128),
+    "dqn": ({"kernels": 110, "bytes_per_frame": 60_000}, {"rollout", "update", "survive"}, 2304),
+}
+"""An iteration of 64 agents on CartPole, its kernels of our own, and the bytes that a thread of these may spill, which
+stay in the caches. The plain programs move 2.9 times as much and more."""
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +50,19 @@ def test_bytes_are_those_that_are_read_and_written(target):
     assert loop.runs == 5 and kernel <= loop.traffic_bytes <= kernel + others + 64 and loop.kernels <= 4
 
 
-def test_ppo_stays_within_its_budget(target, as_shipped):
-    lowered, frames = program("ppo", "", "", "gpu", True)
+@pytest.mark.parametrize("algo", BUDGETS)
+def test_an_iteration_stays_within_its_budget(target, as_shipped, algo):
+    budget, names, spilled = BUDGETS[algo]
+    lowered, frames = program(algo, "", "", "gpu", True)
     reported = report.compiled(lowered)
     now = counted(reported.program, frames)
-    assert all(now[name] <= BUDGET[name] for name in BUDGET), now
+    assert all(now[name] <= budget[name] for name in budget), now
     limits = gpus.CAPABILITIES[9, 0]
     made = {kernel.name: kernel for kernel in reported.kernels}
-    assert set(made) == {"rollout", "returns", "update"}
+    assert set(made) == names
     for kernel in made.values():
         assert kernel.registers * kernel.threads <= 65536 and kernel.shared_bytes <= limits.block_shared_bytes
-        assert max(kernel.spill_stores, kernel.spill_loads) <= SPILLED, kernel
+        assert max(kernel.spill_stores, kernel.spill_loads) <= spilled, kernel
 
 
 def test_what_the_assembler_says():

@@ -8,13 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import backend, envs, kernels, loops, ppo
+from purerl import backend, dqn, envs, kernels, loops, ppo
 from purerl.envs.fleet import fleet
 from purerl.formulas import returns
 from purerl.kernels import program
 from purerl.loops.rollout import init_actors
 from purerl.networks.memory import cells
-from purerl.types import Transition
+from purerl.types import Outcome, Sample, TrainState, Transition
 
 KEY = jax.random.key(0)
 close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
@@ -97,6 +97,40 @@ def test_a_minibatch(head):
     assert max(jax.tree.leaves(gradient)) > 1e-2
 
 
+def test_an_update_of_action_values_and_whether_it_lives():
+    """Two kernels: DQN's whole update, which refreshes the target network or does not, and what becomes of it."""
+    env = envs.make("CartPole-v1")
+    config = dqn.Config(num_envs=4, batch_size=32, hidden_sizes=(16,), target_period=2)
+    learner = dqn.make_learner(config, env)
+    keys = jax.random.split(KEY, 4)
+    obs, next_obs = jax.random.normal(keys[0], (2, 32, 4))
+    action, reward = jax.random.randint(keys[1], (32,), 0, 2), jax.random.normal(keys[2], (32,))
+    slot, weight = jnp.zeros(32, jnp.int32), jnp.linspace(0.5, 1.0, 32)
+    sample = Sample(Outcome(obs, action, reward, jnp.full(32, 0.9), next_obs, (), ()), slot, slot, weight)
+    with backend.tracing_for("gpu"):
+        state = jax.jit(learner.init)(KEY, obs)
+    state = state._replace(target_params=jax.tree.map(lambda x: 0.5 * x + 0.1, state.params))
+
+    def go_on(age, scale):
+        before = state._replace(target_age=age)
+        learned, priority, metrics = learner.update(before, sample, keys[3])
+        start = TrainState(before, (), (), (), jnp.ones((), bool), KEY)
+        return *loops.trainers.survive(start, learned, metrics["loss"] * scale), priority, metrics
+
+    members = jax.vmap(go_on), jnp.array([0, 1, 1]), jnp.array([1.0, 1.0, jnp.nan])
+    with backend.tracing_for("gpu"), kernels.using(kernels.INTERPRETED):
+        assert str(jax.make_jaxpr(members[0])(*members[1:])).count("pallas_call[") == 2
+    plain, ours = both(*members)
+    jax.tree.map(close, plain, ours)
+    alive, learned = ours[:2]
+    assert alive.tolist() == [True, True, False]
+    leaf = lambda tree, i: np.asarray(jax.tree.leaves(tree)[1][i])
+    online, target = ([leaf(tree, i) for i in range(3)] for tree in (learned.params, learned.target_params))
+    begun = [np.asarray(jax.tree.leaves(tree)[1]) for tree in (state.params, state.target_params)]
+    assert (target[0] == begun[1]).all() and (target[1] == online[1]).all() and (online[1] != begun[0]).any()
+    assert (online[2] == begun[0]).all() and (target[2] == begun[1]).all()
+
+
 def test_a_rollout():
     """The same steps, by the same noise; ends of episodes among them."""
     env = envs.make("CartPole-v1", max_steps=5)
@@ -139,6 +173,28 @@ def test_a_memory_and_its_derivatives(kind):
     jax.tree.map(close, *both(*args))
 
 
+@pytest.mark.parametrize(("length", "reverse"), [(1, False), (3, True)])
+def test_a_scan_that_counts_and_its_derivative(length, reverse):
+    """Of a state of floats, an integer and a bool, and of results likewise; what all steps read is made beforehand."""
+    rows, weights = jax.random.normal(KEY, (length, 9)), jax.random.normal(KEY, (9, 9))
+
+    def end(weights, start, rows):
+        def step(state, row):
+            x, count, odd = state
+            x = jnp.tanh(x @ jnp.exp(-jnp.abs(weights)) + row) * jnp.where(odd, 0.5, 1.0)
+            return (x, count + 1, ~odd), (jnp.sum(x), count, odd, jnp.argmax(x))
+
+        plain = functools.partial(jax.lax.scan, reverse=reverse)
+        state = start, jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        state, out = kernels.scan(step, state, rows, length, "count", plain, reverse)
+        return jnp.sum(state[0]) + jnp.sum(jnp.square(out[0])), (state, out)
+
+    args = weights, jnp.ones(9), rows
+    assert is_kernel(end, *args)
+    jax.tree.map(close, *both(end, *args))
+    jax.tree.map(close, *both(jax.grad(end, argnums=(0, 1, 2), has_aux=True), *args))
+
+
 def test_what_no_kernel_computes_stays_as_it_is():
     def sort(state, x):
         return state + 1, jnp.sort(x)
@@ -150,6 +206,11 @@ def test_what_no_kernel_computes_stays_as_it_is():
     assert str(jax.make_jaxpr(kernels.fuse(sort, "sort"))(*args)) == plain  # off
     with kernels.using(kernels.ON):
         assert str(jax.make_jaxpr(kernels.fuse(sort, "sort"))(*args)) == plain
+
+
+def test_what_would_compile_for_minutes_is_no_kernel():
+    double = kernels.fuse(lambda state: (2 * state, ()), "double", samples=False)
+    assert is_kernel(double, jnp.ones((1024, 512))) and not is_kernel(double, jnp.ones((1025, 512)))
 
 
 def test_a_part_of_what_no_kernel_computes_is_one():
@@ -181,6 +242,17 @@ def test_sums_that_wait_for_no_other_share_a_loop():
         (4, 1, 0),
         (4, 3, 1),
     ]
+    jax.tree.map(close, *both(kernels.fuse(f, "f"), *args))
+
+
+def test_rows_that_wait_for_the_last_sum_have_a_loop_of_their_own():
+    def f(state, x):
+        return state + jnp.sum(x), (2 * x, x - jnp.mean(x))
+
+    args = jnp.zeros(()), jax.random.normal(KEY, (64,))
+    body = program.body_of(f, *args)
+    made = program._groups(body, [body.jaxpr.invars[1]])
+    assert [(len(group.sums), len(group.rows)) for group in made if group.parts] == [(2, 0), (0, 2)]
     jax.tree.map(close, *both(kernels.fuse(f, "f"), *args))
 
 

@@ -11,9 +11,9 @@ PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
 """MuJoCo's numbers of the kinds of geometry."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, SKY)
 AZIMUTH, ELEVATION = np.deg2rad(90), np.deg2rad(12)
-REACH = {"reacher": 0.55, "pusher": 2.4, "swimmer": 3.0, "inverted_pendulum": 2.0}
+REACH = {"reacher": 0.55, "pusher": 2.4, "inverted_pendulum": 2.0}
 """Metres that are seen from top to bottom, by task; 2.6 for the others."""
-FROM_ABOVE = ("reacher", "swimmer", "pusher")
+FROM_ABOVE = ("reacher", "pusher")
 """Tasks in a plane, which are seen from above."""
 
 

@@ -21,9 +21,9 @@ def cell(kind: str, size: int) -> Memory:
     (Jozefowicz et al. 2015, section 2.2). Recurrent kernels are initialised by `layers.orthogonal`. ``init`` consumes
     its key.
     """
-    cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell, "lstm inside": nn.LSTMCell}
-    make = lambda name: cells[name](size, recurrent_kernel_init=layers.orthogonal())
-    module = make(kind)
+    cells: dict[str, Any] = {"gru": nn.GRUCell, "lstm": nn.OptimizedLSTMCell}
+    make = lambda of: of(size, recurrent_kernel_init=layers.orthogonal())
+    module = make(cells[kind])
 
     def init(key: Key, x: Array) -> PyTree:
         params = module.init(key, init_carry(x.shape[0]), x)
@@ -37,7 +37,7 @@ def cell(kind: str, size: int) -> Memory:
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
         gate_by_gate = kind == "lstm" and kernels.setting() == kernels.INSIDE  # which a kernel need not take apart
-        carry, out = (make("lstm inside") if gate_by_gate else module).apply(params, carry, x)
+        carry, out = (make(nn.LSTMCell) if gate_by_gate else module).apply(params, carry, x)
         return out, carry
 
     def unroll(params: PyTree, x: Array, carry: PyTree, last: Array) -> tuple[Array, PyTree, PyTree]:
