@@ -19,8 +19,10 @@ from purerl.kernels.rules import Operation
 from purerl.kernels.stages import Group
 from purerl.types import PyTree
 
-MOST_AT_ONCE = 2**19
-"""Numbers that a kernel without samples gives at most: beyond, it would take too long to compile."""
+MOST_AT_ONCE = 2**18
+"""Numbers that a kernel without samples gives at most: beyond, it spills registers and takes long to compile."""
+MOST_SUMMED = 2**16
+"""Numbers that a loop over samples adds up at most: a multiprocessor has as many registers."""
 
 
 def fuse(function: Callable[..., PyTree], name: str, samples: bool = True) -> Callable[..., PyTree]:
@@ -70,6 +72,8 @@ def _fused(
     out = [body.jaxpr.outvars[i].aval for i in computed]
     if not samples and sum(math.prod(x.shape) for x in out) > MOST_AT_ONCE:
         raise Unsupported("too many numbers at once")
+    if any(sum(math.prod(var.aval.shape) for var in group.sums) > MOST_SUMMED for group in groups):
+        raise Unsupported("sums of more numbers than a multiprocessor holds")
 
     def compute(*inputs: Any) -> list[Any]:
         made = launch(kernel, name, [inputs[i] for i in used], out, aliases, body.order)

@@ -359,13 +359,9 @@ def runs(trains, numbers):
 @pytest.fixture(scope="module")
 def first(row, env, numbers):
     """Where the three begin together, and where the first of them does."""
-
-    @jit
-    def begin(config, keys):
-        everyone = jax.vmap(row.algo.make_trainer(config, env).init)(keys)
-        return everyone, lane(everyone, 0)
-
-    return begin(numbers, KEYS)
+    init = lambda config, key: row.algo.make_trainer(config, env).init(key)
+    everyone = jit(jax.vmap(init, in_axes=(None, 0)))(numbers, KEYS)
+    return everyone, jit(lambda everyone: lane(everyone, 0))(everyone)
 
 
 def lane(tree, i):

@@ -208,9 +208,12 @@ def test_what_no_kernel_computes_stays_as_it_is():
         assert str(jax.make_jaxpr(kernels.fuse(sort, "sort"))(*args)) == plain
 
 
-def test_what_would_compile_for_minutes_is_no_kernel():
+def test_what_no_multiprocessor_holds_is_no_kernel():
     double = kernels.fuse(lambda state: (2 * state, ()), "double", samples=False)
-    assert is_kernel(double, jnp.ones((1024, 512))) and not is_kernel(double, jnp.ones((1025, 512)))
+    assert is_kernel(double, jnp.ones((512, 512))) and not is_kernel(double, jnp.ones((513, 512)))
+    square = kernels.fuse(lambda state, x: (state + x.T @ x, ()), "square")
+    for size, fits in ((256, True), (257, False)):
+        assert is_kernel(square, jnp.ones((size, size)), jnp.ones((64, size))) == fits
 
 
 def test_a_part_of_what_no_kernel_computes_is_one():
