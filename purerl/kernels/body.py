@@ -65,6 +65,13 @@ def plain(body: Body, *inputs: Any) -> list[Any]:
     return found
 
 
+def differentiable(compute: Callable[..., PyTree], plain: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``compute``, with the derivatives of ``plain``, which computes the same."""
+    function = jax.custom_jvp(compute)
+    function.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
+    return function
+
+
 def alike(array: Any, aval: Any) -> bool:
     """Whether an array is of the shape and type of ``aval``."""
     return array.shape == aval.shape and array.dtype == aval.dtype

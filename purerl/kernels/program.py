@@ -13,7 +13,7 @@ from jax.extend import core
 from purerl import compat
 from purerl.kernels import blocks, order, setting, stages
 from purerl.kernels.blocks import Block, Unsupported, View
-from purerl.kernels.body import Body, alike, body_of, dtype_of, plain, run
+from purerl.kernels.body import Body, alike, body_of, differentiable, dtype_of, plain, run
 from purerl.kernels.launch import launch
 from purerl.kernels.rules import Operation
 from purerl.kernels.stages import Group
@@ -34,7 +34,7 @@ def fuse(function: Callable[..., PyTree], name: str, samples: bool = True) -> Ca
     """
 
     def call(state: PyTree, *more: PyTree) -> PyTree:
-        if not setting.some():
+        if not setting.active():
             return function(state, *more)
         try:
             return _fused(function, name, samples, state, more)
@@ -79,15 +79,8 @@ def _fused(
         made = launch(kernel, name, [inputs[i] for i in used], out, aliases, body.order)
         return _results(body, inputs, dict(zip(computed, made, strict=True)))
 
-    results = _differentiable(compute, functools.partial(plain, body))(*inputs)
+    results = differentiable(compute, functools.partial(plain, body))(*inputs)
     return jax.tree.unflatten(body.structure, results)
-
-
-def _differentiable(compute: Callable[..., list[Any]], plain: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """``compute``, with the derivatives of ``plain``, which computes the same."""
-    function = jax.custom_jvp(compute)
-    function.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
-    return function
 
 
 def _groups(body: Body, more: list[Any]) -> list[Group]:

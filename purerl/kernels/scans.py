@@ -12,7 +12,7 @@ from jax.extend import core
 
 from purerl.kernels import blocks, order, setting, stages
 from purerl.kernels.blocks import Unsupported, View
-from purerl.kernels.body import Body, alike, body_of, plain, read, run
+from purerl.kernels.body import Body, alike, body_of, differentiable, plain, read, run
 from purerl.kernels.launch import launch
 from purerl.types import PyTree
 
@@ -36,7 +36,7 @@ def scan(
     computes each again. What it does not hold on the chip, the derivative by what all steps read, is of all steps at
     once, in matrix products as large as can be. Such a scan has none forwards: `jax.jvp` raises `TypeError`.
     """
-    if not setting.some():
+    if not setting.active():
         return plain(step, state, xs, length)
     try:
         return _scanned(step, state, xs, length, name, reverse)
@@ -65,23 +65,15 @@ def _scanned(step: Step, state: PyTree, xs: PyTree, length: int, name: str, reve
         made = _kernel(body, [*consts, *state, *rows], size, length, name, reverse)
         return made[:size], made[size:]
 
-    if all(jnp.issubdtype(x.dtype, jnp.inexact) for x in leaves):
-        compute = _with_own_derivative(compute, one_step, length, name, reverse)
-    else:
-        compute = _with_derivative_of(compute, one_step, length, reverse)
-    ended, out = compute(body.consts, leaves, rows)
-    return unflatten(body.structure, [*ended, *out])
-
-
-def _with_derivative_of(compute: Callable, one_step: Callable, length: int, reverse: bool) -> Callable:
-    """``compute``, with the derivatives of the scan without a kernel."""
-
     def scanned(consts: Any, state: Any, rows: Any) -> Any:
         return jax.lax.scan(functools.partial(one_step, consts), state, rows, length, reverse)
 
-    function = jax.custom_jvp(compute)
-    function.defjvp(lambda primals, tangents: jax.jvp(scanned, primals, tangents))
-    return function
+    if all(jnp.issubdtype(x.dtype, jnp.inexact) for x in leaves):
+        compute = _with_own_derivative(compute, one_step, length, name, reverse)
+    else:
+        compute = differentiable(compute, scanned)
+    ended, out = compute(body.consts, leaves, rows)
+    return unflatten(body.structure, [*ended, *out])
 
 
 def _with_own_derivative(compute: Callable, one_step: Callable, length: int, name: str, reverse: bool) -> Callable:

@@ -20,7 +20,7 @@ def setting() -> str:
     return _SETTING.get()
 
 
-def some() -> bool:
+def active() -> bool:
     """Whether functions that are traced now become kernels."""
     return setting() in (ON, INTERPRETED) and compat.pallas() is not None
 

@@ -25,8 +25,8 @@ def product_flops(function: Callable[..., Any], *args: Any) -> float:
 
 SHORTEST = 16
 """Rows, columns and summands of a matrix product that tensor cores compute at once."""
-
 PRODUCTS = "dot_general", "conv_general_dilated"
+"""Primitives that multiply and add."""
 MOVEMENT = frozenset(
     [
         "reshape",

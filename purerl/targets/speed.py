@@ -39,8 +39,7 @@ def of_program(census: Census, flops: float, gpu: Gpu, products: float = 0.0) ->
     """
     loops = [of_loop(loop, gpu) for loop in census.loops]
     least, expected = sum(loop.least_seconds for loop in loops), sum(loop.seconds for loop in loops)
-    products = products if gpu.tensor_flops else 0.0
-    arithmetic = (flops - products) / gpu.flops + (products / gpu.tensor_flops if products else 0.0)
+    arithmetic = (flops - products) / gpu.flops + products / (gpu.tensor_flops or gpu.flops)
     if arithmetic / EFFICIENCY > expected:
         return Speed(max(least, arithmetic), arithmetic / EFFICIENCY, "arithmetic")
     by_bound = {bound: sum(x.seconds for x in loops if x.bound == bound) for bound in ("launches", "memory")}

@@ -54,9 +54,7 @@ PROBES = {
         [1 + GAMMA, 1.0],
     ),
 }
-ACTING = "multi-discrete", "illegal-actions"
-LEARNED = {"ppo": PROBES, "impala": ACTING, "dqn": PROBES, "r2d2": ACTING, "pqn": ("illegal-actions",)}
-"""Torsos of images and vectors are those of a family's first."""
+LEARNED = {"ppo": PROBES, "impala": PROBES, "dqn": PROBES, "r2d2": PROBES, "pqn": ("illegal-actions",)}
 
 
 def value(name, config, env, state, obs):

@@ -72,9 +72,10 @@ def test_run_directory(trained):
     assert config["config"]["total_steps"] == 300_000 and config["config"]["hidden_sizes"] == [64, 64]
 
 
-def test_replay_is_spread_over_devices(tmp_path):
+@pytest.mark.parametrize("algo", ["dqn", "r2d2"])
+def test_replay_is_spread_over_devices(algo, tmp_path):
     small = ["--warmup-steps", "512", "--capacity", "1024", "--num-seeds", "2"]
-    run("train", "dqn", *SMALL, *small, "--out", str(tmp_path / "run"))
+    run("train", algo, *SMALL, *small, "--out", str(tmp_path / "run"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["device"]["count"] == jax.device_count()
     first, second = summary["return_per_seed"]

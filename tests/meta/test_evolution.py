@@ -153,11 +153,9 @@ jax.config.update("jax_num_cpu_devices", 8)
 from purerl import envs, ppo
 from purerl.learned import sockets
 from purerl.meta import evolve
-config = ppo.Config(
-    total_steps=256, num_envs=4, num_steps=32, num_epochs=1, num_minibatches=1, hidden_sizes=(8,)
-)
+config = ppo.Config(total_steps=256, num_envs=4, num_steps=32)
 options = {"strategy": "CMA_ES", "population": 16, "generations": 3}
-search = evolve(sockets.value_loss(hidden_sizes=(8, 8)), ppo, config, [envs.make("CartPole-v1")], **options)
+search = evolve(sockets.value_loss(hidden_sizes=(16, 16)), ppo, config, [envs.make("CartPole-v1")], **options)
 print(jax.block_until_ready(jax.jit(search)(jax.random.key(0))).metrics["alive"].min())
 """
 

@@ -66,18 +66,14 @@ def test_directory(whole):
     assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
 
 
-@pytest.mark.parametrize("evolve", [EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
-def test_longer_search_goes_on(evolve, whole, tmp_path):
+def test_longer_search_goes_on(whole, tmp_path):
     """5 generations and then 7 more are 12."""
-    directory, at_once = tmp_path / "run", whole
-    if evolve is TALK:
-        at_once = tmp_path / "whole"
-        assert run(*evolve, "--generations", 12, "--out", at_once) == 0
-    assert run(*evolve, "--generations", 5, "--out", directory) == 0
-    assert outcome(directory) != outcome(at_once)
+    directory = tmp_path / "run"
+    assert run(*EVOLVE, "--generations", 5, "--out", directory) == 0
+    assert outcome(directory) != outcome(whole)
     assert run("resume", directory, "--generations", 12) == 0
-    assert outcome(directory) == outcome(at_once)
-    assert run("resume", directory) == 0 and outcome(directory) == outcome(at_once)
+    assert outcome(directory) == outcome(whole)
+    assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
 
 
 def start(*args):
@@ -95,9 +91,9 @@ def wait_for(directory, generations):
 
 def test_interrupted_search_goes_on(tmp_path, long):
     """Killed in the middle, and ended politely further on: resumed, it ends in the bits of one that was not."""
-    generations, expected = long
+    evolve, generations, expected = long
     directory = tmp_path / "run"
-    args = *EVOLVE, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
+    args = *evolve, "--generations", generations, "--out", directory, "--checkpoint-seconds", 0.2
     for number, code, rows in ((signal.SIGKILL, -signal.SIGKILL, 20), (signal.SIGTERM, 143, 100)):
         process = start(*args)
         wait_for(directory, rows)
@@ -109,12 +105,12 @@ def test_interrupted_search_goes_on(tmp_path, long):
     assert outcome(directory) == expected
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory):
-    """A search that takes long enough to be interrupted: its length and outcome."""
+@pytest.fixture(scope="module", params=[EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
+def long(request, tmp_path_factory):
+    """A search that takes long enough to be interrupted: its command, length and outcome."""
     directory = tmp_path_factory.mktemp("long") / "run"
-    assert start(*EVOLVE, "--generations", 400, "--out", directory).wait(300) == 0
-    return 400, outcome(directory)
+    assert start(*request.param, "--generations", 400, "--out", directory).wait(300) == 0
+    return request.param, 400, outcome(directory)
 
 
 def test_fixed_time(tmp_path):

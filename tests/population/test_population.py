@@ -91,7 +91,12 @@ def train_alone(everyone, compiler_options):
     }
 
 
-def assert_bits(everyone, alone, devices, batch_size):
+@pytest.mark.parametrize(
+    ("devices", "batch_size"),
+    [(1, "auto"), (8, "auto"), (2, 6), (1, 1)],
+    ids=["groups of a lone device", "sharded over 8", "batches over 2", "one by one"],
+)
+def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
     make_train, config, keys, env_params = everyone
     found = train_population(
         make_train, config, keys, env_params=env_params, batch_size=batch_size, devices=jax.devices()[:devices]
@@ -100,21 +105,6 @@ def assert_bits(everyone, alone, devices, batch_size):
     assert all(x.shape[0] == SIZE and len(x.devices()) == 1 for x in jax.tree.leaves(found))
     for i, one in alone.items():
         assert_equal(one, member(found, i))
-
-
-@pytest.mark.parametrize(
-    ("devices", "batch_size"),
-    [(1, "auto"), (8, "auto"), (1, 1)],
-    ids=["groups of a lone device", "sharded over 8", "one by one"],
-)
-def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
-    assert_bits(everyone, alone, devices, batch_size)
-
-
-@pytest.mark.parametrize("everyone", ["ppo"], indirect=True)
-def test_batches_of_several_devices_have_these_bits_too(everyone, alone):
-    """The last of them is filled up. Batches and devices by themselves are asked of every algorithm."""
-    assert_bits(everyone, alone, 2, 6)
 
 
 def test_one_vmap_gives_the_same_bits(request, everyone):

@@ -117,10 +117,12 @@ def test_sizes_that_are_refused(sizes, line, runs, tmp_path, capsys):
     [
         (["ppo", "--layer-norm"], "LayerNorm_0.bias: a wider layer would be normalised by another mean"),
         (["ppo", "--memory", "gru", "--sequence-length", 2], "memory = 'gru': a network with a memory cannot grow"),
+        (["sac-discrete", *REPLAY], "keeps its parameters or its optimisers in a way that surgery does not know"),
     ],
 )
 def test_networks_that_are_refused(args, line, tmp_path, capsys):
-    run("train", *args, *SMALL, 8, "--total-steps", 256, "--out", tmp_path / "run")
+    algo, *more = args
+    run("train", algo, *SMALL, 8, *more, "--total-steps", 256, "--out", tmp_path / "run")
     capsys.readouterr()
     run("grow", tmp_path / "run", "--hidden-sizes", 16, 16, expect=2)
     told = capsys.readouterr().err

@@ -24,13 +24,10 @@ LATIN = str.maketrans(
     | {"と": "P⁺", "馬": "B⁺", "龍": "R⁺", "成": "+", "十": "10", "先": "", "後": "", "手": ""}
 )
 """The letters of shogi's pieces, as its notation in the West has them, for fonts without Japanese."""
-FONTS = [str(path) for path in Path(matplotlib.get_data_path(), "fonts", "ttf").glob("DejaVuSans*.ttf")]
-"""matplotlib's own, so that letters look the same on every machine."""
 SVG, LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 """Names of SVG, as the parser of XML writes them."""
 INCHES = 6.0
 """Height of Jumanji's figures: what is smaller has larger letters."""
-
 LIMITS = {"MMST-v0": (-0.05, 1.05)}
 """Of both axes, where a viewer of Jumanji leaves out what it draws."""
 
@@ -68,12 +65,13 @@ def drawn(svg: str, height: int) -> np.ndarray:
         box = part.get("viewBox", f"0 0 {part.get('width')} {part.get('height')}")
         image.tag, image.attrib = f"{SVG}svg", {**image.attrib, "viewBox": box, "overflow": "visible"}
         image.extend(part)
+    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")  # so that letters look the same on every machine
     png = resvg_py.svg_to_bytes(
         svg_string=ElementTree.tostring(root, "unicode"),
         background="white",
         height=height,
         skip_system_fonts=True,
-        font_files=FONTS,
+        font_files=[str(path) for path in fonts.glob("DejaVuSans*.ttf")],
         serif_family="DejaVu Sans",
     )
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))

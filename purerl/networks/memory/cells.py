@@ -36,7 +36,8 @@ def cell(kind: str, size: int) -> Memory:
         return module.initialize_carry(jax.random.key(0), (num_envs, size))
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        gate_by_gate = kind == "lstm" and kernels.setting() == kernels.INSIDE  # which a kernel need not take apart
+        # A kernel cannot cut the product of all four gates apart, so each gate has a product there.
+        gate_by_gate = kind == "lstm" and kernels.setting() == kernels.INSIDE
         carry, out = (make(nn.LSTMCell) if gate_by_gate else module).apply(params, carry, x)
         return out, carry
 
