@@ -84,10 +84,10 @@ def make_network(config: Config, env: Env) -> nn.Module:
     return networks.Head(settings.make_torso(config, env), joint_actions.joint_actions(env).num, scale=0.01)
 
 
-def make_optimiser(config: Config) -> optax.GradientTransformation:
+def make_optimiser(config: Config) -> gradients.Elementwise:
     """RAdam behind clipping, its step size falling linearly."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
-    return optax.chain(
+    return gradients.chain(
         gradients.clip_by_norm(config.max_grad_norm), optax.scale_by_radam(), gradients.descent(schedule)
     )
 

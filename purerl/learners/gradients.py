@@ -44,7 +44,7 @@ def epochs(
     ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
     means over all updates of the metrics.
     """
-    joined, split = join(params)
+    joined, split = join(optimiser, params)
 
     def step(state, index):
         minibatch = jax.tree.map(lambda x: x[index], batch)
@@ -65,10 +65,11 @@ def gradient_step(
 ) -> tuple[PyTree, PyTree, PyTree, Metrics]:
     """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
 
-    The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s).
+    The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s): as
+    trees, unless it is `Elementwise`.
     Returns the new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
-    joined, split = join(params)
+    joined, split = join(optimiser, params)
     step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
     (joined, opt_state), (aux, metrics) = step((joined, opt_state), batch)
     return split(joined), opt_state, aux, metrics
@@ -79,23 +80,38 @@ def _step(loss, optimiser, split, state, batch, at=None):
     joined, opt_state = state
     at = split(joined) if at is None else at
     (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
-    grads, _ = join(grads)
+    grads, _ = join(optimiser, grads)
     updates, opt_state = optimiser.update(grads, opt_state, joined)
     return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 
-def join(params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
-    """A tree of parameters or gradients as an optimiser sees it, and what makes the tree of it again.
+class Elementwise(optax.GradientTransformation):
+    """An optimiser that does the same to every number and knows no leaves, so that it may see them all as one vector.
 
-    On CPU it is one vector: a handful of array operations instead of a handful a leaf. On other devices, where slices
-    of a vector are copied before they can enter a matrix product, it is the tree itself.
+    Only one that is made here is: a mask, or a step that looks at the shape of a matrix, needs the tree.
     """
-    return ravel_pytree(params) if backend.is_cpu() else (params, lambda joined: joined)
+
+
+def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """A tree of parameters or gradients as ``optimiser`` sees it, and what makes the tree of it again.
+
+    For an `Elementwise` one on CPU it is one vector: a handful of array operations instead of a handful a leaf. On
+    other devices, where slices of a vector are copied before they can enter a matrix product, and for every other
+    optimiser, it is the tree itself.
+    """
+    if backend.is_cpu() and isinstance(optimiser, Elementwise):
+        return ravel_pytree(params)
+    return params, lambda joined: joined
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
     """The state of an optimiser that `gradient_step` runs."""
-    return optimiser.init(join(params)[0])
+    return optimiser.init(join(optimiser, params)[0])
+
+
+def chain(*steps: optax.GradientTransformation) -> Elementwise:
+    """`optax.chain` of steps that all do the same to every number."""
+    return Elementwise(*optax.chain(*steps))
 
 
 def norm(tree: PyTree) -> Array:

@@ -207,6 +207,6 @@ def width(env: Env) -> int:
     return sum(math.prod(x.shape) for x in jax.tree.leaves(spaces.struct(env.observation_space)))
 
 
-def _adam(learning_rate: Scalar) -> optax.GradientTransformation:
+def _adam(learning_rate: Scalar) -> gradients.Elementwise:
     """Adam without a schedule."""
-    return optax.chain(optax.scale_by_adam(eps=ADAM_EPSILON), optax.scale(-learning_rate))
+    return gradients.chain(optax.scale_by_adam(eps=ADAM_EPSILON), optax.scale(-learning_rate))

@@ -106,13 +106,13 @@ class Epsilon:
     """Fraction of the training over which the probability falls linearly."""
 
 
-def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> optax.GradientTransformation:
-    """Adam after clipping, with a linearly decaying step size. ``change`` is applied to Adam's direction, before its
-    size. It is used at every ``period``-th of the config's updates."""
+def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
+    """Adam after clipping, with a linearly decaying step size. ``change``, which knows no leaves, is applied to Adam's
+    direction, before its size. It is used at every ``period``-th of the config's updates."""
     num_updates = max(config.total_updates // period, 1)
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
     adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
-    return optax.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
+    return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
 
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:

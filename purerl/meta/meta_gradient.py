@@ -122,7 +122,7 @@ def _smooth(socket: Socket, algo: Any, config: Any, env: Env) -> Callable[[PyTre
     differentiated through (`EPSILON_ROOT`)."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     adam = optax.scale_by_adam(eps=1e-5, eps_root=EPSILON_ROOT)
-    optimiser = optax.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
+    optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
     return lambda meta_params: algo.make_trainer(config, env, optimiser=optimiser, **socket.parts(meta_params, config))
 
 

@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 import scipy.stats
 
-from purerl import counters, trees
+from purerl import a2c, counters, dqn, envs, pqn, sac, trees
 from purerl.formulas import schedules
-from purerl.learners import gradients
+from purerl.learners import gradients, settings
+from purerl.types import Outcome, Sample, Transition
 
 
 def test_each_epoch_is_a_permutation(key):
@@ -52,6 +54,59 @@ def test_epochs_against_a_loop(key):
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
     np.testing.assert_allclose(metrics["grad_norm"], np.mean(norms), rtol=1e-5)
     assert metrics["size"] == 3
+
+
+def matrices_alone(params):
+    """Of each parameter: moved or kept, as `optax.multi_transform` wants it."""
+    return jax.tree.map(lambda x: "moved" if x.ndim >= 2 else "kept", params)
+
+
+def trajectory(learner, env, state, key):
+    """Random steps ``[4, 2]``, with what ``learner`` records."""
+    obs = jax.random.normal(key, (4, 2, *env.observation_space.shape))
+    explored = lambda obs: learner.explore(state, obs, (), learner.noise(key, (2,)))
+    action, _, extras = jax.vmap(explored)(obs)
+    return Transition(obs, action, obs[..., 0], jnp.zeros((4, 2), bool), jnp.zeros((4, 2), bool), obs, extras)
+
+
+def sampled(learner, env, state, key):
+    """The same as a sample of 8 transitions."""
+    steps = trees.merge(trajectory(learner, env, state, key), 2)
+    items = Outcome(steps.obs, steps.action, steps.reward, jnp.full(8, 0.9), steps.next_obs, (), ())
+    return Sample(items, jnp.arange(8), jnp.zeros(8, jnp.int32), jnp.ones(8))
+
+
+SHORT = {"num_envs": 2, "hidden_sizes": (4,), "total_steps": 800}
+REPLAYED = {**SHORT, "num_steps": 2, "warmup_steps": 8, "batch_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "config", "given"),
+    [
+        (a2c, "CartPole-v1", {**SHORT, "num_steps": 4}, trajectory),
+        (pqn, "CartPole-v1", {**SHORT, "num_steps": 4, "num_minibatches": 2}, trajectory),
+        (dqn, "CartPole-v1", REPLAYED, sampled),
+        (sac, "Pendulum-v1", REPLAYED, sampled),
+    ],
+)
+def test_a_users_optimiser_sees_the_tree(algo, name, config, given, key):
+    """One that moves matrices alone leaves every bias as it is, on every loop."""
+    env, config = envs.make(name), algo.Config(**config)
+    optimiser = optax.multi_transform({"moved": optax.sgd(0.1), "kept": optax.set_to_zero()}, matrices_alone)
+    learner = algo.make_learner(config, env, optimiser=optimiser)
+    state = learner.init(key, jnp.ones((2, *env.observation_space.shape)))
+    biased = jax.tree.map(lambda x: x + 0.5 if x.ndim < 2 else x, state.params)
+    state = state._replace(params=biased)
+    after = learner.update(state, given(learner, env, state, key), key)[0]
+    for old, new in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params), strict=True):
+        assert np.any(new != old) if old.ndim >= 2 else np.array_equal(new, old)
+
+
+def test_our_own_optimisers_see_one_vector(key):
+    """On a CPU, where that is faster; their state is a vector for each moment."""
+    params = {"a": jnp.ones((2, 3)), "b": jnp.zeros(3)}
+    moments = jax.tree.leaves(gradients.init_optimiser(settings.make_optimiser(a2c.Config()), params))
+    assert [x.shape for x in moments if x.ndim] == [(9,), (9,)]
 
 
 def test_clip_by_norm():
