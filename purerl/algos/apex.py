@@ -22,6 +22,8 @@ class Config(dqn.Config):
 
     num_envs: cfg.Count = 16
     """Number of actors, which are environments that step in parallel."""
+    num_updates: cfg.Count = 8
+    """Gradient steps in one iteration: as many for each frame as DQN takes."""
     dueling: bool = True
     """Compute action values as the sum of a state value and advantages (dueling network)."""
     prioritised: bool = True
