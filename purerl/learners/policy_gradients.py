@@ -138,12 +138,14 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
     """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
-    of their own. With several ``num_predictions`` K the critic gives that many values."""
+    of their own. With several ``num_predictions`` K the critic gives that many values, the first of which begins as a
+    critic's of one."""
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     if config.memory == "none":
         torso = settings.make_torso(config, env)
         return networks.actor_critic(
-            networks.Head(torso, size, scale=0.01, free=free), networks.Head(torso, num_predictions, scale=1.0)
+            networks.Head(torso, size, scale=0.01, free=free),
+            networks.Head(torso, num_predictions, scale=1.0, init_kernel=networks.first_alone),
         )
     *torso_sizes, width = config.hidden_sizes
     torso = settings.make_torso(config, env, torso_sizes)

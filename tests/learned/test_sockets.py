@@ -59,6 +59,28 @@ def test_begins_as_the_algorithm(key, name, algo):
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
 
 
+def test_a_search_of_rules_begins_with_a2c(key):
+    """The critic's first output of eight begins in the bits of A2C's only one, and so learns what that learns."""
+    config, env = dataclasses.replace(CONFIGS[a2c], total_steps=128 * 4), envs.make("CartPole-v1")
+    socket = sockets.make("rule")
+    meta_params = socket.init(jax.random.key(1))
+    obs = jnp.ones((8, 4))
+
+    def first_outputs(params):
+        """Without what belongs to further outputs of the critic."""
+        layers = dict(params["critic"]["params"])
+        layers["Dense_0"] = {"kernel": layers["Dense_0"]["kernel"][:, :1], "bias": layers["Dense_0"]["bias"][:1]}
+        return params["actor"], layers
+
+    pair = {}, socket.parts(meta_params, config)
+    begun = [a2c.make_learner(config, env, **parts).init(key, obs).params for parts in pair]
+    jax.tree.map(np.testing.assert_array_equal, *map(first_outputs, begun))
+    learned = [jax.jit(a2c.make_train(config, env, **parts))(key) for parts in pair]
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    jax.tree.map(close, *(first_outputs(result.state.learner.params) for result in learned))
+    np.testing.assert_array_equal(*(result.metrics["episodes"] for result in learned))
+
+
 def test_actor_critic_as_a_rule_is_a2c():
     """With one prediction that has an axis of its own, in place of a value that has none."""
     config = CONFIGS[a2c]
