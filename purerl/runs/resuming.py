@@ -91,15 +91,20 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
 
 
 def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
-    """What the newest checkpoint among ``steps`` says of the run, unverified; empty if nothing was saved yet.
+    """What the newest checkpoint among ``steps`` says of the run; empty if nothing was saved yet.
 
     Raises `ConfigError` if there is no ``folder`` of checkpoints (an empty one belongs to a run that had saved nothing,
-    and begins anew), or if the config file is not the one that they were made with.
+    and begins anew), if none of them is sound, or if the config file is not the one that they were made with. What a
+    card says is verified before the config file is blamed.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: holds no checkpoint")
+    digest = config_file.digest(resumed.file.fields)
+    fits = lambda about: resumed.override or about.get("config_sha256") == digest
     about = checkpoint.peek(steps)
-    if about and not resumed.override and about.get("config_sha256") != config_file.digest(resumed.file.fields):
+    if checkpoint.steps(steps) and not (about and fits(about)):
+        about = checkpoint.newest(steps, strict=resumed.strict).about
+    if about and not fits(about):
         raise ConfigError(f"{resumed.file.path}: was changed since the run was saved; --override goes on all the same")
     return about
 
