@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, json_files, regular
+from purerl.store import arrays, json_files, regular, tensors
 from purerl.types import PyTree
 
 FORMAT = 2
@@ -158,8 +158,11 @@ def _card(path: Path) -> dict[str, Any]:
     digest = hashlib.sha256()
     try:
         with regular.opened(path / ARRAYS)[0] as file:
+            _check_size(path, file)
             while block := file.read(BLOCK):
                 digest.update(block)
+    except Damaged:
+        raise
     except (ConfigError, OSError) as error:
         raise Damaged(f"{path / ARRAYS}: cannot be read ({error})") from None
     digest.update(json_files.canonical(written))
@@ -172,6 +175,15 @@ def _card(path: Path) -> dict[str, Any]:
     if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
         raise Damaged(f"{path / CARD}: not the card of a checkpoint")
     return card
+
+
+def _check_size(path: Path, file: Any) -> None:
+    """Raises `Damaged` for arrays of another size than their header says, of which nothing more is read."""
+    try:
+        tensors.header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
+    except ConfigError as error:
+        raise Damaged(f"{path}: its contents are not what was written ({error})") from None
+    file.seek(0)
 
 
 def _through(file: Any) -> None:
