@@ -58,7 +58,7 @@ def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.
 
     The file must have proved to be what was written. ``put(array)`` places one array on its devices. Raises
     `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype, before
-    any is allocated.
+    any is allocated, and if the file ends too soon.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
@@ -74,7 +74,8 @@ def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.
                 )
         for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
             array = np.empty(shape.shape, shape.dtype)
-            file.readinto(array.reshape(-1).view(np.uint8).data)
+            if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+                raise ConfigError(f"{path}: is cut off")
             placed = put(array)
             found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
     return jax.tree.unflatten(structure, found)
@@ -97,10 +98,10 @@ def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
 
 def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
     """The bytes of an array, or of its first ``rows``, in order, as vectors of uint8; without a copy where its memory
-    is the host's. It may be spread over devices along its leading axis."""
+    is the host's and whole, or in parts along its leading axis."""
     held = [(0, leaf)]
-    if isinstance(leaf, jax.Array):
-        shards = [shard for shard in leaf.addressable_shards if shard.replica_id == 0]
+    shards = [x for x in leaf.addressable_shards if x.replica_id == 0] if isinstance(leaf, jax.Array) else []
+    if shards and all(shard.data.shape[1:] == leaf.shape[1:] for shard in shards):
         held = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
         held = [(start, shards[i].data) for start, i in held]
     for start, part in held:

@@ -94,6 +94,51 @@ def test_rows_of_arrays_over_devices(rows, tmp_path):
     assert (tmp_path / "1" / checkpoint.ARRAYS).read_bytes() == (tmp_path / "2" / checkpoint.ARRAYS).read_bytes()
 
 
+@pytest.mark.parametrize("axes", [(None, "P"), ("P", "Q"), (None, ("P", "Q")), ("P",)])
+def test_arrays_split_on_any_axis(axes, tmp_path):
+    """What lies on other devices lies in its place, whichever axes they share."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("P", "Q"))
+    x = np.arange(48, dtype=np.int32).reshape(4, 4, 3)
+    tree = {"x": jax.device_put(x, jax.NamedSharding(mesh, jax.P(*axes)))}
+    checkpoint.save(tmp_path, 1, tree, {})
+    np.testing.assert_array_equal(restore(tmp_path, tree)[1]["x"], x)
+    np.testing.assert_array_equal(arrays.on_host(tree, 3)["x"], x[:3])
+
+
+def test_sizes_come_before_digests(directory):
+    """A file of another size than its header says is not read through: 1 TB of nothing is refused at once."""
+    with open(directory / "12" / checkpoint.ARRAYS, "r+b") as file:
+        file.truncate(2**40)
+    start = time.perf_counter()
+    with pytest.raises(checkpoint.Damaged, match=f"its header does not describe its {2**40} bytes"):
+        checkpoint.newest(directory, strict=True)
+    assert time.perf_counter() - start < 5
+    assert checkpoint.newest(directory).number == 3
+
+
+def test_arrays_that_end_too_soon(directory):
+    path = directory / "12" / checkpoint.ARRAYS
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+    with pytest.raises(ConfigError, match="is cut off$"):
+        arrays.read(path, state(12))
+
+
+def test_a_log_that_was_removed(tmp_path):
+    """Nobody writes for hours into a file that is gone, or is another's."""
+    for change in (lambda path: path.unlink(), lambda path: path.rename(tmp_path / "moved"), None):
+        path = tmp_path / "log.jsonl"
+        with log.Log(path) as rows:
+            rows.write(["1\n"])
+            if change is None:
+                path.unlink()
+                path.write_text("another's")
+            else:
+                change(path)
+            with pytest.raises(OSError, match="was removed or replaced"):
+                rows.write(["2\n"])
+
+
 def test_newest_steps_are_kept(directory):
     checkpoint.save(directory, 101, state(101), {})
     assert checkpoint.steps(directory) == [12, 101]
