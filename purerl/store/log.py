@@ -1,6 +1,7 @@
 """Logs: files of JSON lines that grow, and never end in half a line."""
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,9 @@ class Log:
         os.close(self._file)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Adds lines, each with its end. Raises `OSError` if they cannot be written; then none of them is."""
+        """Adds lines, each with its end. Raises `OSError` if they cannot be written; then none of them is; and if the
+        file no longer lies where it was opened, because somebody has removed, moved or replaced it."""
+        self._check_there()
         data = memoryview("".join(lines).encode())
         try:
             written = 0
@@ -37,6 +40,14 @@ class Log:
             os.ftruncate(self._file, self._size)
             raise OSError(error.errno, f"{self.path}: cannot be written ({error.strerror})") from None
         self._size += len(data)
+
+    def _check_there(self) -> None:
+        try:
+            there = os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(self._file))
+        except OSError:
+            there = False
+        if not there:
+            raise OSError(errno.ENOENT, f"{self.path}: was removed or replaced while it was written")
 
     def sync(self) -> None:
         """Writes the log through to the disk."""

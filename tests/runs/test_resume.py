@@ -162,6 +162,50 @@ def test_a_damaged_checkpoint(file, whole, copy, capsys):
     assert [path.name for path in (copy / "checkpoints" / "0").glob("21.damaged-*")]
 
 
+@pytest.mark.parametrize("damage", ["deleted", "empty", "no object", "about", "config_sha256"])
+@pytest.mark.parametrize("strict", [(), ("--strict",)])
+def test_no_sound_card_is_no_new_beginning(damage, strict, copy, capsys):
+    """Of a run's one checkpoint: nothing is begun again, cut or written, and the damage is told, not the config."""
+    shutil.rmtree(copy / "checkpoints" / "0" / "5")
+    path = copy / "checkpoints" / "0" / "21" / checkpoint.CARD
+    card = json.loads(path.read_text())
+    if damage == "config_sha256":
+        card["about"]["config_sha256"] = "0" + card["about"]["config_sha256"][1:-1] + "0"
+    texts = {"empty": "", "no object": "[]", "about": json.dumps({**card, "about": {}})}
+    path.unlink() if damage == "deleted" else path.write_text(texts.get(damage, json.dumps(card)))
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    run("resume", copy, *strict, expect=2)
+    told = capsys.readouterr().err
+    assert str(path.parent) in told and "was changed since" not in told
+    assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
+def test_a_card_that_names_another_config_is_damaged(whole, copy, capsys):
+    """The one before serves."""
+    path = copy / "checkpoints" / "0" / "21" / checkpoint.CARD
+    card = json.loads(path.read_text())
+    path.write_text(json.dumps({**card, "about": {**card["about"], "config_sha256": "0" * 64}}))
+    run("resume", copy)
+    assert "going on from 5" in capsys.readouterr().err and outcome(copy) == outcome(whole)
+
+
+def test_a_directory_that_is_removed_under_way(tmp_path, capsys):
+    """Is told after the next chunk, instead of trained for, with nothing to go on from."""
+    rows, chunks = batches.metrics.quantile_rows, []
+
+    def remove(*given):
+        chunks.append(given)
+        if len(chunks) == 2:
+            shutil.rmtree(tmp_path / "run")
+        return rows(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches.metrics, "quantile_rows", remove)
+        run(*RUNS["ppo"], "--out", tmp_path / "run", expect=5)
+    assert "jsonl: was removed or replaced while it was written" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_had_saved_nothing(whole, tmp_path):
     """Begins again, and its log with it; and no run asks anything of the network."""
     with no_network():
