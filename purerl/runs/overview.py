@@ -3,11 +3,12 @@
 import contextlib
 import functools
 import os
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
@@ -32,19 +33,17 @@ def answers(folder: Path) -> Answers:
     root = Path(os.path.realpath(folder))
     if not root.is_dir():
         raise ConfigError(f"folder = {str(folder)!r}: is no directory")
-    reading = threading.Lock()
 
     @functools.lru_cache(maxsize=LOGS_KEPT)
     def log(path: Path) -> followed.Followed:
         return followed.Followed(path)
 
-    def read(directory: Path, name: str) -> dict[str, Any]:
+    def read(directory: Path, name: str) -> Mapping[str, np.ndarray]:
         if not regular.is_plain(directory / name):
             return {}
-        with reading:
-            return log(directory / name).read()
+        return log(directory / name).read()
 
-    def columns(directory: Path, name: str) -> dict[str, Any]:
+    def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
         with contextlib.suppress(ConfigError):
             return read(directory, name)
         return {}

@@ -42,6 +42,6 @@ def read(path: Path, most_bytes: int) -> bytes:
         if size > most_bytes:
             raise ConfigError(f"{path}: larger than {most_bytes} bytes")
         try:
-            return file.read(most_bytes)
+            return file.read(size)
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror or error}") from None

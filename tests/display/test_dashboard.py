@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import threading
+import tracemalloc
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
@@ -19,6 +20,7 @@ from purerl.formulas import aggregates
 from purerl.learned import artefacts
 from purerl.runs import overview
 from purerl.store import followed
+from purerl.store import log as logs
 from purerl.store.lock import LOCK, lock
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -234,6 +236,76 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="no regular file"):
         followed.Followed(tmp_path / "pipe").read()
+
+
+def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
+    """Many lines that hold little, and one with many names, make no table of all names in all lines."""
+    directory = write_run(tmp_path / "one", iterations=0)
+    rows = 50_000
+    few, many = [{"a": 1}], [{f"name{i}": i for i in range(followed.MOST_COLUMNS - 1)}]
+    (directory / "metrics.jsonl").write_text(lines(few) * rows + "{}\n" * rows + lines(many + few))
+    size = (directory / "metrics.jsonl").stat().st_size
+    page = overview.answers(tmp_path)
+    tracemalloc.start()
+    try:
+        assert len(page.run("one")["metrics"]) == followed.MOST_COLUMNS
+        assert page.curve("one", "name7")["x"] == []
+        assert tracemalloc.get_traced_memory()[1] < 10 * size
+    finally:
+        tracemalloc.stop()
+    found = followed.Followed(directory / "metrics.jsonl").read()
+    assert found["a"].shape == found["name7"].shape == (rows + 2,)
+    assert found["name7"][rows] == 7 and np.isfinite(found["name7"]).sum() == 1 and np.nansum(found["a"]) == rows + 1
+
+
+def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(followed, "MOST_IN_LINE", 64)
+    long = json.dumps({"a": 2, "text": 200 * "x"})
+    (tmp_path / "log").write_text(lines([{"a": 1}]) + long + "\n" + lines([{"a": 3}]) + long)
+    log = followed.Followed(tmp_path / "log")
+    np.testing.assert_array_equal(log.read()["a"], [1, 3])
+    with open(tmp_path / "log", "a") as file:
+        file.write("\n" + lines([{"a": 4}]))
+    np.testing.assert_array_equal(log.read()["a"], [1, 3, 4])
+
+
+def test_columns_stay_as_they_were_read(tmp_path):
+    log = followed.Followed(tmp_path / "log")
+    (tmp_path / "log").write_text(lines([{"a": 1}, {"b": 2}]))
+    first = log.read()
+    with open(tmp_path / "log", "a") as file:
+        file.write(lines([{"a": 3, "c": 4}]))
+    second = log.read()
+    assert list(first) == ["a", "b"] and list(second) == ["a", "b", "c"]
+    np.testing.assert_array_equal(first["a"], [1, np.nan])
+    np.testing.assert_array_equal(second["a"], [1, np.nan, 3])
+
+
+def test_one_log_keeps_no_other_waiting(tmp_path):
+    """A log that is being read holds up its own readers alone."""
+    for name in ("one", "two"):
+        write_run(tmp_path / name)
+    page = overview.answers(tmp_path)
+    parsed, reached, go_on = logs.parsed, threading.Event(), threading.Event()
+
+    def waits(line):
+        if threading.current_thread() is slow:
+            reached.set()
+            assert go_on.wait(60)
+        return parsed(line)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "parsed", waits)
+        slow = threading.Thread(target=page.curve, args=("one", "episode_return"), daemon=True)
+        quick = threading.Thread(target=page.curve, args=("two", "episode_return"), daemon=True)
+        slow.start()
+        assert reached.wait(60)
+        quick.start()
+        quick.join(10)
+        held_up = quick.is_alive()
+        go_on.set()
+        slow.join()
+    assert not held_up
 
 
 def test_long_curves_and_many_configurations_are_summarised():

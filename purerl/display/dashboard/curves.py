@@ -1,5 +1,6 @@
 """The columns of a log as curves: summarised over members, for a page to draw."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ MOST_LINES = 5
 
 
 def curve(
-    columns: dict[str, np.ndarray], x: str, y: str, labels: tuple[str, ...] = ("config", "seed")
+    columns: Mapping[str, np.ndarray], x: str, y: str, labels: tuple[str, ...] = ("config", "seed")
 ) -> dict[str, Any]:
     """The column ``y`` over the column ``x``, summarised over members, as JSON.
 
