@@ -231,6 +231,35 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+def names_within(path):
+    """What a module binds at its top level; of a package also its modules."""
+    found = {each.stem for each in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_docstrings_name_what_is_there():
+    """`module.name` in the source is something in a module of that name."""
+    files, named = sorted((ROOT / "purerl").rglob("*.py")), {"purerl": set(dir(purerl))}
+    for path in files:
+        module = path.parent.name if path.name == "__init__.py" else path.stem
+        named[module] = named.get(module, set()) | names_within(path)
+    said = re.compile(r"(?<!`)`(?:\w+\.)*(\w+)\.(\w+)`(?!`)")
+    missing = [
+        (path.name, match[0])
+        for path in files
+        for match in said.finditer(path.read_text())
+        if match[1] in named and match[2] not in (*named[match[1]], "py")
+    ]
+    assert missing == []
+
+
 def test_every_algorithm_has_a_page():
     from purerl.algos import ALGORITHMS
 

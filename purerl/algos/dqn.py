@@ -44,7 +44,7 @@ def make_learner(
     """DQN as a `Learner`.
 
     ``network`` is a `value_networks.ValueNetwork` whose output is ``[N, A]``, ``td_error`` has the arguments of
-    `losses.q_learning`, ``td_loss(error, config)`` is elementwise, and ``optimiser`` is any optax transformation;
+    `td_errors.q_learning`, ``td_loss(error, config)`` is elementwise, and ``optimiser`` is any optax transformation;
     ``more`` goes to `action_values.make_learner`.
     """
     td_error = td_error or TD_ERRORS[config.td_error]
