@@ -7,6 +7,7 @@ import.
 """
 
 import ast
+import dataclasses
 import re
 import shlex
 import sys
@@ -21,6 +22,7 @@ import results
 
 import purerl
 from purerl import cli, loops
+from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -231,6 +233,14 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+def test_no_setting_has_a_name_that_the_glossary_replaces():
+    table = (DOCS / "design.md").read_text().partition("## Glossary")[2].partition("## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    instead = {word for row in rows for word in re.findall(r"`(\w+)`", row[2])}
+    settings = {field.name for algo in ALGORITHMS.values() for field in dataclasses.fields(algo.Config)}
+    assert instead and not instead & settings
+
+
 def names_within(path):
     """What a module binds at its top level; of a package also its modules."""
     found = {each.stem for each in path.parent.iterdir()} if path.name == "__init__.py" else set()
@@ -261,8 +271,6 @@ def test_docstrings_name_what_is_there():
 
 
 def test_every_algorithm_has_a_page():
-    from purerl.algos import ALGORITHMS
-
     assert {page.stem for page in (DOCS / "algorithms").glob("*.md")} - {"index"} == set(ALGORITHMS)
 
 
