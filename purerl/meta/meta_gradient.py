@@ -81,11 +81,19 @@ def of(
     """
     unfit = not isinstance(config, policy_gradients.Config) or socket.name in UNFIT
     several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
+    problems = []
     if unfit or several or len(envs) != 1:
-        raise ConfigError(
+        problems.append(
             f"strategy = {NAME!r}: needs a policy gradient of one agent, a socket in its loss that has a slope "
             "(value-loss, policy-drift or vtrace-weight), and one environment"
         )
+    if getattr(config, "intrinsic", "none") != "none":
+        problems.append(
+            f"intrinsic = {config.intrinsic!r}: must be 'none' with strategy = {NAME!r}, which judges agents by the "
+            "rewards of their environment"
+        )
+    if problems:
+        raise ConfigError("\n".join(problems))
     [env] = envs
     optimiser = optax.chain(optax.clip_by_global_norm(max_norm), optax.adam(learning_rate))
     make_trainer = _smooth(socket, algo, config, env)

@@ -53,6 +53,15 @@ def test_problems(socket, algo, config, environments):
         meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
 
 
+def test_a_bonus_is_refused():
+    """Beside what else is wrong, and before anything is made."""
+    curious = ppo.Config(**SIZES, intrinsic="rnd", num_minibatches=1)
+    for socket, num_lines in (("policy-drift", 1), ("optimiser", 2)):
+        with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd': must be 'none' with strategy") as told:
+            meta_gradient.of(sockets.make(socket), ppo, curious, [ENV], num_agents=2)
+        assert len(str(told.value).splitlines()) == num_lines
+
+
 def test_unused_meta_parameters_stay(search):
     """What no loss depends on has no slope, and Adam leaves it where it is."""
     idle = sockets.Socket("idle", lambda key: jnp.ones(3), lambda meta_params, config: {})

@@ -142,6 +142,10 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
+        (
+            (*EVOLVE, "--strategy", "meta_gradient", "--intrinsic", "rnd"),
+            "intrinsic = 'rnd': must be 'none' with strat",
+        ),
         ((*EVOLVE, "--strategy", "SNES", "--momentum", "0.5"), "momentum = 0.5: SNES does not use it"),
         ((*EVOLVE, "--sigma", "0"), "sigma = 0.0: must"),
         ((*EVOLVE, "--sigma", "0.001"), "sigma_limit = 0.01: must not exceed sigma = 0.001"),
