@@ -5,10 +5,10 @@ import importlib
 import os
 import reprlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from purerl.errors import ConfigError
+from purerl.errors import RAISED, ConfigError, told
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
@@ -44,8 +44,23 @@ def imported(field: str, name: str) -> Any:
         sys.path.append(os.getcwd())
     try:
         found = importlib.import_module(module)
+        if hasattr(found, attribute):
+            return getattr(found, attribute)
     except ImportError as error:
         raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
-    if not hasattr(found, attribute):
-        raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}")
-    return getattr(found, attribute)
+    except RAISED as error:
+        raise ConfigError(f"{field} = {name!r}: cannot import {module}: {told(error)}") from error
+    raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}")
+
+
+def called(field: str, name: str, function: Callable[..., Any], *args: Any, **params: Any) -> Any:
+    """What somebody's own ``function``, which ``MODULE:ATTRIBUTE`` names, returns.
+
+    Raises `ConfigError`, with the error and its place, whatever the function raises, an exit included.
+    """
+    try:
+        return function(*args, **params)
+    except ConfigError:
+        raise
+    except RAISED as error:
+        raise ConfigError(f"{field} = {name!r}: cannot be called: {told(error)}") from error

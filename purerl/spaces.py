@@ -28,13 +28,13 @@ class Box(NamedTuple):
 
 
 class Discrete(NamedTuple):
-    """The integers ``0 .. n - 1``, int32."""
+    """The integers ``0 .. n - 1``, int32; ``n`` lies in ``[1, 2^31)``."""
 
     n: int
 
 
 class MultiDiscrete(NamedTuple):
-    """Vectors of integers, int32: element ``i`` lies in ``0 .. sizes[i] - 1``."""
+    """Vectors of integers, int32: element ``i`` lies in ``0 .. sizes[i] - 1``; each size in ``[1, 2^31)``."""
 
     sizes: tuple[int, ...]
 
@@ -150,8 +150,8 @@ def _problem(leaf: Any) -> str | None:
         sizes = (leaf.n,) if isinstance(leaf, Discrete) else leaf.sizes
         if not isinstance(sizes, tuple) or not sizes:
             return f"{leaf!r}: sizes must be a tuple with at least one whole number"
-        whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and n >= 1 for n in sizes)
-        return None if whole else f"{leaf!r}: must have whole numbers of at least 1"
+        whole = all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and 1 <= n < 2**31 for n in sizes)
+        return None if whole else f"{leaf!r}: must have whole numbers of at least 1, below {2**31}"
     if not isinstance(leaf, Box):
         where = type(leaf).__module__.partition(".")[0]
         return (

@@ -1,7 +1,8 @@
 """The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
-Exit codes: 0 done, 2 bad input (nothing was run), 3 diverged, 4 out of memory, 5 a file could not be written, 130 and
-143 interrupted by SIGINT and SIGTERM and saved.
+Exit codes: 0 done, 1 code of the user's own failed where no check met it, or this package did, 2 bad input (nothing was
+run), 3 diverged, 4 out of memory, 5 a file could not be written, 130 and 143 interrupted by SIGINT and SIGTERM and
+saved.
 
 Modules that need JAX are imported by the commands that compute, after what they were given has been looked at, so that
 help, lists and mistakes in names answer at once.
@@ -13,11 +14,12 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from purerl.errors import ConfigError
+from purerl.errors import RAISED, ConfigError, place, told
 from purerl.names import choose
 from purerl.runs import interrupts
 from purerl.version import __version__
 
+EXIT_OWN_CODE = 1
 EXIT_BAD_INPUT = 2
 EXIT_OUT_OF_MEMORY = 4
 EXIT_IO = 5
@@ -90,6 +92,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except OSError as error:
         print(f"purerl: error: {error}; what was saved before is as it was", file=sys.stderr)
         code = EXIT_IO
+    except RAISED as error:
+        if not place(error):
+            raise
+        print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
+        code = EXIT_OWN_CODE
     sys.exit(code)
 
 

@@ -21,7 +21,7 @@ from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.union import union
 from purerl.errors import ConfigError
-from purerl.names import imported, nearest
+from purerl.names import called, imported, nearest
 from purerl.types import Env
 
 __all__ = [
@@ -160,7 +160,7 @@ def _own(name: str, params: dict[str, Any]) -> Env:
     except TypeError as error:
         given = ", ".join(params) or "no parameters"
         raise ConfigError(f"env = {name!r}: cannot be called with {given} ({error})") from None
-    env = function(**params)
+    env = called("env", name, function, **params)
     if not isinstance(env, Env):
         raise ConfigError(f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env")
     return env

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
+from purerl.errors import RAISED, told
 from purerl.types import Env, Key, PyTree, Step
 
 _structure: Callable[[PyTree], Any] = jax.tree.structure
-_LIBRARIES = "jax", "jaxlib", "purerl"
 
 
 def type_problems(env: Env, key: Key) -> list[str]:
@@ -29,16 +28,16 @@ def type_problems(env: Env, key: Key) -> list[str]:
         return problems
     try:
         begun = jax.eval_shape(env.reset, key)
-    except Exception as error:
-        return [f"reset: cannot be traced by jit: {_told(error)}"]
+    except RAISED as error:
+        return [f"reset: cannot be traced by jit: {told(error)}"]
     if not isinstance(begun, tuple) or len(begun) != 2:
         return [f"reset: must return (env_state, obs), but returns {type(begun).__name__}"]
     env_state, obs = begun
     try:
         noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
         noises = jax.eval_shape(lambda key: env.noise(key, (2, 3)), key)
-    except Exception as error:
-        return [f"noise: cannot be traced by jit: {_told(error)}"]
+    except RAISED as error:
+        return [f"noise: cannot be traced by jit: {told(error)}"]
     if _structure(noise) != _structure(noises):
         return ["noise: its tree structure depends on the shape asked for"]
     action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key, agents), key)
@@ -53,8 +52,8 @@ def type_problems(env: Env, key: Key) -> list[str]:
     problems += [] if problems else _function_problems(env)
     try:
         made = jax.eval_shape(env.step, noise, env_state, action)
-    except Exception as error:
-        return [*problems, f"step: cannot be traced by jit: {_told(error)}"]
+    except RAISED as error:
+        return [*problems, f"step: cannot be traced by jit: {told(error)}"]
     if not isinstance(made, tuple) or len(made) != 2:
         return [*problems, f"step: must return (env_state, Step), but returns {type(made).__name__}"]
     next_state, step = made
@@ -71,8 +70,8 @@ def type_problems(env: Env, key: Key) -> list[str]:
         batch = _led((noise, env_state, action), (2,))
         jax.eval_shape(jax.vmap(env.reset), jax.eval_shape(lambda key: jax.random.split(key), key))
         jax.eval_shape(jax.vmap(env.step), *batch)
-    except Exception as error:
-        problems.append(f"reset or step: cannot be vmapped: {_told(error)}")
+    except RAISED as error:
+        problems.append(f"reset or step: cannot be vmapped: {told(error)}")
     return problems
 
 
@@ -136,14 +135,14 @@ def _part_problems(env: Env, name: str) -> tuple[list[str], spaces.Space]:
         return [], space
     try:
         part = select(space)
-    except Exception as error:
-        return [f"{name}: must select a part of observation_space, as it does of observations: {_told(error)}"], None
+    except RAISED as error:
+        return [f"{name}: must select a part of observation_space, as it does of observations: {told(error)}"], None
     problems = spaces.problems(f"{name}(observation_space)", part)
     for lead in () if problems else ((), (2, 3)):
         try:
             obs = jax.eval_shape(select, _led(spaces.struct(space), lead))
-        except Exception as error:
-            return [f"{name}: cannot be traced by jit: {_told(error)}"], part
+        except RAISED as error:
+            return [f"{name}: cannot be traced by jit: {told(error)}"], part
         problems = problems or _obs_problems(f"{name}{_of(lead)}", obs, part, lead)
     return problems, part
 
@@ -165,8 +164,8 @@ def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape:
     for lead in ((), (2, 3)):
         try:
             found = jax.eval_shape(mask, _led(obs, lead))
-        except Exception as error:
-            return [f"{leaf}: cannot be traced by jit: {_told(error)}"]
+        except RAISED as error:
+            return [f"{leaf}: cannot be traced by jit: {told(error)}"]
         problems = problems or _array_problems(leaf + _of(lead), found, (*lead, *shape), bool)
     return problems
 
@@ -202,13 +201,3 @@ def _state_problems(before: PyTree, after: PyTree) -> list[str]:
         for (path, old), new in zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True)
         if (old.shape, old.dtype) != (new.shape, new.dtype)
     ]
-
-
-def _told(error: Exception) -> str:
-    """The kind of an error, its first line, and the place outside of `_LIBRARIES` where it was raised."""
-    place, trace = "", error.__traceback__
-    while trace:
-        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
-            place = f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}{place}"

@@ -9,9 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import jax
-
-from purerl.errors import ConfigError
+from purerl.errors import RAISED, ConfigError
 from purerl.runs import interrupts
 from purerl.store import checkpoint
 from purerl.store.lock import LOCK, lock
@@ -27,8 +25,8 @@ EXPORTS = "policy.stablehlo", "policy.stablehlo.json", "policy-numpy", "policy.o
 def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resume: bool = False) -> Iterator[None]:
     """Holds a run directory: made if it is not there, and locked. What is in it changes with `claim` alone.
 
-    ``names`` are the files and folders of a run. A run that ends before it has written anything, because it does not
-    fit into memory or is interrupted, leaves no directory behind. Raises `ConfigError` if the directory cannot be
+    ``names`` are the files and folders of a run. A run that ends before it has written anything, because it fails, does
+    not fit into memory or is interrupted, leaves no directory behind. Raises `ConfigError` if the directory cannot be
     written or is in use; if it holds symbolic links; if it holds a run, unless ``overwrite`` allows to replace it or
     ``resume`` to go on with it; and if it holds anything else but a run.
     """
@@ -38,11 +36,13 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
             with lock(directory):
                 _prepare(directory, names, overwrite=overwrite, resume=resume)
                 yield
-        except (MemoryError, jax.errors.JaxRuntimeError):
-            _abandon(directory)
+        except ConfigError:  # another process may hold it
             raise
         except OSError:
             _leave(directory)
+            raise
+        except RAISED:
+            _abandon(directory)
             raise
 
 

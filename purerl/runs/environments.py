@@ -42,7 +42,8 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
         try:
             jax.eval_shape(lambda x, given=given, make=make: make(**{given: x}).reset(key), first[given])
         except Exception as error:
-            problems.append(f"env = {name!r}: {given}: cannot be swept ({type(error).__name__} when it is traced)")
+            kind = type(error.__cause__ or error).__name__
+            problems.append(f"env = {name!r}: {given}: cannot be swept ({kind} when it is traced)")
     if ":" in name:
         problems += [f"env = {name!r}: {problem}" for problem in type_problems(env, key)]
     if problems:

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import envs, replay, trees
+from purerl import replay, trees
 from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
-from purerl.names import imported
+from purerl.names import called, imported
 from purerl.runs import evaluation
 from purerl.runs.directory import check_out
+from purerl.runs.environments import checked
 from purerl.runs.evaluation import RANDOM
 from purerl.runs.options import RecordOptions
 from purerl.store import checkpoint, datasets
@@ -80,8 +81,15 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """What ``MODULE:FUNCTION`` makes of the environment, or random actions."""
     if not options.env:
         raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
-    env = agents.own(envs.make(options.env, **env_params))
-    made = random_player(env) if options.who == RANDOM else imported("policy", options.who)(env)
+    env = agents.own(checked(options.env, env_params))
+    if options.who == RANDOM:
+        return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
+    function = imported("policy", options.who)
+    if not callable(function):
+        raise ConfigError(
+            f"policy = {options.who!r}: is {type(function).__name__}, must be a function that gives a Player"
+        )
+    made = called("policy", options.who, function, env)
     if not isinstance(made, Player):
         raise ConfigError(
             f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"

@@ -138,6 +138,8 @@ def test_joint_actions_are_every_combination():
             {"action_space": MultiDiscrete(3)},
             r"MultiDiscrete\(sizes=3\): sizes must be a tuple with at least one whole",
         ),
+        ({"action_space": Discrete(2**31)}, r"action_space: Discrete\(n=2147483648\): .* below 2147483648"),
+        ({"action_space": MultiDiscrete((2, 2**31))}, r"must have whole numbers of at least 1, below 2147483648"),
         ({"action_space": MultiDiscrete((2, 0))}, r"MultiDiscrete\(sizes=\(2, 0\)\): must have whole numbers"),
         (
             {"observation_space": {"a": "b"}},

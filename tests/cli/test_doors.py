@@ -21,6 +21,8 @@ SMALL = ["--total-steps", "512", "--num-envs", "4", "--num-steps", "32", "--hidd
 OWN = """
 from purerl import envs, ppo
 from purerl.algos.ppo import ppo as whole
+from purerl.loops.evaluation import random_player
+from purerl.spaces import Discrete
 
 mine = whole._replace(name="mine")
 number = 3
@@ -36,6 +38,29 @@ def strict(stride):
 
 def nothing():
     pass
+
+
+def fails(*_):
+    return [][1]
+
+
+def leaves(*_):
+    raise SystemExit(0)
+
+
+def leaves_within(*_):
+    return make_env()._replace(step=leaves)
+
+
+def huge():
+    return make_env()._replace(action_space=Discrete(2**31))
+
+
+def hesitates(env):
+    return random_player(env)._replace(act=leaves)
+
+
+late = mine._replace(make_learner=leaves)
 """
 
 
@@ -198,6 +223,45 @@ def test_own_parts_that_cannot_be(args, line, own, capsys):
     out, err = capsys.readouterr()
     assert out == "" and len(err.splitlines()) == 1 and err.startswith(f"purerl: error: {line}")
     assert not (own / "runs").exists()
+
+
+CARTPOLE = ["--env", "CartPole-v1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "line", "function"),
+    [
+        (["record", "os:system", *CARTPOLE], 2, "policy = 'os:system': cannot be called: TypeError: ", ""),
+        (["record", "os:name", *CARTPOLE], 2, "policy = 'os:name': is str, must be a function that gives a Player", ""),
+        (["record", "os:fspath", *CARTPOLE], 2, "policy = 'os:fspath': cannot be called: TypeError: ", ""),
+        (["record", "builtins:repr", *CARTPOLE], 2, "policy = 'builtins:repr': gives str, must give a purerl.", ""),
+        (["record", "doors_own:fails", *CARTPOLE], 2, "policy = 'doors_own:fails': cannot be called: IndexE", "fails"),
+        (["record", "doors_own:hesitates", *CARTPOLE], 1, "code of your own raised SystemExit: 0 (", "leaves"),
+        (["record", "random", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
+        (["record", "random", "--env", "os:system"], 2, "env = 'os:system': cannot be called with no parameters", ""),
+        (["train", "ppo", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
+        (["train", "ppo", "--env", "doors_own:fails"], 2, "env = 'doors_own:fails': cannot be called: Ind", "fails"),
+        (["plan", "ppo", "--env", "doors_own:leaves"], 2, "env = 'doors_own:leaves': cannot be called: Sys", "leaves"),
+        (["train", "ppo", "--env", "doors_own:leaves_within"], 2, "env = 'doors_own:leaves_within': step: c", "leaves"),
+        (["check-env", "doors_own:leaves"], 2, "env = 'doors_own:leaves': cannot be called: SystemExit: 0", "leaves"),
+        (["check-env", "doors_exit:x"], 2, "env = 'doors_exit:x': cannot import doors_exit: SystemExit", "<module>"),
+        (["train", "doors_own:late", *CARTPOLE, *SMALL], 1, "code of your own raised SystemExit: 0 (", "leaves"),
+    ],
+)
+def test_own_code_that_fails_is_told_in_a_line(args, code, line, function, own, capsys):
+    """Also if it exits as if all were well."""
+    (own / "doors_exit.py").write_text("raise SystemExit\n")
+    run(*args, *(["--out", "here"] if args[0] in ("record", "train") else []), expect=code)
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and err.startswith(f"purerl: error: {line}"), err
+    assert not function or ("(doors_" in err and err.endswith(f", in {function})\n")), err
+    assert not (own / "here").exists()
+
+
+def test_a_fault_of_this_package_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("purerl.cli.read.list_names", json.loads)
+    with pytest.raises(TypeError, match="the JSON object must be str"):
+        main(["list", "envs"])
 
 
 def test_list_marks_what_is_not_installed(capsys, monkeypatch):
