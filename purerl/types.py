@@ -25,14 +25,12 @@ Metrics = dict[str, Array]
 
 
 class Step(NamedTuple):
-    """What one environment step returns.
+    """What one environment step returns: the consequence of an action, before anything begins anew.
 
-    ``obs`` is what the policy sees next: the first observation of a new episode if this one ended. ``next_obs`` is the
-    true consequence of the action. ``terminated`` (the process ended) and ``truncated`` (it was cut off) may not both
-    be true: a termination wins.
+    ``next_obs`` is what the action led to, also where the episode ended. ``terminated`` (the process ended) and
+    ``truncated`` (it was cut off) may not both be true: a termination wins.
     """
 
-    obs: PyTree
     next_obs: PyTree
     reward: Array
     terminated: Array
@@ -158,9 +156,13 @@ class Result(NamedTuple):
 class Env(NamedTuple):
     """An environment. Functions are for one environment; callers vmap them.
 
-    ``noise(key, shape)`` draws all randomness of ``shape`` many steps at once, so that it can be drawn outside a scan;
-    ``step`` takes one element of it. A step resets by itself after the episode's end. Observations are
-    elements of ``observation_space``, which may be a tree of spaces.
+    An episode begins in a level: ``levels(key, shape)`` draws ``shape`` many at once, and ``begin(level)`` is the state
+    and the first observation of one, the same each time. ``noise(key, shape)`` draws all that is random about ``shape``
+    many steps, so that it can be drawn outside a scan, and ``step`` takes one element of it; ``()`` where steps are
+    deterministic. A step does not begin anew: where it ends an episode it returns the last state, and whoever steps
+    many environments begins the next episode (`purerl.envs.fleet`), as ``resets`` says (`purerl.envs.resets`).
+    ``keep(before, begun)`` is a new episode's state with what it keeps of the last state of the episode before; None:
+    nothing. Observations are elements of ``observation_space``, which may be a tree of spaces.
 
     ``legal(obs)`` tells which actions may be taken: a mask ``[..., A]`` for `Discrete` actions, ``[..., sum(sizes)]``
     for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from boolean and
@@ -178,7 +180,8 @@ class Env(NamedTuple):
     """
 
     name: str
-    reset: Callable[[Key], tuple[PyTree, PyTree]]  # -> (env_state, obs)
+    levels: Callable[[Key, tuple[int, ...]], PyTree]
+    begin: Callable[[PyTree], tuple[PyTree, PyTree]]  # (level) -> (env_state, obs)
     noise: Callable[[Key, tuple[int, ...]], PyTree]
     step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action)
     observation_space: Space
@@ -188,6 +191,12 @@ class Env(NamedTuple):
     acting: Callable[[PyTree], Array] | None = None
     own: Callable[[PyTree], PyTree] | None = None
     state: Callable[[PyTree], PyTree] | None = None
+    keep: Callable[[PyTree, PyTree], PyTree] | None = None  # (env_state before, begun) -> env_state
+    resets: str = "every"
+
+    def reset(self, key: Key) -> tuple[PyTree, PyTree]:
+        """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""
+        return self.begin(self.levels(key, ()))
 
 
 class Distribution(NamedTuple):

@@ -23,55 +23,59 @@ class EpisodeState(NamedTuple):
 def episodic(
     name: str,
     *,
-    noise: Callable[[Key, tuple[int, ...]], PyTree],
+    levels: Callable[[Key, tuple[int, ...]], PyTree],
     initial: Callable[[PyTree], PyTree],
-    dynamics: Callable[[PyTree, Array], tuple[PyTree, Array, Array]],
+    dynamics: Callable[..., tuple[PyTree, Array, Array]],
     observe: Callable[[PyTree], PyTree],
     time_limit: Any,
     observation_space: Space,
     action_space: Space,
     legal: Callable[[PyTree], Array] | None = None,
+    noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
 ) -> Env:
-    """An `Env` whose state is an `EpisodeState`.
+    """Builds an `Env` whose state is an `EpisodeState`.
 
     - ``name``: the name of the `Env`.
-    - ``noise(key, shape)``: draws the randomness of ``shape`` many resets in one call. Consumes ``key``.
-    - ``initial(noise) -> physical``: the first state of an episode, any pytree of arrays that are not keys.
-    - ``dynamics(physical, action) -> (physical, reward, terminated)``: must clip the action itself.
+    - ``levels(key, shape)``: draws all that is random about the beginnings of ``shape`` many episodes in one call.
+      Consumes ``key``.
+    - ``initial(level) -> physical``: the first state of an episode, any pytree of arrays that are not keys.
+    - ``dynamics(physical, action) -> (physical, reward, terminated)``: must clip the action itself. With ``noise`` it
+      is ``dynamics(physical, action, noise)``.
     - ``observe(physical) -> obs``: the observation, which is cast to the dtypes of ``observation_space``.
     - ``time_limit``: in steps, a number or a tracer; reaching it truncates, unless the same step terminates.
     - ``observation_space, action_space, legal``: those of the `Env`.
+    - ``noise(key, shape)``: draws all that is random about ``shape`` many steps in one call. None: nothing is. Consumes
+      ``key``.
 
-    Rewards are cast to float32, flags to bool, and weak types are removed. Randomness enters at resets only: the
-    dynamics are deterministic. Raises `ConfigError` for a ``time_limit`` below 1.
+    Rewards are cast to float32, flags to bool, the state to the dtypes of the first, and weak types are removed. Raises
+    `ConfigError` for a ``time_limit`` below 1.
     """
     if isinstance(time_limit, int | float) and not time_limit >= 1:
         raise ConfigError(f"env = {name!r}: time_limit = {time_limit!r}: must be at least 1")
-
-    def start(noise: PyTree) -> PyTree:
-        return trees.strong(initial(noise))
 
     def observed(physical: PyTree) -> PyTree:
         return jax.tree.map(
             lambda x, like: jnp.asarray(x, like.dtype), observe(physical), spaces.struct(observation_space)
         )
 
-    def reset(key: Key) -> tuple[EpisodeState, Array]:
-        physical = start(noise(key, ()))
+    def begin(level: PyTree) -> tuple[EpisodeState, PyTree]:
+        physical = trees.strong(initial(level))
         return EpisodeState(physical, jnp.zeros((), jnp.int32)), observed(physical)
 
-    def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
-        physical, reward, terminated = dynamics(env_state.physical, action)
-        terminated = jnp.asarray(terminated, bool)
-        t = env_state.t + 1
-        last = terminated | (t >= time_limit)
-        fresh, next_obs = start(noise), observed(physical)
-        following = jax.tree.map(lambda new, old: jnp.where(last, new, jnp.asarray(old, new.dtype)), fresh, physical)
-        obs = jax.tree.map(lambda new, old: jnp.where(last, new, old), observed(fresh), next_obs)
-        step = Step(obs, next_obs, jnp.asarray(reward, jnp.float32), terminated, last & ~terminated)
-        return EpisodeState(following, jnp.where(last, 0, t)), step
+    def step(chance: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
+        physical, reward, terminated = dynamics(env_state.physical, action, *((chance,) if noise else ()))
+        physical = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), physical, env_state.physical)
+        terminated, t = jnp.asarray(terminated, bool), env_state.t + 1
+        truncated = (t >= time_limit) & ~terminated
+        made = Step(observed(physical), jnp.asarray(reward, jnp.float32), terminated, truncated)
+        return EpisodeState(physical, t), made
 
-    return Env(name, reset, noise, step, observation_space, action_space, legal)
+    return Env(name, levels, begin, noise or no_noise, step, observation_space, action_space, legal)
+
+
+def no_noise(key: Key, shape: tuple[int, ...]) -> tuple[()]:
+    """Draws nothing: the noise of deterministic steps."""
+    return ()
 
 
 def box(low: Any, high: Any) -> Box:

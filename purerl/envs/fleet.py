@@ -1,51 +1,64 @@
 """Fleets: the ``B`` rows of a trajectory. They are copies of one environment, or the agents of its copies."""
 
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 
 from purerl import trees
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.envs import resets
+from purerl.types import Array, Env, Key, Metrics, PyTree, Step
+
+STEPS = zlib.crc32(b"steps")
+"""Sets the key of what is random about steps apart from that of resets."""
 
 
 class Fleet(NamedTuple):
     """``size`` rows that step together; whoever steps a fleet does not know what its rows are.
 
-    ``reset`` and ``noise`` consume their key. ``noise(key, shape)`` draws all randomness of ``shape`` many steps, and
-    ``step`` takes one element of it. ``env_steps`` is the number of environment steps that one step of the fleet counts
-    for.
+    ``reset`` and ``noise`` consume their key. ``noise(key, shape)`` draws all randomness of ``shape`` many steps, those
+    of resets too, and ``step`` takes one element of it. A step begins the next episode where one ended, so ``obs`` is
+    what the policy sees next, and `Step.next_obs` what the action led to. ``env_steps`` is the number of environment
+    steps that one step of the fleet counts for. ``metrics(last [T, B])`` is what the resets of a trajectory took.
     """
 
     size: int
     env_steps: int
     reset: Callable[[Key], tuple[PyTree, PyTree]]  # -> (env_state, obs [B, ...])
     noise: Callable[[Key, tuple[int, ...]], PyTree]
-    step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]]  # (noise, env_state, action [B, ...]); leaves [B, ...]
+    step: Callable[[PyTree, PyTree, Array], tuple[PyTree, PyTree, Step]]
+    # (noise, env_state, action [B, ...]) -> (env_state, obs, Step); leaves [B, ...]
+    metrics: Callable[[Array], Metrics] = resets.nothing
 
 
 def fleet(env: Env, num_envs: int) -> Fleet:
     """``num_envs`` copies of ``env``, a row each; of an environment with ``N`` agents, a row for each agent.
 
-    The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``.
+    The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``. Episodes begin as
+    ``env.resets`` says. Raises `ConfigError` as `resets.parse` does.
     """
+    num_agents, begins = env.num_agents, resets.make_resets(env, num_envs)
 
-    def reset(key: Key) -> tuple[PyTree, PyTree]:
-        return jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[PyTree, PyTree]:
+        return env.noise(jax.random.fold_in(key, STEPS), (*shape, num_envs)), begins.noise(key, shape)
 
-    def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
-        return env.noise(key, (*shape, num_envs))
+    def step(noise: tuple[PyTree, PyTree], env_state: PyTree, action: Array) -> tuple[PyTree, PyTree, Step]:
+        env_state, made = jax.vmap(env.step)(noise[0], env_state, action)
+        last = made.last if num_agents == 1 else made.last[:, 0]
+        env_state, obs = begins.renew(noise[1], last, (env_state, made.next_obs))
+        return env_state, obs, made
 
-    step = jax.vmap(env.step)
-    if env.num_agents == 1:
-        return Fleet(num_envs, num_envs, reset, noise, step)
+    if num_agents == 1:
+        return Fleet(num_envs, num_envs, begins.first, noise, step, begins.metrics)
 
     def reset_agents(key: Key) -> tuple[PyTree, PyTree]:
-        env_state, obs = reset(key)
+        env_state, obs = begins.first(key)
         return env_state, trees.merge(obs, 2)
 
-    def step_agents(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        env_state, made = step(noise, env_state, trees.split(action, (num_envs, env.num_agents)))
-        return env_state, trees.merge(made, 2)
+    def step_agents(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, PyTree, Step]:
+        env_state, obs, made = step(noise, env_state, trees.split(action, (num_envs, num_agents)))
+        return env_state, *trees.merge((obs, made), 2)
 
-    return Fleet(num_envs * env.num_agents, num_envs, reset_agents, noise, step_agents)
+    rows = num_envs * num_agents
+    return Fleet(rows, num_envs, reset_agents, noise, step_agents, lambda last: begins.metrics(last[:, ::num_agents]))

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import trees
-from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
 from purerl.loops.rollout import forgets, restart
@@ -131,19 +130,23 @@ def playing(
 ) -> tuple[Callable[[], Table], Callable[[Table, Array], tuple[Table, Array, Step]]]:
     """``begin() -> table`` and ``move(table, time) -> (table, action, step)`` of ``num_episodes`` games side by side.
 
-    Arguments are as for `play`; what happens follows from ``key``, which is consumed. Where a game ends the next one
-    begins.
+    Arguments are as for `play`; what happens follows from ``key``, which is consumed. Nothing begins anew: of a game
+    that ended, what further moves give means nothing.
     """
     key_reset, key_step = jax.random.split(key)
-    rows = fleet(env, num_episodes)
+    several = env.num_agents > 1
+    size = num_episodes * env.num_agents
 
     def begin() -> Table:
-        return Table(*rows.reset(key_reset), whole.init_carry(rows.size))
+        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_episodes))
+        return Table(env_state, trees.merge(obs, 2) if several else obs, whole.init_carry(size))
 
     def move(table: Table, time: Array) -> tuple[Table, Array, Step]:
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
         action, carry = whole.act(table.obs, table.carry, key_policy)
-        env_state, step = rows.step(rows.noise(key_env, ()), table.env_state, action)
-        return Table(env_state, step.obs, whole.remember(carry, step)), action, step
+        theirs = trees.split(action, (num_episodes, env.num_agents)) if several else action
+        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), table.env_state, theirs)
+        step = trees.merge(step, 2) if several else step
+        return Table(env_state, step.next_obs, whole.remember(carry, step)), action, step
 
     return begin, move

@@ -61,7 +61,7 @@ def rollout(
     """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, exploring in state ``learned``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics`. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what
+    `episode_metrics` and of the fleet's resets. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what
     happens into what was learned.
     """
     learned = jax.lax.stop_gradient(learned)
@@ -73,10 +73,10 @@ def rollout(
         env_state, obs, carry = state
         env_noise, policy_noise = noises
         action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
-        env_state, step = fleet.step(env_noise, env_state, action)
+        env_state, following, step = fleet.step(env_noise, env_state, action)
         carry = begin_anew(carry, step)
         transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
-        return (env_state, step.obs, carry), transition
+        return (env_state, following, carry), transition
 
     start = actors.env_state, actors.obs, actors.carry
     with jax.named_scope("rollout"):
@@ -85,6 +85,7 @@ def rollout(
     episode_return, episode_length, metrics = episode_metrics(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )
+    metrics |= fleet.metrics(trajectory.last)
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
 
 

@@ -62,7 +62,7 @@ def cartpole(
     high = bounds[shown]
     return episodic(
         "CartPole-v1",
-        noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
+        levels=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
         initial=lambda noise: noise,
         dynamics=dynamics,
         observe=lambda physical: physical[shown],
