@@ -61,8 +61,8 @@ def rollout(
     """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, exploring in state ``learned``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics` and of the fleet's resets. Where an episode ends the carry begins anew, as `restart` says. No gradient flows from what
-    happens into what was learned.
+    `episode_metrics` and of the fleet's resets. Where an episode ends the carry begins anew, as `restart` says. No
+    gradient flows from what happens into what was learned.
     """
     learned = jax.lax.stop_gradient(learned)
     key_env, key_policy = jax.random.split(key)
