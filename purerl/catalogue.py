@@ -248,8 +248,8 @@ EXTRAS = {
 
 STEPS = "max_steps", "max_steps_in_episode"
 """Parameters of environments that are numbers of steps."""
-TEXTS = "game", "opponent", "observation_mask", "randomise"
-"""Parameters that are text: of MatrixGame-v0, of MatrixShaping-v0, and of every environment."""
+TEXTS = "game", "opponent", "observation_mask", "randomise", "resets"
+"""Parameters that are text: of MatrixGame-v0, of MatrixShaping-v0, and, the other three, of every environment."""
 LARGEST = math.ldexp(2 - 2**-23, 127)
 """The largest float32."""
 

@@ -106,7 +106,7 @@ def overestimate(config: Any, env: Env, seeds: int) -> np.ndarray:
             env_state, obs = carry
             action = learner.exploit(learner.policy(state), obs[None], (), key)[0][0]
             env_state, step = env.step(noise, env_state, action)
-            return (env_state, step.obs), (judge(state.params["critic"], obs, to_unit(action)).mean(), step.reward)
+            return (env_state, step.next_obs), (judge(state.params["critic"], obs, to_unit(action)).mean(), step.reward)
 
         _, (promised, reward) = jax.lax.scan(move, (start, obs), env.noise(key_noise, (200,)))
         return promised[0] - jnp.sum(reward * config.gamma ** jnp.arange(200))

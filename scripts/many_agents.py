@@ -58,16 +58,16 @@ def two_step(seeds: int) -> None:
         def read(key, config=config, algo=algo, joint=joint, network=network, team=team, mixer=mixer):
             state = algo.make_train(config, env)(key).state.learner
             learner = algo.make_trainer(config, env).learner
-            _, obs = jax.vmap(joint.reset)(jax.random.split(key, 1))
+            _, obs_first = jax.vmap(joint.reset)(jax.random.split(key, 1))
             env_state, _ = joint.reset(key)
-            total, tables = 0.0, []
+            total, tables, obs = 0.0, [], obs_first
             for _ in range(2):
                 action, _ = learner.exploit(learner.policy(state), obs, learner.init_carry(1), key)
                 env_state, step = joint.step(joint.noise(key, ()), env_state, action[0])
-                total, obs = total + step.reward, jax.tree.map(lambda x: x[None], step.obs)
+                total, obs = total + step.reward, jax.tree.map(lambda x: x[None], step.next_obs)
             env_state, _ = joint.reset(key)
             _, risky = joint.step(joint.noise(key, ()), env_state, jnp.array([1, 0]))
-            for at in (jax.tree.map(lambda x: x[None], risky.obs), jax.vmap(joint.reset)(jax.random.split(key, 1))[1]):
+            for at in (jax.tree.map(lambda x: x[None], risky.next_obs), obs_first):
                 q, _ = network.step(state.params["agents"], at, network.init_carry(1))
                 pairs = jnp.stack(jnp.meshgrid(*q[0], indexing="ij"), axis=-1)[None]
                 tables.append(mixer.mix(state.params["mixer"], pairs, jnp.broadcast_to(team.state(at), (1, 2, 2, 3))))

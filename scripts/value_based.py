@@ -20,6 +20,7 @@ from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, qr_dqn, r2d2, repl
 from purerl.algos.c51 import make_network as make_c51_network
 from purerl.algos.iqn import make_network as make_iqn_network
 from purerl.algos.qr_dqn import make_network as make_qr_dqn_network
+from purerl.envs.episodic import no_noise
 from purerl.formulas import td_errors
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step, Transition
@@ -177,13 +178,13 @@ def gamble(length: int, safe: Callable, risky: Callable) -> Env:
     def step(noise, place, action):
         reward = jnp.where(action > 0, risky(*noise), safe(*noise))
         end = place == length - 1
-        following = jnp.where(end, 0, place + 1)
-        return following, Step(observe(following), observe(place + 1), reward, end, jnp.zeros_like(end))
+        return place + 1, Step(observe(place + 1), reward, end, jnp.zeros_like(end))
 
-    def reset(key):
+    def begin(level):
         return jnp.zeros((), jnp.int32), observe(0)
 
-    return Env(f"gamble-{length}", reset, noise, step, Box(0.0, 1.0, (length,), jnp.float32), Discrete(2))
+    seen = Box(0.0, 1.0, (length,), jnp.float32)
+    return Env(f"gamble-{length}", no_noise, begin, noise, step, seen, Discrete(2))
 
 
 def three_or_minus_one(coin: Array, z: Array) -> Array:

@@ -50,7 +50,7 @@ def evolve(args: list[str]) -> int:
         from purerl.meta import cost, search
         from purerl.meta.description import describe
 
-        params = parsing.env_params(given.options.env_params)
+        params = parsing.env_params(given.options.env_params, given.options.resets)
         usual = parsing.usual(begin, algo)
         description = describe(socket, algo, given.options, given.config, params, usual=usual)
         if not given.options.dry_run:

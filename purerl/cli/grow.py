@@ -30,7 +30,7 @@ def grow(args: list[str]) -> int:
     before = parsing.started(start, kind, algo)
     wider = growing.widened(algo, before.config, options.hidden_sizes)
     with prepared(options):
-        params = parsing.env_params(before.options.env_params)
+        params = parsing.env_params(before.options.env_params, before.options.resets)
         more = start.swept, start.learned, start.datasets
         old, new = (
             description.describe(algo, before.options, config, params, *more, usual=before.config)

@@ -244,10 +244,11 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
     )
 
 
-def env_params(pairs: Sequence[str]) -> dict[str, float | str]:
+def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, float | str]:
     """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints, and values of `TEXTS` text.
 
-    Raises `ConfigError`, also for a name that is given twice.
+    ``resets`` is the option of that name, which becomes a parameter. Raises `ConfigError`, also for a name that is
+    given twice.
     """
     params: dict[str, float | str] = {}
     for pair in pairs:
@@ -256,6 +257,8 @@ def env_params(pairs: Sequence[str]) -> dict[str, float | str]:
         if name in params:
             raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
         params[name] = value
+    if resets and params.setdefault("resets", resets) != resets:
+        raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give one of the two")
     return params
 
 

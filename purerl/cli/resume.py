@@ -58,7 +58,7 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     from purerl.runs.train import resume
 
     with prepared(given.options, small=not start.swept and is_small(given.options, given.config)):
-        params = parsing.env_params(given.options.env_params)
+        params = parsing.env_params(given.options.env_params, given.options.resets)
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
         more = start.swept, start.learned, where
         found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
@@ -80,7 +80,7 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     from purerl.meta.search import resume
 
     with prepared(given.options):
-        params = parsing.env_params(given.options.env_params)
+        params = parsing.env_params(given.options.env_params, given.options.resets)
         found = description.describe(socket, algo, given.options, given.config, params, usual=before.config)
         return resume(found, given.options, _resumed(directory, file, changed, given.options))
 

@@ -63,7 +63,7 @@ def plan(args: list[str]) -> int:
     if target:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
-        params = parsing.env_params(given.options.env_params)
+        params = parsing.env_params(given.options.env_params, given.options.resets)
         more = (begin.swept, begin.learned, begin.datasets) if begin else ()
         description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
         cost, speed = measure.plan(description, given.options)
@@ -83,6 +83,6 @@ def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[
 
     options, more = given.options, (begin.learned, begin.datasets) if begin else ()
     with prepared(options, small=not swept and is_small(options, given.config)):
-        params = parsing.env_params(options.env_params)
+        params = parsing.env_params(options.env_params, options.resets)
         usual = parsing.usual(begin, algo)
         return train(describe(algo, options, given.config, params, swept, *more, usual=usual), options, command)

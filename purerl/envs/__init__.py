@@ -43,6 +43,7 @@ __all__ = [
     "from_xminigrid",
     "make",
     "names",
+    "renamed",
     "union",
     "wrappers",
 ]
@@ -73,7 +74,7 @@ def make(name: str, **params: Any) -> Env:
     order, whatever the order of ``params``, the first one innermost; None leaves one out:
 
     - ``randomise="length:0.4:0.6,mass:0.8:1.2"``: each episode draws these parameters of the environment anew.
-    - ``reset_pool=256``: episodes begin in one of so many states, drawn once.
+    - ``resets="pool:256"``: how a fleet begins episodes (`purerl.envs.resets`).
     - ``mask_nonfinite=1``: begins anew where something is not finite.
     - ``sticky_actions=0.25``: the last action is repeated with this probability; may be traced.
     - ``action_repeat=4``: an action is executed so often, and its rewards are summed. A repetition may stick.
@@ -84,13 +85,16 @@ def make(name: str, **params: Any) -> Env:
     - ``show_last=1``: the last action and reward are observed.
     - ``frame_stack=4``: so many observations are stacked.
 
-    Where an environment has a parameter of such a name itself, as tasks of brax have ``action_repeat`` and
-    ``reset_pool``, the parameter is its own. Raises `ConfigError` for a name or parameter that does not exist, with the
-    nearest ones that do, for numbers that `check_values` refuses, for a function that does not return an `Env`, and for
-    transforms that cannot be.
+    Where an environment has a parameter of such a name itself, as tasks of brax have ``action_repeat``, the parameter
+    is its own. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
+    numbers that `check_values` refuses, for a function that does not return an `Env`, and for transforms that cannot
+    be.
     """
     check_values(name, params)
     declared = _declared(name)
+    if "reset_pool" in params and "reset_pool" not in declared:
+        size = params["reset_pool"]
+        raise ConfigError(f"env = {name!r}: reset_pool = {size}: no such parameter any more; give resets=pool:{size}")
     reserved = [each for each in ("randomise", *wrappers.TRANSFORMS) if each not in declared]
     given = {each: params[each] for each in reserved if params.get(each) is not None}
     plain = {each: value for each, value in params.items() if each not in reserved}
@@ -100,6 +104,19 @@ def make(name: str, **params: Any) -> Env:
     for transform, value in given.items():
         env = wrappers.TRANSFORMS[transform](env, value)
     return env
+
+
+def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Parameters of the environments called ``names`` that an earlier version wrote, as they are called now.
+
+    ``reset_pool=N`` was what ``resets="pool:N"`` is, and 0 what ``every`` is, unless the environment has a parameter of
+    that name itself. A ``MODULE:FUNCTION`` among the names is then imported.
+    """
+    size = params.get("reset_pool")
+    if type(size) is not int or any("reset_pool" in _declared(name) for name in names):
+        return params
+    rest = {name: value for name, value in params.items() if name != "reset_pool"}
+    return {"resets": f"pool:{size}" if size else "every", **rest}
 
 
 def _declared(name: str) -> Collection[str]:

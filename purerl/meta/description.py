@@ -15,6 +15,7 @@ from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.config_file import ConfigFile, Start
+from purerl.runs.description import env_options
 from purerl.runs.environments import checked
 from purerl.types import Env
 
@@ -75,7 +76,7 @@ STRATEGY = {"name": "strategy", "learning_rate": "meta_learning_rate"}
 def start(file: ConfigFile) -> Start:
     """What `describe` was given for the search of a config file. Raises `ConfigError` for what is no description."""
     file.check(file.fields, Description._fields)
-    options, strategy, params = dict(file.options), file.take("strategy", dict, {}), file.take("env_params", dict, {})
+    options, strategy = dict(file.options), file.take("strategy", dict, {})
     shared = "population", "num_seeds", "generations", "seed", "lanes"
     options |= {name: file.fields[name] for name in shared if name in file.fields}
     options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
@@ -83,7 +84,7 @@ def start(file: ConfigFile) -> Start:
     named = [field.name for field in dataclasses.fields(chosen)] if chosen else []
     options |= {name: value for name, value in file.take("settings", dict, {}).items() if name in named}
     options["env"] = file.take("envs", list, [])
-    options["env_params"] = [f"{name}={value}" for name, value in params.items()]
+    options |= env_options(file, *options["env"])
     return Start(file, options, file.take("config", dict, {}), {}, {})
 
 

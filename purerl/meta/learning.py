@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import spaces, trees
+from purerl.envs.episodic import no_noise
 from purerl.spaces import Space
 from purerl.types import Array, Env, Key, Metrics, PyTree, Step, Trainer, TrainState
 
@@ -39,7 +40,7 @@ def learning(
     - ``name``: of the `Env`.
     - ``make_trainer(action)``: the training of which a step is the next iteration. The action is traced: it may be a
       number of the config, a parameter of the environment, what an opponent does. Shapes must not depend on it.
-    - ``start``: the action whose `Trainer` begins a training; the reset's key is that of its ``init``.
+    - ``start``: the action whose `Trainer` begins a training; the level is the key of its ``init``.
     - ``observe(state, metrics) -> obs``: what the meta-agent may see after an iteration, cast to the dtypes of
       ``observation_space``. At the beginning the metrics are zeros. Observations must be finite, also where a metric
       is nan.
@@ -49,8 +50,8 @@ def learning(
     - ``observation_space, action_space, num_agents``: of the `Env`. With several agents actions, observations and
       rewards lead with ``[N]``.
 
-    A training begins only where an episode ended, however many environments step together: an iteration is all that
-    is paid for between ends.
+    `Env.resets` is ``few``, so that a training begins only where an episode ended, however many environments step
+    together: an iteration is all that is paid for between ends.
     """
     shape = () if num_agents == 1 else (num_agents,)
 
@@ -64,23 +65,13 @@ def learning(
         metrics = trees.zeros(jax.eval_shape(trainer.step, training)[1])
         return State(training, jnp.zeros((), jnp.int32)), seen(training, jax.tree.map(jnp.asarray, metrics))
 
-    def step(noise: Key, env_state: State, action: Array) -> tuple[State, Step]:
+    def step(noise: tuple[()], env_state: State, action: Array) -> tuple[State, Step]:
         training, metrics = make_trainer(action).step(env_state.training)
         next_obs, t = seen(training, metrics), env_state.t + 1
         terminated = ~training.alive
         truncated = (t >= num_iterations) & ~terminated
-        following, obs = where_needed(terminated | truncated, lambda: begin(noise), (State(training, t), next_obs))
         paid, *ends = (jnp.broadcast_to(x, shape) for x in (reward(training, metrics), terminated, truncated))
-        return following, Step(obs, next_obs, paid.astype(jnp.float32), *ends)
+        return State(training, t), Step(next_obs, paid.astype(jnp.float32), *ends)
 
-    return Env(name, begin, jax.random.split, step, observation_space, action_space, num_agents=num_agents)
-
-
-def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:
-    """``make()`` if ``needed`` (bool ``[]``), else ``otherwise``, which has the same shapes and dtypes.
-
-    Under vmap it is made only if a lane needs it, where `jax.lax.cond` would make it always: making is the body of a
-    loop that runs once or not at all. So it has no gradient in reverse.
-    """
-    once = lambda loop: (jnp.zeros_like(loop[0]), make())
-    return jax.lax.while_loop(lambda loop: loop[0], once, (needed, otherwise))[1]
+    env = Env(name, jax.random.split, begin, no_noise, step, observation_space, action_space, num_agents=num_agents)
+    return env._replace(resets="few")

@@ -79,7 +79,8 @@ def report(
         check_trusted("artefact: env", place, trust)
     if problems := parameter_problems(card["env_params"]):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
-    places = {place: card["env_params"] if place in card["envs"] else {} for place in (*card["envs"], *held_out)}
+    params = envs.renamed(card["env_params"], *named)
+    places = {place: params if place in named else {} for place in (*named, *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))

@@ -5,21 +5,22 @@ The meta-agent has one seat of many games at once, in all of which the other sea
 the meta-agent is the learner's whole training.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import counters, spaces
+from purerl import counters, spaces, trees
 from purerl.algos.ppo import ppo
 from purerl.envs.adapters.stepping import check_counts
-from purerl.envs.fleet import Fleet
+from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.native.games.coin_game import coin_game
 from purerl.errors import ConfigError
 from purerl.loops.rollout import episode_metrics, init_actors, restart
 from purerl.loops.trainers import survive
-from purerl.meta.learning import learning, where_needed
+from purerl.meta.learning import learning
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Step, Trainer, TrainState, Transition
 
@@ -36,22 +37,25 @@ class Game(NamedTuple):
 
 def against(env: Env, size: int, action: Array) -> Fleet:
     """The other seat, agent 1, of ``size`` games of two agents, in which agent 0 does ``action`` ``[B, ...]`` next."""
-    step_all = jax.vmap(env.step)
+    both = fleet(env, size)
 
     def reset(key: Key) -> tuple[Game, PyTree]:
-        env_state, obs = jax.vmap(env.reset)(jax.random.split(key, size))
+        env_state, obs = both.reset(key)
         return Game(env_state, _seat(obs, 0), jnp.zeros((size, 2)), jnp.zeros(size, bool)), _seat(obs, 1)
 
-    def step(noise: PyTree, game: Game, other: Array) -> tuple[Game, Step]:
-        env_state, made = step_all(noise, game.env_state, jnp.stack([action, other], axis=1))
+    def step(noise: PyTree, game: Game, other: Array) -> tuple[Game, PyTree, Step]:
+        actions = trees.merge(jnp.stack([action, other], axis=1), 2)
+        env_state, obs, made = both.step(noise, game.env_state, actions)
         theirs: Step = _seat(made, 1)
-        return Game(env_state, _seat(made.obs, 0), made.reward, theirs.last), theirs
+        reward = trees.split(made.reward, (size, 2))
+        return Game(env_state, _seat(obs, 0), reward, theirs.last), _seat(obs, 1), theirs
 
-    return Fleet(size, size, reset, lambda key, shape: env.noise(key, (*shape, size)), step)
+    return Fleet(size, both.env_steps, reset, both.noise, step)
 
 
 def _seat(tree: PyTree, agent: int) -> PyTree:
-    return jax.tree.map(lambda x: x[:, agent], tree)
+    """The rows of one of two agents, of those of both."""
+    return jax.tree.map(lambda x: x[agent::2], tree)
 
 
 def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
@@ -66,9 +70,9 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         key_env, key_policy = jax.random.split(key)
         noise = learner.noise(key_policy, (fleet.size,))
         action, carry, extras = learner.explore(learned, actors.obs, actors.carry, noise)
-        env_state, step = fleet.step(fleet.noise(key_env, ()), actors.env_state, action)
+        env_state, obs, step = fleet.step(fleet.noise(key_env, ()), actors.env_state, action)
         taken = Transition(actors.obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
-        return actors._replace(env_state=env_state, obs=step.obs, carry=begin_anew(carry, step)), taken, step
+        return actors._replace(env_state=env_state, obs=obs, carry=begin_anew(carry, step)), taken, step
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
@@ -95,6 +99,16 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         return following, {**episodes, **metrics, "alive": alive}
 
     return Trainer(init, step, learner, fleet.env_steps)
+
+
+def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:
+    """``make()`` if ``needed`` (bool ``[]``), else ``otherwise``, which has the same shapes and dtypes.
+
+    Under vmap it is made only if a lane needs it, where `jax.lax.cond` would make it always: making is the body of a
+    loop that runs once or not at all. So it has no gradient in reverse.
+    """
+    once = lambda loop: (jnp.zeros_like(loop[0]), make())
+    return jax.lax.while_loop(lambda loop: loop[0], once, (needed, otherwise))[1]
 
 
 def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> Env:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from purerl import replay, spaces, trees
+from purerl import envs, replay, spaces, trees
 from purerl.errors import ConfigError
 from purerl.store import datasets
 from purerl.types import Dataset, Env
@@ -29,9 +29,13 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
         return replay.struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
 
     def expected(card: dict[str, Any]) -> dict[str, Any]:
-        for name, value in (played or {}).items():
-            if card.get(name) != value:
-                told = f"{name} = {reprlib.repr(card.get(name))}, the run has {reprlib.repr(value)}"
+        wanted = played or {}
+        for name, value in wanted.items():
+            found = card.get(name)
+            if name == "env_params" and isinstance(found, dict):
+                found = envs.renamed(found, wanted["env"])
+            if found != value:
+                told = f"{name} = {reprlib.repr(found)}, the run has {reprlib.repr(value)}"
                 raise ConfigError(f"{path}: was played with {told}")
         return trees.named_leaves(like(card))
 

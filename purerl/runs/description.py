@@ -52,7 +52,8 @@ class Description(NamedTuple):
         """
         if problems := untrusted.problems(fields, trust):
             raise ConfigError("\n".join(f"{source}: {line[: untrusted.MOST_CHARACTERS]}" for line in problems))
-        return cls(**{"learned": {}, "datasets": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        found = cls(**{"learned": {}, "datasets": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        return found._replace(env_params=envs.renamed(found.env_params, found.env))
 
     @property
     def name(self) -> str:
@@ -70,8 +71,7 @@ def start(file: ConfigFile) -> Start:
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")
-    params = file.take("env_params", dict, {})
-    options["env_params"] = [f"{name}={value}" for name, value in params.items()]
+    options |= env_options(file, options.get("env", ""))
     of_play = file.take("datasets", dict, {})
     if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
         raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
@@ -81,6 +81,13 @@ def start(file: ConfigFile) -> Start:
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
     return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play)
+
+
+def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
+    """The parameters that a config file has for the environments called ``names``, as the options of a command."""
+    params = envs.renamed(file.take("env_params", dict, {}), *names)
+    pairs = [f"{name}={value}" for name, value in params.items() if name != "resets"]
+    return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 
 
 def describe(

@@ -35,6 +35,10 @@ class TrainOptions(MachineOptions):
     """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
     env_params: tuple[str, ...] = ()
     """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
+    resets: str = ""
+    """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
+    states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
+    parameter resets of the environment. Empty: the environment's default."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     num_seeds: cfg.Members = 1
@@ -101,6 +105,10 @@ class EvolveOptions(MachineOptions):
     """Environment to train in, or several; a candidate's score is then its mean rank in them."""
     env_params: tuple[str, ...] = ()
     """Parameters of all the environments and transforms such as frame_stack=4, each as NAME=VALUE."""
+    resets: str = ""
+    """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
+    states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
+    parameter resets of all the environments. Empty: each one's default."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     population: cfg.Members = 64

@@ -17,7 +17,7 @@ from purerl.runs import evaluation
 from purerl.runs.directory import FILMS, check_out
 from purerl.runs.evaluation import Agent
 from purerl.runs.options import RenderOptions
-from purerl.types import Array, PyTree, Step
+from purerl.types import Array, PyTree
 
 SALT = 2**31 + 3
 """Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
@@ -28,12 +28,13 @@ HOLD = 0.8
 
 
 class Played(NamedTuple):
-    """A step: what was before it, the rewards of all agents ``[N]``, and whether the episode ended, either way."""
+    """A step: what was before it, the rewards of all agents ``[N]``, how the episode ended here, if it did, and what is
+    there then."""
 
     moment: Moment
     reward: np.ndarray
-    terminated: bool
-    truncated: bool
+    end: str = ""
+    last: Moment | None = None
 
 
 def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
@@ -52,16 +53,11 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
             total = 0.0
             for time, step in enumerate(episode):
                 total += float(np.mean(step.reward))
-                how = " terminated" if step.terminated else " cut off" if step.truncated else ""
-                told = f"reward {np.mean(step.reward):.4g}, return {total:.5g}{how}"
-                shown = [step.moment]
-                if step.terminated and drawing.end:
-                    shown.append(step.moment._replace(state=drawing.end(step.moment)))
-                stays = [1] * len(shown)
-                stays[-1] += round(HOLD * fps) if how else 0
-                for moment, frames in zip(shown, stays, strict=True):
-                    caption = f"episode {number}, step {time}, {told}"
-                    yield Picture(drawing.frame(moment, options.size), caption, frames)
+                told = f"reward {np.mean(step.reward):.4g}, return {total:.5g}"
+                yield Picture(drawing.frame(step.moment, options.size), f"episode {number}, step {time}, {told}", 1)
+                if step.last:
+                    told = f"episode {number}, {step.end} after {time + 1} steps, return {total:.5g}"
+                    yield Picture(drawing.frame(step.last, options.size), told, 1 + round(HOLD * fps))
             returns.append(total)
 
     return path, films.write(path, pictures(), fps), returns
@@ -74,12 +70,13 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
     def begin(key: Array) -> Table:
         return playing(key, env, whole, 1)[0]()
 
-    def play(key: Array, table: Table, first: Array) -> tuple[Table, tuple[PyTree, PyTree, Array, Step]]:
+    def play(key: Array, table: Table, first: Array) -> tuple[Table, tuple[PyTree, ...]]:
         _, move = playing(key, env, whole, 1)
 
         def one(table: Table, time: Array):
             after, action, step = move(table, time)
-            return after, (table.env_state, table.obs, action, step._replace(obs=(), next_obs=()))
+            seen = table.env_state, table.obs, after.env_state, after.obs
+            return after, (*seen, action, step._replace(next_obs=()))
 
         return jax.lax.scan(one, table, first + jnp.arange(STEPS))
 
@@ -93,13 +90,18 @@ def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int
     table = start(key)
     for first in itertools.count(0, STEPS):
         table, rows = go_on(key, table, first)
-        env_state, obs, action, step = jax.device_get(rows)
+        env_state, obs, after, next_obs, action, step = jax.device_get(rows)
         for i in range(min(STEPS, max_steps - first)):
-            state = drawings.innermost(jax.tree.map(lambda x, i=i: x[i, 0], env_state))
             row = i if num_agents > 1 else (i, 0)
-            seen, done = (jax.tree.map(lambda x, row=row: x[row], each) for each in (obs, action))
-            ended, cut = bool(step.terminated[i].all()), bool(step.truncated[i].all())
-            over = ended or cut or first + i + 1 == max_steps
-            yield Played(Moment(state, seen, done), step.reward[i], ended, over and not ended)
-            if over:
+            shown = _moment(env_state, obs, i, row, action[row])
+            if step.last[i].all() or first + i + 1 == max_steps:
+                end = "terminated" if step.terminated[i].all() else "cut off"
+                yield Played(shown, step.reward[i], end, _moment(after, next_obs, i, row, None))
                 return
+            yield Played(shown, step.reward[i])
+
+
+def _moment(env_state: PyTree, obs: PyTree, i: int, row: Any, action: Any) -> Moment:
+    """The moment at step ``i`` of states ``[T, 1]``, and of observations whose place ``row`` is."""
+    at = lambda tree, index: jax.tree.map(lambda x: x[index], tree)
+    return Moment(drawings.innermost(at(env_state, (i, 0))), at(obs, row), action)

@@ -56,7 +56,8 @@ def problems(fields: Any, trust: bool) -> list[str]:
         found.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
     if found:
         return found
-    env, problem = _environment(env, {**fields["env_params"], **env_part(swept, 0)})
+    params = envs.renamed(fields["env_params"], env)
+    env, problem = _environment(env, {**params, **env_part(swept, 0)})
     extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)

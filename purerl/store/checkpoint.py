@@ -26,8 +26,9 @@ from purerl.errors import ConfigError
 from purerl.store import arrays, json_files, regular, tensors
 from purerl.types import PyTree
 
-FORMAT = 2
-"""Format version of a step; steps of other versions are refused."""
+FORMAT = 3
+"""Format version of a step; steps of other versions are refused. Since 3 no state of an environment resets itself."""
+EARLIER = "it was written by an earlier version of purerl, which can resume it; saved policies still load"
 KEEP = 2
 """Number of steps that are kept by default: the newest, and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
@@ -147,7 +148,7 @@ def _card(path: Path) -> dict[str, Any]:
     """The card of a step whose contents are those that were written. Raises `Damaged`, or `ConfigError` for a step of
     another format."""
     if (path / "_CHECKPOINT_METADATA").exists():
-        raise ConfigError(f"{path}: format 1, expected {FORMAT}; an earlier version of purerl reads it")
+        raise ConfigError(f"{path}: format 1, expected {FORMAT}; {EARLIER}")
     try:
         card = json_files.read_json(path / CARD)
     except ConfigError as error:
@@ -169,7 +170,9 @@ def _card(path: Path) -> dict[str, Any]:
     if card.get("sha256") != digest.hexdigest():
         raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
     if card.get("format") != FORMAT:
-        raise ConfigError(f"{path}: format {reprlib.repr(card.get('format'))}, expected {FORMAT}")
+        found = card.get("format")
+        advice = f"; {EARLIER}" if type(found) is int and found < FORMAT else ""
+        raise ConfigError(f"{path}: format {reprlib.repr(found)}, expected {FORMAT}{advice}")
     if card.get("step") != int(path.name):
         raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
     if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):

@@ -56,9 +56,12 @@ def random_play(asked: dict[str, Any], env: Any):
         def chunk(state, key):
             key_noise, key_action = jax.random.split(key)
             action = spaces.sample(env.action_space, key_action, (length, fleet.size))
-            state, steps = jax.lax.scan(
-                lambda s, x: fleet.step(x[0], s, x[1]), state, (fleet.noise(key_noise, (length,)), action)
-            )
+
+            def step(state, given):
+                state, *shown = fleet.step(given[0], state, given[1])
+                return state, shown
+
+            state, steps = jax.lax.scan(step, state, (fleet.noise(key_noise, (length,)), action))
             return state, sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(steps))
 
         chunks = asked["total_steps"] // (length * asked["num_envs"])

@@ -38,54 +38,59 @@ def walk(**params):
 
 
 def play(env, actions, seed=0):
-    """The first observation and the Steps ``[T, ...]``."""
+    """The first observation, the Steps and what is seen after them ``[T, ...]``, of the one row of a fleet."""
+    row = envs.fleet(env, 1)
 
     @jax.jit
     def run(key):
         key_reset, key_noise = jax.random.split(key)
-        state, obs = env.reset(key_reset)
-        noise = env.noise(key_noise, (len(actions),))
-        return obs, jax.lax.scan(lambda state, inputs: env.step(inputs[0], state, inputs[1]), state, (noise, actions))[
-            1
-        ]
+        state, obs = row.reset(key_reset)
+
+        def step(state, inputs):
+            state, following, made = row.step(inputs[0], state, inputs[1][None])
+            return state, jax.tree.map(lambda x: x[0], (made, following))
+
+        made, following = jax.lax.scan(step, state, (row.noise(key_noise, (len(actions),)), actions))[1]
+        return jax.tree.map(lambda x: x[0], obs), made, following
 
     return jax.device_get(run(jax.random.key(seed)))
 
 
 def test_truncation_and_fresh_beginnings():
-    first, step = play(walk(max_steps=2), jnp.array([[0.25], [-3.0]] * 3))
+    first, step, obs = play(walk(max_steps=2), jnp.array([[0.25], [-3.0]] * 3))
     np.testing.assert_array_equal(step.reward, [0.25, -1.0] * 3)
     np.testing.assert_array_equal(step.truncated, [False, True] * 3)
     assert not step.terminated.any()
     np.testing.assert_allclose(step.next_obs[:2, 0], first + [0.25, -0.75], rtol=1e-6)
-    begun = step.obs[1::2, 0]
+    begun = obs[1::2, 0]
     assert len({first[0], *begun}) == 4 and (begun >= 0).all() and (begun <= 1).all()
     np.testing.assert_allclose(step.next_obs[2::2, 0], begun[:-1] + 0.25, rtol=1e-6)
 
 
 def test_a_termination_wins():
-    _, step = play(walk(max_steps=2), jnp.ones((8, 1)))
+    _, step, _ = play(walk(max_steps=2), jnp.ones((8, 1)))
     assert step.terminated.any() and not (step.terminated & step.truncated).any()
     np.testing.assert_array_equal(step.terminated, step.next_obs[:, 0] >= END)
 
 
 def test_chance_is_a_part_of_the_noise():
-    """Steps differ by their noise, which is not that of the beginnings: contracts hold with a pool and without."""
-    for pool in (0, 4):
-        env = walk(chance=jax.random.split, max_steps=5, reset_pool=pool)
-        envs.check_env(env)
-        first, step = play(env, jnp.zeros((2, 1)))
-        drift = np.diff([first[0], *step.next_obs[:, 0]])
-        assert (drift > 0).all() and drift[0] != drift[1]
+    """Steps differ by their noise, of which there is none without chance."""
+    env = walk(chance=jax.random.split, max_steps=5)
+    envs.check_env(env)
+    first, step, _ = play(env, jnp.zeros((2, 1)))
+    drift = np.diff([first[0], *step.next_obs[:, 0]])
+    assert (drift > 0).all() and drift[0] != drift[1]
+    assert walk().noise(jax.random.key(0), (3,)) == ()
     envs.check_env(walk(max_steps=5))
 
 
 def test_pool_is_the_same_in_every_run():
-    begun = [set(play(walk(max_steps=1, reset_pool=3), jnp.zeros((40, 1)), seed)[1].obs[:, 0]) for seed in (1, 2)]
+    env = walk(max_steps=1)._replace(resets="pool:3")
+    begun = [set(play(env, jnp.zeros((40, 1)), seed)[2][:, 0]) for seed in (1, 2)]
     assert begun[0] == begun[1] and len(begun[0]) == 3
 
 
-@pytest.mark.parametrize("params", [{"max_steps": 0}, {"max_steps": 2.0}, {"reset_pool": -1}])
+@pytest.mark.parametrize("params", [{"max_steps": 0}, {"max_steps": 2.0}])
 def test_counts_too_small(params):
     with pytest.raises(ConfigError, match=f"env = 'walk': {next(iter(params))} = .*: must be a whole number >= "):
         walk(**params)
@@ -126,9 +131,9 @@ def test_pgx():
     env = envs.from_pgx("counter", Counter(), max_steps=6)
     envs.check_env(env)
     assert env.action_space == Discrete(2)
-    first, step = play(env, jnp.ones(40, jnp.int32))
+    first, step, obs = play(env, jnp.ones(40, jnp.int32))
     np.testing.assert_array_equal(step.terminated, step.next_obs["obs"][:, 0] >= 3)
-    np.testing.assert_array_equal(env.legal(step.obs), np.stack([step.obs["obs"][:, 0] % 2 == 0, [True] * 40], 1))
+    np.testing.assert_array_equal(env.legal(obs), np.stack([obs["obs"][:, 0] % 2 == 0, [True] * 40], 1))
     plain = types.SimpleNamespace(num_players=1, id="minatar-x", init=Counter().init, step=Counter().step)
     assert envs.from_pgx("x", plain).legal is None
 
@@ -195,8 +200,8 @@ def test_jumanji():
     assert env.action_space == Discrete(6)
     assert env.observation_space["cell"] == Box(False, True, (6,), jnp.dtype(bool))
     assert env.observation_space["count"].dtype == jnp.float32
-    first, step = play(env, jnp.zeros(20, jnp.int32))
-    right = np.array([first["cell"], *step.obs["cell"][:-1]])[:, 0]
+    first, step, obs = play(env, jnp.zeros(20, jnp.int32))
+    right = np.array([first["cell"], *obs["cell"][:-1]])[:, 0]
     np.testing.assert_array_equal(step.truncated, ~right)
     np.testing.assert_array_equal(step.reward, 2.0 * right)
     legal = env.legal(jax.tree.map(lambda x: x[None], step.next_obs))
@@ -204,7 +209,7 @@ def test_jumanji():
     assert env.legal({"action_mask": jnp.zeros((4, 2, 3), bool)}).all()
 
     done = jnp.array([0, 1, 2, 3, 4] * 4)
-    _, step = play(env, done)
+    _, step, _ = play(env, done)
     assert (step.next_obs["count"][step.terminated] == 5).all() and not (step.terminated & step.truncated).any()
 
 
@@ -253,7 +258,7 @@ class World:
 def test_craftax():
     env = envs.from_craftax("world", World(), Params(), max_steps=4)
     envs.check_env(env)
-    _, step = play(env, jnp.array([0, 0, 0, 0, 0, 1, 0]))
+    _, step, _ = play(env, jnp.array([0, 0, 0, 0, 0, 1, 0]))
     np.testing.assert_array_equal(step.truncated, [False, False, False, True, False, False, False])
     np.testing.assert_array_equal(step.terminated, [False] * 5 + [True, False])
 
@@ -352,15 +357,16 @@ def test_steps_are_those_of_the_library(name):
     def both(key):
         key_reset, key_noise = jax.random.split(key)
         noise = env.noise(key_noise, (9,))
-        ours, (theirs, shown, _) = env.reset(key_reset), reset(key_reset)
+        theirs_noise = jax.random.split(key_noise, 9) if noise == () else noise
+        ours, (theirs, shown, _) = env.begin(key_reset), reset(key_reset)
 
         def act(carry, inputs):
-            noise, action = inputs
+            noise, theirs_noise, action = inputs
             ours, result = env.step(noise, carry[0], action)
-            theirs, *expected = step(carry[1], action, noise[1])
+            theirs, *expected = step(carry[1], action, theirs_noise)
             return (ours, theirs), (seen(result.next_obs), result.reward, expected, result.terminated, result.truncated)
 
-        return (seen(ours[1]), shown), jax.lax.scan(act, (ours[0], strong(theirs)), (noise, actions))[1]
+        return (seen(ours[1]), shown), jax.lax.scan(act, (ours[0], strong(theirs)), (noise, theirs_noise, actions))[1]
 
     with jax.numpy_rank_promotion("allow"):
         first, (obs, reward, expected, terminated, truncated) = jax.device_get(both(jax.random.key(5)))

@@ -51,18 +51,20 @@ class Walk:
 
 
 def play(env, actions, seed=0):
-    """The first observation, the Steps ``[T, ...]`` and the states after them."""
+    """The first observation, and the Steps, what is seen after them and the states then ``[T, ...]``, of the one row of
+    a fleet."""
+    row = envs.fleet(env, 1)
 
     @jax.jit
     def run(key):
         key_reset, key_noise = jax.random.split(key)
-        state, obs = env.reset(key_reset)
+        state, obs = row.reset(key_reset)
 
         def act(state, inputs):
-            state, step = env.step(*inputs[:1], state, inputs[1])
-            return state, (step, state)
+            state, following, step = row.step(inputs[0], state, inputs[1][None])
+            return state, jax.tree.map(lambda x: x[0], (step, following, state))
 
-        return obs, jax.lax.scan(act, state, (env.noise(key_noise, (len(actions),)), actions))[1]
+        return obs[0], jax.lax.scan(act, state, (row.noise(key_noise, (len(actions),)), actions))[1]
 
     return jax.device_get(run(jax.random.key(seed)))
 
@@ -70,45 +72,42 @@ def play(env, actions, seed=0):
 def test_cut_after_max_steps():
     """Actions are clipped; a cut is no termination; the true next observation is there; every episode begins anew."""
     actions = jnp.array([[0.5], [3.0], [-7.0], [0.25], [0.25], [0.25]])
-    first, (step, state) = play(envs.from_brax("walk", Walk(), max_steps=3), actions)
+    first, (step, obs, state) = play(envs.from_brax("walk", Walk(), max_steps=3), actions)
     np.testing.assert_array_equal(step.reward, [0.5, 1.0, -1.0, 0.25, 0.25, 0.25])
     np.testing.assert_array_equal(step.truncated, [False, False, True] * 2)
     assert not step.terminated.any()
     np.testing.assert_allclose(step.next_obs[:3, 0], first + [0.5, 1.5, 0.5], rtol=1e-6)
-    np.testing.assert_array_equal(step.obs[:2], step.next_obs[:2])
-    starts = [first[0], step.obs[2, 0], step.obs[5, 0]]
+    np.testing.assert_array_equal(obs[:2], step.next_obs[:2])
+    starts = [first[0], obs[2, 0], obs[5, 0]]
     assert len(set(starts)) == 3 and min(starts) >= 0 and max(starts) <= 1
-    np.testing.assert_allclose(step.next_obs[3, 0], step.obs[2, 0] + 0.25, rtol=1e-6)
+    np.testing.assert_allclose(step.next_obs[3, 0], obs[2, 0] + 0.25, rtol=1e-6)
     np.testing.assert_array_equal(state.time, [1, 2, 0, 1, 2, 0])
     np.testing.assert_array_equal(state.inner.metrics["sum"][[2, 5]], 0.0)
 
 
 def test_termination_wins():
-    _, (step, _) = play(envs.from_brax("walk", Walk(end=2.0), max_steps=2), jnp.ones((2, 1)))
+    _, (step, *_) = play(envs.from_brax("walk", Walk(end=2.0), max_steps=2), jnp.ones((2, 1)))
     np.testing.assert_array_equal(step.terminated, [False, True])
     assert not step.truncated.any()
 
 
 def test_repeated_actions_stop_at_the_end():
-    first, (step, _) = play(envs.from_brax("walk", Walk(end=2.0), action_repeat=5), jnp.ones((1, 1)))
+    first, (step, *_) = play(envs.from_brax("walk", Walk(end=2.0), action_repeat=5), jnp.ones((1, 1)))
     assert step.terminated[0] and step.reward[0] == (2 if first[0] > 0 else 3)
     np.testing.assert_allclose(step.next_obs[0], first + step.reward[0])
-    _, (step, _) = play(envs.from_brax("walk", Walk(), action_repeat=4), jnp.ones((3, 1)))
+    _, (step, *_) = play(envs.from_brax("walk", Walk(), action_repeat=4), jnp.ones((3, 1)))
     np.testing.assert_array_equal(step.reward, 4.0)
 
 
-def test_pool_of_first_states():
-    """Three states, all of which come up, and the same ones in every run; a reset by hand is fresh."""
-    seen = []
-    for seed in (5, 6):
-        env = envs.from_brax("walk", Walk(), max_steps=1, reset_pool=3)
-        first, (step, _) = play(env, jnp.zeros((40, 1)), seed)
-        seen.append(set(step.obs[:, 0]))
-        assert first[0] not in seen[-1]
-    assert seen[0] == seen[1] and len(seen[0]) == 3
+def test_states_are_computed_where_episodes_end():
+    """brax computes no first state at a step at which nothing ended, and the fleet tells how many rounds it took."""
+    env = envs.from_brax("walk", Walk(), max_steps=3)
+    rows = envs.fleet(env, 2)
+    last = jnp.array([[False, False], [True, False], [True, True], [False, False]])
+    assert env.resets == "few" and rows.metrics(last)["reset_rounds"] == 0.5
 
 
-@pytest.mark.parametrize("params", [{"max_steps": 0}, {"action_repeat": 1.0}, {"reset_pool": -1}])
+@pytest.mark.parametrize("params", [{"max_steps": 0}, {"action_repeat": 1.0}])
 def test_numbers_too_small(params):
     with pytest.raises(ConfigError, match=next(iter(params))):
         envs.from_brax("walk", Walk(), **params)
@@ -164,11 +163,12 @@ def test_reacher_is_brax():
     env, raw = envs.make("brax/spring/reacher", max_steps=8), theirs.get_environment("reacher", backend="spring")
     assert env.action_space == Box(-1.0, 1.0, (raw.action_size,), jnp.float32)
     actions = jax.random.uniform(jax.random.key(1), (7, raw.action_size), minval=-1, maxval=1)
-    first, (step, _) = play(env, actions)
+    first, (step, *_) = play(env, actions)
 
     @jax.jit
     def expected(key):
-        state = raw.reset(jax.random.split(key)[0])
+        key_row = jax.random.split(jax.random.split(key)[0], 1)[0]
+        state = raw.reset(env.levels(key_row, ()))
         return state.obs, jax.lax.scan(lambda s, a: (lambda n: (n, (n.obs, n.reward)))(raw.step(s, a)), state, actions)[
             1
         ]

@@ -8,7 +8,7 @@ import pytest
 from purerl import a2c, envs, loops, ppo
 from purerl.errors import ConfigError
 from purerl.meta import learning, shaping
-from purerl.meta.learning import where_needed
+from purerl.meta.shaping import where_needed
 from purerl.population.devices import compiler_options
 from purerl.spaces import Box
 
@@ -40,17 +40,20 @@ def schooling(num_iterations=6):
 
 
 def compiled(env):
-    """``run(keys [B], actions [T, B, ...])``: what resets show, and Steps and following states ``[T, B]``."""
+    """``run(keys [B], actions [T, B, ...])``: what beginnings show, and Steps, and what is seen and the states after
+    them, ``[T, B]``."""
 
     def run(keys, actions):
-        env_state, obs = jax.vmap(env.reset)(keys)
-        noise = env.noise(jax.random.key(7), actions.shape[:2])
+        rows, several = fleet(env, actions.shape[1]), env.num_agents > 1
+        env_state, obs = jax.vmap(env.begin)(keys)
 
         def step(state, given):
-            following, made = jax.vmap(env.step)(given[0], state, given[1])
-            return following, (made, following)
+            action = trees.merge(given[1], 2) if several else given[1]
+            state, seen, made = rows.step(given[0], state, action)
+            agents = lambda tree: trees.split(tree, (actions.shape[1], env.num_agents)) if several else tree
+            return state, (agents(made), agents(seen), state)
 
-        return obs, jax.lax.scan(step, env_state, (noise, actions))[1]
+        return obs, jax.lax.scan(step, env_state, (rows.noise(jax.random.key(7), actions.shape[:1]), actions))[1]
 
     program = jax.jit(run, compiler_options=compiler_options())
     return lambda keys, actions: jax.device_get(program(keys, actions))
@@ -64,7 +67,7 @@ def live():
 def test_a_training_inside_is_a_plain_one(live):
     """To the bit, where the action changes nothing; and after its end another one begins."""
     keys = jax.random.split(jax.random.key(0), 2)
-    obs, (made, states) = live(keys, jnp.zeros((9, 2, 1)))
+    obs, (made, seen, states) = live(keys, jnp.zeros((9, 2, 1)))
     plain = jax.vmap(loops.train(a2c.make_trainer(CONFIG, envs.make(GAME, reward_scale=1.0)), 5))
     expected = jax.device_get(jax.jit(plain, compiler_options=compiler_options())(keys))
     assert not obs.any()
@@ -75,8 +78,8 @@ def test_a_training_inside_is_a_plain_one(live):
     np.testing.assert_array_equal(made.truncated, np.arange(9)[:, None].repeat(2, axis=1) == 5)
     assert not made.terminated.any()
     np.testing.assert_array_equal(states.t[:, 0], [1, 2, 3, 4, 5, 0, 1, 2, 3])
-    np.testing.assert_array_equal(made.obs[5], np.zeros((2, 2)))
-    np.testing.assert_array_equal(made.obs[:5], made.next_obs[:5])
+    np.testing.assert_array_equal(seen[5], np.zeros((2, 2)))
+    np.testing.assert_array_equal(seen[:5], made.next_obs[:5])
     assert (made.reward[6:9] != made.reward[:3]).any()  # a new key
 
 
@@ -88,10 +91,10 @@ def test_an_action_changes_its_own_training(live):
 
 
 def test_a_training_that_dies_ends_its_episode(live):
-    made = live(jax.random.split(jax.random.key(0), 2), jnp.zeros((9, 2, 1)).at[1, 0].set(DEADLY))[1][0]
+    made, seen, _ = live(jax.random.split(jax.random.key(0), 2), jnp.zeros((9, 2, 1)).at[1, 0].set(DEADLY))[1]
     np.testing.assert_array_equal(made.terminated[:, 0], np.arange(9) == 1)
     np.testing.assert_array_equal(made.truncated, (np.arange(9)[:, None] == [7, 5]))
-    assert not made.terminated[:, 1].any() and not made.obs[1, 0].any()
+    assert not made.terminated[:, 1].any() and not seen[1, 0].any()
 
 
 def test_contract_of_a_training():
@@ -122,7 +125,7 @@ def shaped():
 
 def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     """At the end of each round, from the rows of that round, as `Learner.update` does alone; and never between."""
-    env, actions, _, (made, states) = shaped
+    env, actions, _, (made, _, states) = shaped
     learner = ppo.make_learner(INNER, envs.make("CoinGame-v0", max_steps=4)._replace(num_agents=1))
     training = states.training
     flat = lambda t, b: np.concatenate([np.ravel(x[t, b]) for x in jax.tree.leaves(training.learner)])
@@ -138,14 +141,14 @@ def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
 
 def test_the_meta_agent_has_the_first_seat(shaped):
     """Its actions, its side of the game, its rewards; and the end of its episode is that of the learner's training."""
-    env, actions, obs, (made, states) = shaped
+    env, actions, obs, (made, seen, states) = shaped
     assert env.num_agents == 3 and made.reward.shape == (24, 2, 3)
     np.testing.assert_array_equal(made.reward, made.next_obs["reward"][..., 0])
     np.testing.assert_array_equal(made.truncated[..., 0], np.arange(24)[:, None].repeat(2, axis=1) % 12 == 11)
     np.testing.assert_array_equal(made.next_obs["last"][..., 0, 0], np.arange(24)[:, None].repeat(2, axis=1) % 4 == 3)
-    assert not made.obs["reward"][11].any() and not made.obs["last"][11].any() and (states.t[11] == 0).all()
+    assert not seen["reward"][11].any() and not seen["last"][11].any() and (states.t[11] == 0).all()
     assert not obs["reward"].any()
-    row, column = np.divmod(made.obs["obs"][:, :, :, :9].argmax(axis=-1), 3)
+    row, column = np.divmod(seen["obs"][:, :, :, :9].argmax(axis=-1), 3)
     dr, dc = np.array([[-1, 1, 0, 0], [0, 0, -1, 1]])[:, np.asarray(actions)]
     for t in range(1, 24):
         if t % 4 != 3:

@@ -15,7 +15,8 @@ from purerl.errors import ConfigError
 
 class Moment(NamedTuple):
     """What is before an action, and that action, as numpy: the state of the environment within all transforms, what the
-    policy sees ``[...]``, of several agents ``[N, ...]``, and likewise the action."""
+    policy sees ``[...]``, of several agents ``[N, ...]``, and likewise the action; None in an episode's last state, in
+    which none is taken."""
 
     state: Any
     obs: Any
@@ -23,15 +24,11 @@ class Moment(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """``draw(moment, sheet)`` onto a sheet of ``width`` by 1, or one that becomes a photo, ``fps`` moments a second.
-
-    ``end(moment)`` is the state that the action which ends an episode leads to; None: that is not known.
-    """
+    """``draw(moment, sheet)`` onto a sheet of ``width`` by 1, or one that becomes a photo, ``fps`` moments a second."""
 
     draw: Callable[[Moment, Sheet], None]
     fps: float = 5.0
     width: float = 1.0
-    end: Callable[[Moment], Any] | None = None
 
     def frame(self, moment: Moment, size: int) -> np.ndarray:
         """The picture of a moment, uint8 ``[H, W, 3]`` with ``H`` = ``size``."""

@@ -13,7 +13,7 @@ OF_MINATAR = 30.0 / 4
 
 
 def tic_tac_toe(params: dict[str, Any]) -> tuple:
-    """The marks, and the one that is made now, faint."""
+    """The marks, and the one that is made now, if any, faint."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         for i in (1, 2):
@@ -23,7 +23,7 @@ def tic_tac_toe(params: dict[str, Any]) -> tuple:
         for agent in (0, 1):
             for taken in np.flatnonzero(marks[agent]).tolist():
                 _mark(sheet, taken, agent, (BLUE, RED)[agent])
-        if mover < 2:
+        if mover < 2 and moment.action is not None:
             cell = int(np.ravel(moment.action)[mover])
             row, column = divmod(cell, 3)
             low = 0.1 + 0.28 * column, 0.1 + 0.28 * row

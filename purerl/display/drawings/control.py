@@ -16,7 +16,9 @@ def _numbers(state: Any, *names: str) -> list[float]:
 
 
 def _push(action: Any, num: int) -> float:
-    """Where an action pushes, from -1 to 1: of ``num`` discrete ones, or a number."""
+    """Where an action pushes, from -1 to 1: of ``num`` discrete ones, or a number. Without an action nowhere: 0."""
+    if action is None:
+        return 0.0
     value = float(np.asarray(action).reshape(-1)[0])
     return (2 * value / (num - 1) - 1) if num else max(-1.0, min(1.0, value))
 
@@ -44,7 +46,8 @@ def cartpole(params: dict[str, Any]) -> tuple:
         )
         sheet.disc((at, ground - 0.05), 0.018, SKY)
         push = _push(moment.action, 2)
-        sheet.arrow((at + 0.13 * push, ground - 0.01), (at + 0.25 * push, ground - 0.01))
+        if push:
+            sheet.arrow((at + 0.13 * push, ground - 0.01), (at + 0.25 * push, ground - 0.01))
 
     return draw, 30.0, 1.6
 
@@ -59,7 +62,7 @@ def pendulum(params: dict[str, Any]) -> tuple:
         sheet.disc((0.5, 0.5), 0.4, "#eef1f5", LINE)
         sheet.line([(0.5, 0.5), tip], RED if math.cos(theta) < 0 else GREEN, 0.07)
         sheet.disc((0.5, 0.5), 0.02, INK)
-        torque = max(-1.0, min(1.0, float(np.asarray(moment.action).reshape(-1)[0]) / most))
+        torque = 0.0 if moment.action is None else _push(np.asarray(moment.action) / most, 0)
         angles = np.linspace(0, torque * 2.2, 24)
         arc = [(0.5 + 0.12 * math.sin(a), 0.5 - 0.12 * math.cos(a)) for a in angles]
         if abs(torque) > 0.02:
@@ -87,7 +90,8 @@ def mountain_car(params: dict[str, Any]) -> tuple:
         centre = x(position), y(position) - 0.04
         sheet.disc(centre, 0.045, BLUE, INK)
         push = _push(moment.action, 0 if continuous else 3)
-        sheet.arrow((centre[0] + 0.06 * push, centre[1]), (centre[0] + 0.2 * push, centre[1]))
+        if push:
+            sheet.arrow((centre[0] + 0.06 * push, centre[1]), (centre[0] + 0.2 * push, centre[1]))
 
     return draw, 30.0, 1.5
 
@@ -107,7 +111,8 @@ def acrobot(params: dict[str, Any]) -> tuple:
         for place in ((0.5, 0.52), joint):
             sheet.disc(place, 0.02, INK)
         torque = _push(moment.action, 3)
-        sheet.arrow((joint[0], joint[1] + 0.06), (joint[0] + 0.16 * torque, joint[1] + 0.06))
+        if torque:
+            sheet.arrow((joint[0], joint[1] + 0.06), (joint[0] + 0.16 * torque, joint[1] + 0.06))
 
     return draw, 15.0, 1.0
 
@@ -122,8 +127,9 @@ def point_robot(params: dict[str, Any]) -> tuple:
         sheet.disc(at(moment.state.goal), 0.4 * near / radius, "#cfe9dd", GREEN)
         here = at(moment.state.pos)
         sheet.disc(here, 0.025, BLUE)
-        push = np.asarray(moment.action).reshape(-1)
-        sheet.arrow(here, (here[0] + 1.2 * float(push[0]), here[1] - 1.2 * float(push[1])))
+        if moment.action is not None:
+            push = np.asarray(moment.action).reshape(-1)
+            sheet.arrow(here, (here[0] + 1.2 * float(push[0]), here[1] - 1.2 * float(push[1])))
 
     return draw, 15.0, 1.0
 

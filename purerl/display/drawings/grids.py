@@ -1,5 +1,6 @@
 """Drawings of worlds of cells: seas, corridors, rooms and mazes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ def _whole(value: Any) -> int:
     return int(np.asarray(value).reshape(-1)[0])
 
 
+STAYS = (0, 0)
+"""The way of who takes no action."""
+
+
+def _way(moment: Any, ways: Sequence[tuple[int, int]], agent: int = 0) -> tuple[int, int]:
+    """That of ``ways`` which the action of an agent names; in the last state it stays."""
+    return STAYS if moment.action is None else ways[int(np.ravel(moment.action)[agent]) % len(ways)]
+
+
 def deep_sea(params: dict[str, Any]) -> tuple:
     """The diver in a square of water, the treasure at its lower right, and whether the action leads right or left."""
     native = params["name"] == "DeepSea-v0"
@@ -50,8 +60,8 @@ def deep_sea(params: dict[str, Any]) -> tuple:
         at, size = _board(sheet, depth, depth, "#e4f1f8")
         _fill(sheet, at, size, depth - 1, depth - 1, YELLOW)
         table = right if right is not None else np.asarray(moment.state.action_mapping)
-        way = 1 if _whole(moment.action) == int(table[row, column]) else -1
-        _mover(sheet, at, size, (row, column), (1, way))
+        ways = [(1, -1), (1, 1)] if int(table[row, column]) else [(1, 1), (1, -1)]
+        _mover(sheet, at, size, (row, column), _way(moment, ways))
 
     return draw, 5.0, 1.0
 
@@ -69,7 +79,7 @@ def noisy_grid(params: dict[str, Any]) -> tuple:
 
     def draw(moment: Any, sheet: Sheet) -> None:
         at, size = _board(sheet, size_of, size_of)
-        _mover(sheet, at, size, np.asarray(moment.state.place), list(FOUR_WAYS.values())[_whole(moment.action) % 4])
+        _mover(sheet, at, size, np.asarray(moment.state.place), _way(moment, list(FOUR_WAYS.values())))
         screen = np.asarray(moment.state.screen, np.float64).reshape(-1, 1, 1)
         shades = np.broadcast_to(np.clip(255 * screen, 0, 255), (len(screen), 1, 3)).astype(np.uint8)
         sheet.cells(shades, (sheet.width - 0.16, 0.1), (sheet.width - 0.05, 0.9))
@@ -89,8 +99,9 @@ def cue_corridor(params: dict[str, Any]) -> tuple:
         sheet.text((sheet.width / 2, 0.12), f"cue {'up' if _whole(moment.state.cue) else 'down'}", 0.12, DIM)
         x, y = at(0, cell)
         sheet.disc((x, y), 0.33 * size, BLUE, INK)
-        end = y - size if _whole(moment.action) else y + size
-        sheet.arrow((x, y), (x, end), RED, 0.1 * size)
+        if moment.action is not None:
+            end = y - size if _whole(moment.action) else y + size
+            sheet.arrow((x, y), (x, end), RED, 0.1 * size)
 
     return draw, 4.0, 5.0
 
@@ -103,10 +114,9 @@ def landmarks(params: dict[str, Any]) -> tuple:
         for mark in np.asarray(moment.state.landmarks):
             x, y = at(*mark)
             sheet.box((x - 0.36 * size, y - 0.36 * size), (x + 0.36 * size, y + 0.36 * size), YELLOW, ORANGE, 0.02)
-        ways = [(0, 0), *FOUR_WAYS.values()]
-        agents = np.asarray(moment.state.agents)
-        for place, action, colour in zip(agents, np.ravel(moment.action), (BLUE, RED), strict=True):
-            _mover(sheet, at, size, place, ways[int(action) % 5], colour)
+        ways = [STAYS, *FOUR_WAYS.values()]
+        for agent, place in enumerate(np.asarray(moment.state.agents)):
+            _mover(sheet, at, size, place, _way(moment, ways, agent), (BLUE, RED)[agent])
 
     return draw, 3.0, 1.0
 
@@ -129,8 +139,7 @@ def coin_game(params: dict[str, Any]) -> tuple:
             x, y = at(*divmod(int(coin), rows))
             sheet.disc((x + side, y + 0.3 * size), 0.14 * size, YELLOW, INK)
             sheet.disc((x + side, y + 0.3 * size), 0.09 * size, colour)
-            action = int(np.ravel(moment.action)[i])
-            _mover(sheet, within, 0.6 * size, divmod(int(agent), rows), ways[action % 4], colour)
+            _mover(sheet, within, 0.6 * size, divmod(int(agent), rows), _way(moment, ways, i), colour)
 
     return draw, 3.0, 1.0
 
@@ -144,7 +153,7 @@ def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
             _fill(sheet, at, size, row, column, "#55606d")
         row, column = np.asarray(moment.state.goal)
         _fill(sheet, at, size, row, column, GREEN)
-        _mover(sheet, at, size, np.asarray(moment.state.pos), ways[_whole(moment.action) % len(ways)])
+        _mover(sheet, at, size, np.asarray(moment.state.pos), _way(moment, ways))
 
     return draw
 
@@ -175,7 +184,7 @@ def frozen_lake(params: dict[str, Any]) -> tuple:
             for row, column in np.argwhere(tiles == int(kind)):
                 _fill(sheet, at, size, row, column, colour)
         place = divmod(_whole(moment.state.position), tiles.shape[1])
-        _mover(sheet, at, size, place, ways[_whole(moment.action) % 4], ORANGE)
+        _mover(sheet, at, size, place, _way(moment, ways), ORANGE)
 
     return draw, 4.0, 1.0
 

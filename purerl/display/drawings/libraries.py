@@ -33,25 +33,15 @@ LIMITS = {"MMST-v0": (-0.05, 1.05)}
 
 
 def pgx(params: dict[str, Any]) -> tuple:
-    """A game of pgx, as it shows it in SVG, and for several players how it ends. Raises `ConfigError` if resvg-py is
-    missing."""
-    from purerl.envs.adapters.pgx import game
-
+    """A game of pgx, as it shows it in SVG. Raises `ConfigError` if resvg-py is missing."""
     if importlib.util.find_spec("resvg_py") is None:
         raise ConfigError(f"env = {params['name']!r}: needs resvg-py to be drawn; pip install 'purerl[pgx]'")
-    environment = game(params["name"].partition("/")[2], params)
-    step = jax.jit(environment.step)
 
     def draw(moment: Any, sheet: Sheet) -> None:
         state = jax.tree.map(jnp.asarray, moment.state[0])
         sheet.photo(drawn(state.to_svg(color_theme="light").translate(LATIN), sheet.pixels))
 
-    def end(moment: Any) -> Any:
-        state = moment.state[0]
-        action = np.ravel(moment.action)[int(state.current_player)]
-        return step(state, action, jax.random.key(0)), ()  # the end has no dice left to roll
-
-    return draw, 2.0, 1.0, end if environment.num_players > 1 else None
+    return draw, 2.0, 1.0
 
 
 def drawn(svg: str, height: int) -> np.ndarray:

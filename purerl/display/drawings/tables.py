@@ -10,6 +10,11 @@ CARDS = ("J", "Q", "K")
 HISTORIES = ("to the first player", "after a pass", "after a bet", "after a pass and a bet", "")
 
 
+def _chosen(moment: Any, count: int) -> list[int | None]:
+    """The actions of so many agents; None each in the last state, in which none is taken."""
+    return [None] * count if moment.action is None else [int(action) for action in np.ravel(moment.action)[:count]]
+
+
 def matrix_game(params: dict[str, Any]) -> tuple:
     """What both are paid for each pair of actions, and the pair that they choose."""
     from purerl.envs.native.games.matrix_game import GAMES
@@ -19,7 +24,7 @@ def matrix_game(params: dict[str, Any]) -> tuple:
     count = pay.shape[1]
 
     def draw(moment: Any, sheet: Sheet) -> None:
-        row, column = (int(action) for action in np.ravel(moment.action)[:2])
+        row, column = _chosen(moment, 2)
         size = 0.74 / count
         sheet.text((0.56, 0.06), name, 0.05, DIM)
         for i in range(count):
@@ -46,9 +51,9 @@ def two_step(params: dict[str, Any]) -> tuple:
         for i, (x, y) in enumerate(places):
             sheet.disc((x, y), 0.11, YELLOW if i == now else "#ffffff", INK)
             sheet.text((x, y), str(i), 0.08)
-        one, two = np.ravel(moment.action)[:2]
-        sheet.text((0.3, 0.92), f"agent 0: {one}", 0.06, BLUE)
-        sheet.text((0.7, 0.92), f"agent 1: {two}", 0.06, RED)
+        for agent, action in enumerate(_chosen(moment, 2)):
+            if action is not None:
+                sheet.text((0.3 + 0.4 * agent, 0.92), f"agent {agent}: {action}", 0.06, (BLUE, RED)[agent])
 
     return draw, 1.0, 1.0
 
@@ -59,13 +64,15 @@ def permutation(params: dict[str, Any]) -> tuple:
 
     def draw(moment: Any, sheet: Sheet) -> None:
         size = 0.8 / count
-        for agent, action in enumerate(np.ravel(moment.action)[:count]):
+        for agent, action in enumerate(_chosen(moment, count)):
             for j in range(count):
                 low = 0.14 + size * j, 0.1 + size * agent
                 sheet.box(low, (low[0] + size, low[1] + size), "#ffffff", LINE)
-            place = 0.14 + size * (int(action) + 0.5), 0.1 + size * (agent + 0.5)
-            sheet.disc(place, 0.3 * size, PALETTE[agent % len(PALETTE)], INK)
-            sheet.text((0.07, place[1]), str(agent), 0.06, DIM)
+            height = 0.1 + size * (agent + 0.5)
+            if action is not None:
+                place = 0.14 + size * (action + 0.5), height
+                sheet.disc(place, 0.3 * size, PALETTE[agent % len(PALETTE)], INK)
+            sheet.text((0.07, height), str(agent), 0.06, DIM)
 
     return draw, 1.0, 1.0
 
@@ -74,7 +81,7 @@ def kuhn_poker(params: dict[str, Any]) -> tuple:
     """Both cards, who moves first, what was done so far, and what is done now."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
-        state, actions = moment.state, np.ravel(moment.action)
+        state, actions = moment.state, _chosen(moment, 2)
         history, first = int(state.history), int(state.first)
         mover = first if history in (0, 3) else 1 - first
         for agent in (0, 1):
@@ -82,8 +89,8 @@ def kuhn_poker(params: dict[str, Any]) -> tuple:
             sheet.box((x - 0.14, 0.2), (x + 0.14, 0.62), "#ffffff", INK, 0.03)
             sheet.text((x, 0.41), CARDS[int(state.cards[agent])], 0.2, (BLUE, RED)[agent])
             sheet.text((x, 0.13), "first" if agent == first else "second", 0.055, DIM)
-            if agent == mover and history < 4:
-                sheet.text((x, 0.72), "bets" if int(actions[agent]) else "passes", 0.08, INK)
+            if agent == mover and history < 4 and actions[agent] is not None:
+                sheet.text((x, 0.72), "bets" if actions[agent] else "passes", 0.08, INK)
         sheet.text((0.5, 0.9), HISTORIES[history], 0.055, DIM)
 
     return draw, 1.0, 1.0

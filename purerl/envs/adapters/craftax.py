@@ -16,12 +16,11 @@ NEVER = np.iinfo(np.int32).max
 """Craftax' own time limit, which it reports as an end of the game like any other: `from_craftax` has its own."""
 
 
-def make_craftax(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
+def make_craftax(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
     """The environment of Craftax called ``task``, for example ``Craftax-Classic-Symbolic-v1``.
 
-    ``max_steps`` and ``reset_pool`` are those of `from_craftax`, and ``params`` override fields of Craftax'
-    ``EnvParams``, which may be traced. Raises `ConfigError` for an unknown name or parameter, and if Craftax is not
-    installed.
+    ``max_steps`` is that of `from_craftax`, and ``params`` override fields of Craftax' ``EnvParams``, which may be
+    traced. Raises `ConfigError` for an unknown name or parameter, and if Craftax is not installed.
     """
     name = f"craftax/{task}"
     with library("craftax", task):
@@ -30,20 +29,18 @@ def make_craftax(task: str, *, max_steps: int | None = None, reset_pool: int = 0
         environment = make_craftax_env_from_name(task, auto_reset=False)
         env_params = environment.default_params
     fields = {field.name for field in dataclasses.fields(env_params)} - {"max_timesteps"}
-    check_parameters(name, params, fields | {"max_steps", "reset_pool"})
+    check_parameters(name, params, fields | {"max_steps"})
     limit = env_params.max_timesteps if max_steps is None else max_steps
-    return from_craftax(name, environment, env_params.replace(**params), max_steps=limit, reset_pool=reset_pool)
+    return from_craftax(name, environment, env_params.replace(**params), max_steps=limit)
 
 
-def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int = 10_000, reset_pool: int = 0) -> Env:
+def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int = 10_000) -> Env:
     """Adapts an environment of Craftax that does not reset itself; observations keep its declared space.
 
     ``max_steps`` is the number of steps after which an episode is truncated, in place of the ``max_timesteps`` of
-    ``env_params``. A world costs far more than a step: by default every step makes one, needed or not; ``reset_pool``
-    makes that many once, the same in all runs, and each episode begins in a random one of them.
+    ``env_params``. A world costs far more than a step, so another `Env.resets` than the default may be much faster.
 
-    The noise of a step is that of `stepping.episodes` with one key for Craftax. Raises `ConfigError` for numbers that
-    are too small.
+    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small.
     """
     env_params = env_params.replace(max_timesteps=NEVER)
     with jax.ensure_compile_time_eval():
@@ -66,5 +63,4 @@ def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int
         Discrete(int(actions.n)),
         chance=jax.random.split,
         max_steps=max_steps,
-        reset_pool=reset_pool,
     )

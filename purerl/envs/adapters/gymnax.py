@@ -60,7 +60,8 @@ def make_gymnax(name: str, **params: Any) -> Env:
 
 
 def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
-    """Adapts a gymnax 1.0 environment. The noise of a step is one key; a step that terminates is never truncated.
+    """Adapts a gymnax 1.0 environment. A level is a key, and so is the noise of a step, which is never both
+    terminated and truncated.
 
     A `Discrete` observation becomes one-hot float32; binary observations (`BINARY`) become bool. Any other `Box` keeps
     its declared dtype, or takes that of the observations if it is wider. Raises `ConfigError` for other spaces.
@@ -69,7 +70,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
         action_space = _space(name, "action", environment.action_space(env_params))
         declared = _space(name, "observation", environment.observation_space(env_params))
     with jax.numpy_rank_promotion("allow"):
-        emitted, state_like = jax.eval_shape(lambda key: environment.reset(key, env_params), jax.random.key(0))
+        emitted, state_like = jax.eval_shape(lambda key: environment.reset_env(key, env_params), jax.random.key(0))
     observation_space = _observed(name, declared, emitted.dtype)
 
     def observe(obs: Array) -> Array:
@@ -80,22 +81,21 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
     def strong(env_state: PyTree) -> PyTree:
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), env_state, state_like)
 
-    def reset(key: Key) -> tuple[PyTree, Array]:
+    def begin(key: Key) -> tuple[PyTree, Array]:
         with jax.numpy_rank_promotion("allow"):
-            obs, env_state = environment.reset(key, env_params)
+            obs, env_state = environment.reset_env(key, env_params)
         return strong(env_state), observe(obs)
 
     def step(key: Key, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
         action = into(action_space, action)
         with jax.numpy_rank_promotion("allow"):  # Some of gymnax relies on rank promotion.
-            transition = environment.step(key, env_state, action, env_params)
-        obs, env_state, reward, terminated, truncated, info = transition
+            obs, env_state, reward, terminated, _ = environment.step_env(key, env_state, action, env_params)
+            truncated = environment.is_truncated(env_state, env_params)
         terminated = jnp.asarray(terminated | truncated if name in TERMINATING else terminated, bool)
         truncated = jnp.asarray(truncated, bool) & ~terminated
-        reward = jnp.asarray(reward, jnp.float32)
-        return strong(env_state), Step(observe(obs), observe(info["final_observation"]), reward, terminated, truncated)
+        return strong(env_state), Step(observe(obs), jnp.asarray(reward, jnp.float32), terminated, truncated)
 
-    return Env(name, reset, jax.random.split, step, observation_space, action_space)
+    return Env(name, jax.random.split, begin, jax.random.split, step, observation_space, action_space)
 
 
 def _space(name: str, role: str, space: Any) -> Space:

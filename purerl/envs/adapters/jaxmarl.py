@@ -24,14 +24,14 @@ LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
 
 
-def make_jaxmarl(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
+def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
     """The environment registered in JaxMARL as ``task``, a map of SMAX or a kitchen of Overcooked.
 
     Examples are ``MPE_simple_spread_v3``, ``SMAX/2s3z``, whose enemies follow JaxMARL's heuristic, and
     ``overcooked/cramped_room``. ``max_steps`` is JaxMARL's own time limit unless it is given; it is the number of steps
-    that an episode of JaxMARL really takes, 26 in MPE and 101 in SMAX. ``reset_pool`` is that of `from_jaxmarl`, and
-    ``params`` are numbers and texts among the arguments of the environment's constructor, which may not be traced.
-    Raises `ConfigError` for an unknown name or parameter, for what JaxMARL refuses, and if jaxmarl is not installed.
+    that an episode of JaxMARL really takes, 26 in MPE and 101 in SMAX. ``params`` are numbers and texts among the
+    arguments of the environment's constructor, which may not be traced. Raises `ConfigError` for an unknown name or
+    parameter, for what JaxMARL refuses, and if jaxmarl is not installed.
     """
     name = f"jaxmarl/{task}"
     check_counts(name, max_steps=(max_steps, 1))
@@ -41,7 +41,7 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, reset_pool: int = 0
 
         registered, given = _registered(task)
         environment = jaxmarl.make(registered, **given)
-        check_parameters(name, params, {*_arguments(environment, given), "max_steps", "reset_pool"})
+        check_parameters(name, params, {*_arguments(environment, given), "max_steps"})
         limit = getattr(environment, "max_steps", None)
         if limit is not None:
             max_steps = limit + task.startswith(LATE) if max_steps is None else max_steps
@@ -50,12 +50,10 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, reset_pool: int = 0
             environment = jaxmarl.make(registered, **given, **params)
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(f"env = {name!r}: {error}") from None
-    return from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps, reset_pool=reset_pool)
+    return from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps)
 
 
-def from_jaxmarl(
-    name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None, reset_pool: int = 0
-) -> Env:
+def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None) -> Env:
     """Adapts an environment of JaxMARL without wrappers; its agents are the rows, in JaxMARL's order.
 
     - ``timed``: the environment's episodes end by a time limit alone, so that it truncates them. Otherwise they
@@ -67,9 +65,9 @@ def from_jaxmarl(
       action, all of its own are legal. Agents see all but ``state``.
     - ``acting`` is False where JaxMARL leaves an agent a single action: in SMAX it is dead then, and in Hanabi it is
       another's turn.
-    - ``reset_pool`` is that of `stepping.episodes`. The noise of a step is that of it with one key for JaxMARL.
 
-    Raises `ConfigError` for numbers that are too small, and for actions that cannot be expressed.
+    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small, and for
+    actions that cannot be expressed.
     """
     agents, num_agents = environment.agents, len(environment.agents)
     action_space, sizes, native = _actions(name, agents, [environment.action_space(agent) for agent in agents])
@@ -110,7 +108,6 @@ def from_jaxmarl(
         action_space,
         chance=jax.random.split,
         max_steps=max_steps,
-        reset_pool=reset_pool,
         legal=(lambda obs: obs["legal"]) if mask else None,
         num_agents=num_agents,
     )

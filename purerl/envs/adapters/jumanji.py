@@ -22,15 +22,15 @@ _SIDES = ("minimum", -np.inf), ("maximum", np.inf)
 """Bounds of a spec, and what stands for one that it does not have."""
 
 
-def make_jumanji(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
+def make_jumanji(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
     """The environment registered in Jumanji as ``task``, for example ``Snake-v1``.
 
     ``max_steps`` is Jumanji's own time limit unless it is given; a few environments have none. Jumanji mostly reports
-    its limit as a termination, so it is given one that is later by a step, which is never reached. ``reset_pool`` is
-    that of `from_jumanji`. Raises `ConfigError` for an unknown name or parameter, and if Jumanji is not installed.
+    its limit as a termination, so it is given one that is later by a step, which is never reached. Raises
+    `ConfigError` for an unknown name or parameter, and if Jumanji is not installed.
     """
     name = f"jumanji/{task}"
-    check_parameters(name, params, ("max_steps", "reset_pool"))
+    check_parameters(name, params, ("max_steps",))
     check_counts(name, max_steps=(max_steps, 1))
     with library("jumanji", task):
         import jumanji
@@ -40,10 +40,10 @@ def make_jumanji(task: str, *, max_steps: int | None = None, reset_pool: int = 0
         if limit is not None:
             max_steps = limit if max_steps is None else max_steps
             environment = jumanji.make(task, time_limit=max_steps + 1)
-    return from_jumanji(name, environment, max_steps=max_steps, reset_pool=reset_pool)
+    return from_jumanji(name, environment, max_steps=max_steps)
 
 
-def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None, reset_pool: int = 0) -> Env:
+def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None) -> Env:
     """Adapts a Jumanji environment without wrappers, as that of one agent.
 
     - Observations are dicts of the fields of Jumanji's. Booleans stay, a ``DiscreteArray`` of ``n <= FEW`` values is
@@ -53,9 +53,9 @@ def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None, r
     - ``legal`` is the observation's ``action_mask``. Where it leaves no action, all are legal.
     - Rewards of several agents are summed. An episode terminates where Jumanji ends it with discounts of 0 alone, and
       is truncated where it ends it otherwise, and after ``max_steps`` steps, if given.
-    - ``reset_pool`` is that of `stepping.episodes`; steps are deterministic.
 
-    Raises `ConfigError` for numbers that are too small, and for actions that cannot be expressed.
+    A level is a key, and steps are deterministic. Raises `ConfigError` for numbers that are too small, and for actions
+    that cannot be expressed.
     """
     with jax.ensure_compile_time_eval():
         space, observe = _observations(environment.observation_spec)
@@ -72,7 +72,7 @@ def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None, r
         terminated = last & jnp.all(timestep.discount == 0)
         return Consequence(state, observe(timestep.observation), jnp.sum(timestep.reward), terminated, last)
 
-    return episodes(name, reset, step, space, actions, max_steps=max_steps, reset_pool=reset_pool, legal=legal)
+    return episodes(name, reset, step, space, actions, max_steps=max_steps, legal=legal)
 
 
 def _observations(spec: Any) -> tuple[Space, Callable[[Any], PyTree]]:

@@ -20,18 +20,18 @@ MEANT = {"go_9x9": {"size": 9}}
 """Arguments that a game's name stands for, unlike the constructor's defaults."""
 
 
-def make_pgx(task: str, *, max_steps: int | None = None, reset_pool: int = 0, **params: Any) -> Env:
+def make_pgx(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
     """The game of pgx called ``task``, for example ``minatar-breakout``, ``2048`` or ``connect_four``.
 
-    ``max_steps`` and ``reset_pool`` are those of `from_pgx`, and ``params`` are arguments of the game's constructor,
-    which may not be traced. Raises `ConfigError` for an unknown name or parameter, and if pgx is not installed.
+    ``max_steps`` is that of `from_pgx`, and ``params`` are arguments of the game's constructor, which may not be
+    traced. Raises `ConfigError` for an unknown name or parameter, and if pgx is not installed.
     """
     name = f"pgx/{task}"
     with library("pgx", task):
         environment = game(task, params)
         own = inspect.signature(type(environment)).parameters
-        check_parameters(name, params, (*own, "max_steps", "reset_pool"))
-    return from_pgx(name, environment, max_steps=max_steps, reset_pool=reset_pool)
+        check_parameters(name, params, (*own, "max_steps"))
+    return from_pgx(name, environment, max_steps=max_steps)
 
 
 def game(task: str, params: dict[str, Any]) -> Any:
@@ -43,7 +43,7 @@ def game(task: str, params: dict[str, Any]) -> Any:
     return constructor(**MEANT.get(task, {}) | {name: value for name, value in params.items() if name in own})
 
 
-def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset_pool: int = 0) -> Env:
+def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> Env:
     """Adapts a game of pgx. ``max_steps`` truncates; pgx' own limits of some games are draws, which terminate.
 
     In the games of MinAtar every action is legal, and the observation is pgx' own. For all others it is a dict of
@@ -52,8 +52,7 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset
     is ``acting`` (bool), which `Env.acting` gives: whether it is this player's turn. To one that waits every action is
     legal, and ignored. Views of the games `SEATED` end with the player's seat, counted from who began, as bits.
 
-    The noise of a step is that of `stepping.episodes` with one key for pgx. Raises `ConfigError` for numbers that are
-    too small.
+    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small.
     """
     num_players = environment.num_players
     several, free = num_players > 1, environment.id.startswith("minatar-")
@@ -90,7 +89,6 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None, reset
         Discrete(state.legal_action_mask.shape[0]),
         chance=jax.random.split,
         max_steps=max_steps,
-        reset_pool=reset_pool,
         legal=None if free else lambda obs: obs["legal"],
         num_agents=num_players,
     )

@@ -11,16 +11,14 @@ from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree
 
 
-def simulated(
-    name: str, environment: Any, *, max_steps: int | None, action_repeat: int = 1, reset_pool: int = 0
-) -> Env:
+def simulated(name: str, environment: Any, *, max_steps: int | None, action_repeat: int = 1) -> Env:
     """An `Env` of an environment whose ``reset(key)`` and ``step(state, action)`` give such a state.
 
     Actions ``[A]`` are clipped to [-1, 1]. ``action_repeat`` is how often a step repeats its action, summing rewards,
-    up to the end of the episode; for the rest see `stepping.episodes`. Raises `ConfigError` for counts that are too
-    small.
+    up to the end of the episode; for the rest see `stepping.episodes`. Since a first state costs about as much as a
+    step, `Env.resets` is ``few``. Raises `ConfigError` for counts that are too small.
     """
-    check_counts(name, max_steps=(max_steps, 1), action_repeat=(action_repeat, 1), reset_pool=(reset_pool, 0))
+    check_counts(name, max_steps=(max_steps, 1), action_repeat=(action_repeat, 1))
 
     def reset(key: Key) -> tuple[PyTree, PyTree]:
         state = trees.strong(environment.reset(key))
@@ -46,4 +44,5 @@ def simulated(
     with lenient():
         shapes = jax.eval_shape(reset, jax.random.key(0))[1]
     actions = Box(-1.0, 1.0, (environment.action_size,), jnp.float32)
-    return episodes(name, reset, step, unbounded(shapes), actions, max_steps=max_steps, reset_pool=reset_pool)
+    env = episodes(name, reset, step, unbounded(shapes), actions, max_steps=max_steps)
+    return env._replace(resets="few")

@@ -19,7 +19,7 @@ def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
     is given. Raises `ConfigError` for an unknown name or parameter, and if Playground is not installed.
     """
     name = f"playground/{task}"
-    check_parameters(name, params, ("impl", "max_steps", "action_repeat", "reset_pool"))
+    check_parameters(name, params, ("impl", "max_steps", "action_repeat"))
     if impl not in IMPLEMENTATIONS:
         raise ConfigError(f"env = {name!r}: impl = {impl!r}: must be one of {', '.join(IMPLEMENTATIONS)}")
     with library("playground", task):
@@ -30,11 +30,9 @@ def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
     return from_playground(name, environment, **{"max_steps": length} | params)
 
 
-def from_playground(
-    name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1, reset_pool: int = 0
-) -> Env:
+def from_playground(name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1) -> Env:
     """Adapts an environment of MuJoCo Playground without wrappers, a ``mujoco_playground.MjxEnv``.
 
     Its observations are an array or a tree of them. For the rest, and for what is raised, see `from_brax`.
     """
-    return simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat, reset_pool=reset_pool)
+    return simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces, trees
-from purerl.envs.wrappers.pool import POOL_SEED
+from purerl.envs.episodic import no_noise
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Space
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -79,7 +79,6 @@ def episodes(
     *,
     chance: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
     max_steps: int | None = None,
-    reset_pool: int = 0,
     legal: Callable[[PyTree], Array] | None = None,
     num_agents: int = 1,
 ) -> Env:
@@ -91,57 +90,45 @@ def episodes(
       noise is ``()``.
     - ``max_steps``: steps after which an episode is truncated; None: no further than ``step`` itself says. A
       termination wins over either.
-    - ``reset_pool``: 0: each episode begins in a new random state, which is computed at every step, needed or not.
-      Otherwise: each begins in a random one of this many states, which are drawn once and are the same in all runs.
     - ``num_agents``: with several, observations, actions and rewards lead with that many, and a `Consequence` has one
       flag of each kind for all.
 
-    The noise of a step is a key or an index (int32) into the pool, and that of ``chance``. Raises `ConfigError` for
-    counts that are too small.
+    A level is a key. Raises `ConfigError` for counts that are too small.
     """
-    check_counts(name, max_steps=(max_steps, 1), reset_pool=(reset_pool, 0))
+    check_counts(name, max_steps=(max_steps, 1))
     obs_like = spaces.struct(observation_space)
 
-    def fresh(key: Key) -> tuple[PyTree, PyTree]:
+    def begin(key: Key) -> tuple[Episode, PyTree]:
         with lenient():
             inner, obs = reset(key)
-        return trees.strong(inner), _cast(obs, obs_like)
+        return Episode(trees.strong(inner), jnp.zeros((), jnp.int32)), _cast(obs, obs_like)
 
-    state_like = jax.eval_shape(fresh, jax.random.key(0))[0]
-    if reset_pool:
-        with jax.ensure_compile_time_eval():
-            pool = jax.jit(jax.vmap(fresh))(jax.random.split(jax.random.key(POOL_SEED), reset_pool))
-
-    def first(key: Key) -> tuple[Episode, PyTree]:
-        inner, obs = fresh(key)
-        return Episode(inner, jnp.zeros((), jnp.int32)), obs
-
-    def beginnings(key: Key, shape: tuple[int, ...]) -> Array:
-        return jax.random.randint(key, shape, 0, reset_pool) if reset_pool else jax.random.split(key, shape)
-
-    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, PyTree]:
-        if chance is None:
-            return beginnings(key, shape), ()
-        key_beginning, key_chance = jax.random.split(key)
-        return beginnings(key_beginning, shape), chance(key_chance, shape)
+    state_like = jax.eval_shape(begin, jax.random.key(0))[0].inner
 
     def for_all(flag: Array) -> Array:
         return flag if num_agents == 1 else jnp.broadcast_to(flag, (num_agents,))
 
-    def advance(noise: tuple[Array, PyTree], env_state: Episode, action: Array) -> tuple[Episode, Step]:
+    def advance(noise: PyTree, env_state: Episode, action: Array) -> tuple[Episode, Step]:
         with lenient():
-            inner, obs, reward, terminated, truncated = step(env_state.inner, into(action_space, action), noise[1])
+            inner, obs, reward, terminated, truncated = step(env_state.inner, into(action_space, action), noise)
         inner, obs = _cast(inner, state_like), _cast(obs, obs_like)
         time = env_state.time + 1
         terminated, truncated = jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
         truncated = (truncated if max_steps is None else truncated | (time >= max_steps)) & ~terminated
-        last = terminated | truncated
-        begin = trees.take(pool, noise[0]) if reset_pool else fresh(noise[0])
-        begin_inner, begin_obs = jax.tree.map(lambda new, old: jnp.where(last, new, old), begin, (inner, obs))
-        result = Step(begin_obs, obs, jnp.asarray(reward, jnp.float32), for_all(terminated), for_all(truncated))
-        return Episode(begin_inner, jnp.where(last, 0, time)), result
+        result = Step(obs, jnp.asarray(reward, jnp.float32), for_all(terminated), for_all(truncated))
+        return Episode(inner, time), result
 
-    return Env(name, first, noise, advance, observation_space, action_space, legal, num_agents)
+    return Env(
+        name,
+        jax.random.split,
+        begin,
+        chance or no_noise,
+        advance,
+        observation_space,
+        action_space,
+        legal,
+        num_agents,
+    )
 
 
 def _cast(tree: PyTree, like: PyTree) -> PyTree:

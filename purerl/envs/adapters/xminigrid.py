@@ -14,16 +14,14 @@ from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree
 
 
-def make_xminigrid(
-    task: str, *, max_steps: int | None = None, view_size: int | None = None, reset_pool: int = 0, **params: Any
-) -> Env:
+def make_xminigrid(task: str, *, max_steps: int | None = None, view_size: int | None = None, **params: Any) -> Env:
     """The environment registered in xminigrid as ``task``, for example ``MiniGrid-Empty-8x8``.
 
-    ``max_steps`` and ``view_size`` (odd), both whole numbers, override fields of its ``EnvParams``; ``reset_pool`` is
-    that of `from_xminigrid`. Raises `ConfigError` for an unknown name or parameter, and if xminigrid is not installed.
+    ``max_steps`` and ``view_size`` (odd), both whole numbers, override fields of its ``EnvParams``. Raises
+    `ConfigError` for an unknown name or parameter, and if xminigrid is not installed.
     """
     name, given = f"xminigrid/{task}", {"max_steps": max_steps, "view_size": view_size}
-    check_parameters(name, params, (*given, "reset_pool"))
+    check_parameters(name, params, given)
     check_counts(name, max_steps=(max_steps, 1), view_size=(view_size, 3))
     if view_size is not None and view_size % 2 == 0:
         raise ConfigError(f"env = {name!r}: view_size = {view_size}: must be odd")
@@ -31,16 +29,16 @@ def make_xminigrid(
         import xminigrid
 
         environment, env_params = xminigrid.make(task, **{k: v for k, v in given.items() if v is not None})
-    return from_xminigrid(name, environment, env_params, reset_pool=reset_pool)
+    return from_xminigrid(name, environment, env_params)
 
 
-def from_xminigrid(name: str, environment: Any, env_params: Any, *, reset_pool: int = 0) -> Env:
+def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
     """Adapts an environment of XLand-MiniGrid without wrappers; ``env_params`` hold its rules and its time limit.
 
     The view ``[H, W, 2]`` of kinds and colours of tiles becomes boolean planes ``[H, W, C]``, one for each kind and
     then one for each colour. An episode is truncated after ``env_params.max_steps`` steps and terminates where
-    xminigrid's discount is 0. ``reset_pool`` is that of `stepping.episodes`; steps are deterministic. Raises
-    `ConfigError` for other observations and for a pool below 0.
+    xminigrid's discount is 0. A level is a key, and steps are deterministic. Raises `ConfigError` for other
+    observations.
     """
     with jax.ensure_compile_time_eval():
         from xminigrid.core.constants import NUM_COLORS, NUM_TILES
@@ -64,4 +62,4 @@ def from_xminigrid(name: str, environment: Any, env_params: Any, *, reset_pool: 
 
     planes = Box(False, True, (*shape[:2], NUM_TILES + NUM_COLORS), jnp.dtype(bool))
     actions = Discrete(int(environment.num_actions(env_params)))
-    return episodes(name, reset, step, planes, actions, reset_pool=reset_pool)
+    return episodes(name, reset, step, planes, actions)

@@ -4,17 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from purerl.envs.wrappers.actions import Sticky, action_repeat, sticky_actions
+from purerl.envs.wrappers.beginnings import resets
 from purerl.envs.wrappers.endings import Masked, Timed, mask_nonfinite, max_episode_steps
 from purerl.envs.wrappers.frames import StackState, frame_stack
 from purerl.envs.wrappers.parameters import Randomised, randomise
-from purerl.envs.wrappers.pool import POOL_SEED, reset_pool
 from purerl.envs.wrappers.rewards import reward_clip, reward_scale
 from purerl.envs.wrappers.talk import Channel, Goal, led, messages
 from purerl.envs.wrappers.vectors import flatten, observation_mask, show_last
 from purerl.types import Env
 
 __all__ = [
-    "POOL_SEED",
     "TRANSFORMS",
     "Channel",
     "Goal",
@@ -32,7 +31,7 @@ __all__ = [
     "messages",
     "observation_mask",
     "randomise",
-    "reset_pool",
+    "resets",
     "reward_clip",
     "reward_scale",
     "show_last",
@@ -42,7 +41,7 @@ __all__ = [
 TRANSFORMS: dict[str, Callable[[Env, Any], Env]] = {
     transform.__name__: transform
     for transform in (
-        reset_pool,
+        resets,
         mask_nonfinite,
         sticky_actions,
         action_repeat,
