@@ -18,7 +18,8 @@ from purerl.trees import strong
 
 
 def play(env, choose, num_steps, seed=0):
-    """The first observation and, of each step, its randomness, the actions and the `Step` ``[T, N, ...]``.
+    """The level, the first observation and, of each step, its randomness, the actions, the `Step` and what is seen
+    after it, ``[T, N, ...]``.
 
     ``choose(key, obs)`` gives the agents' actions.
     """
@@ -26,14 +27,16 @@ def play(env, choose, num_steps, seed=0):
     @jax.jit
     def run(key):
         key_reset, key_noise, key_action = jax.random.split(key, 3)
-        state, obs = env.reset(key_reset)
+        state, obs = env.begin(key_reset)
 
         def one_step(carry, inputs):
             state, obs = carry
             noise, key = inputs
             action = choose(key, obs)
             state, step = env.step(noise, state, action)
-            return (state, step.obs), (noise[1], action, step)
+            begun, last = env.begin(jax.random.fold_in(key, 1)), jnp.any(step.last)
+            after = jax.tree.map(lambda new, old: jnp.where(last, new, old), begun, (state, step.next_obs))
+            return after, (noise, action, step, after[1])
 
         noise = env.noise(key_noise, (num_steps,))
         keys = jax.random.split(key_action, num_steps)
@@ -110,7 +113,7 @@ def test_unequal_agents():
         "legal": (3,),
         "state": (3,),
     }
-    _, first, (_, _, step) = play(env, legally(env), 60)
+    _, first, (_, _, step, shown) = play(env, legally(env), 60)
     np.testing.assert_array_equal(first["obs"], [[2, 2, 0], [2, 2, 0]])
     np.testing.assert_array_equal(first["legal"], [[True, True, False], [True, True, True]])
     obs = jax.device_get(step.next_obs)
@@ -125,12 +128,12 @@ def test_unequal_agents():
     assert dead.any() and (late & ~dead).any()
     np.testing.assert_array_equal(step.terminated, np.stack([dead, dead], 1))
     np.testing.assert_array_equal(step.truncated, np.stack([late & ~dead] * 2, 1))
-    np.testing.assert_array_equal(step.obs["state"][dead | late][:, 0], [[2, 2, 0]] * (dead | late).sum())
+    np.testing.assert_array_equal(shown["state"][dead | late][:, 0], [[2, 2, 0]] * (dead | late).sum())
 
 
 def test_an_end_by_time_alone():
     env = envs.from_jaxmarl("pair", Pair(), timed=True)
-    _, _, (_, _, step) = play(env, legally(env), 60)
+    _, _, (_, _, step, _) = play(env, legally(env), 60)
     assert step.truncated.any() and not step.terminated.any()
 
 
@@ -185,7 +188,7 @@ def test_numbers_as_actions():
     env = envs.from_jaxmarl("moving", Moving(), max_steps=4)
     envs.check_env(env)
     assert env.action_space == Box(0.0, 2.0, (3,), jnp.float32) and env.legal is None
-    _, _, (_, _, step) = play(env, lambda key, obs: jnp.full((2, 3), 5.0), 1)
+    _, _, (_, _, step, _) = play(env, lambda key, obs: jnp.full((2, 3), 5.0), 1)
     np.testing.assert_array_equal(step.reward, [[1.0, 2.0]])
 
     class Odd(Alone):
@@ -233,9 +236,9 @@ def test_players():
     env = envs.from_pgx("nim", Nim())
     envs.check_env(env)
     assert env.num_agents == 2 and env.action_space == Discrete(2)
-    _, first, (_, _, step) = play(env, legally(env), 64)
+    _, first, (_, _, step, shown) = play(env, legally(env), 64)
     last = np.asarray(step.terminated[:, 0])
-    before = jax.tree.map(lambda x, y: np.concatenate([x[None], y[:-1]]), first, step.obs)
+    before = jax.tree.map(lambda x, y: np.concatenate([x[None], y[:-1]]), first, shown)
     np.testing.assert_array_equal(step.terminated, np.stack([last, last], 1))
     np.testing.assert_array_equal(step.reward.sum(1), 0.0)
     acting = env.acting(before)
@@ -326,7 +329,7 @@ def test_steps_are_those_of_jaxmarl(name):
         return strong(state), made
 
     with jax.numpy_rank_promotion("allow"):
-        key, first, (keys, actions, played) = play(env, legally(env), num_steps)
+        key, first, (keys, actions, played, shown) = play(env, legally(env), num_steps)
         state, *begun = jax.jit(reset)(key)
         _, expected = jax.jit(lambda state: jax.lax.scan(one_step, state, (actions, keys)))(strong(state))
     *made, rewards, ended = jax.device_get(expected)
@@ -340,7 +343,7 @@ def test_steps_are_those_of_jaxmarl(name):
     same(first, jax.device_get(begun), env, agents)
     for t in range(length):
         same(jax.tree.map(lambda x, t=t: x[t], played.next_obs), jax.tree.map(lambda x, t=t: x[t], made), env, agents)
-    later = jax.tree.map(lambda x: x[length - 1], (played.obs, played.next_obs))
+    later = jax.tree.map(lambda x: x[length - 1], (shown, played.next_obs))
     assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, later), strict=True))
 
 
@@ -359,7 +362,7 @@ def same(ours, theirs, env, agents):
 def test_dead_units_of_smax_do_not_act():
     skip_if_missing("jaxmarl/SMAX/3m")
     env = envs.make("jaxmarl/SMAX/3m")
-    _, _, (_, _, step) = play(env, legally(env), 60)
+    _, _, (_, _, step, _) = play(env, legally(env), 60)
     obs = jax.device_get(step.next_obs)
     health = obs["state"].reshape(60, 3, -1)[:, 0, : 6 * 10].reshape(60, 6, 10)[:, :3, 0]
     np.testing.assert_array_equal(env.acting(obs), health > 0)
@@ -370,7 +373,7 @@ def test_parameters_of_jaxmarl():
     skip_if_missing("jaxmarl/MPE_simple_spread_v3")
     env = envs.make("jaxmarl/MPE_simple_spread_v3", num_agents=2, num_landmarks=2, max_steps=25)
     assert env.num_agents == 2 and env.observation_space.shape == (12,)
-    _, _, (_, _, step) = play(env, legally(env), 26)
+    _, _, (_, _, step, _) = play(env, legally(env), 26)
     np.testing.assert_array_equal(np.flatnonzero(step.truncated[:, 0]), [24])
     env = envs.make("jaxmarl/MPE_simple_spread_v3", action_type="Continuous")
     assert env.action_space == Box(0.0, 1.0, (5,), jnp.float32)
@@ -401,7 +404,7 @@ def test_games_are_those_of_pgx(game):
 
     env, raw, num_steps = envs.make(f"pgx/{game}"), pgx.make(game), 48
     with jax.numpy_rank_promotion("allow"):
-        key, first, (keys, actions, played) = play(env, legally(env), num_steps)
+        key, first, (keys, actions, played, shown) = play(env, legally(env), num_steps)
         state = jax.jit(raw.init)(key)
     first, actions, played = jax.device_get((first, actions, played))
     starter, advance = int(state.current_player), jax.jit(raw.step)
@@ -422,7 +425,7 @@ def test_games_are_those_of_pgx(game):
         np.testing.assert_array_equal(played.terminated[t], [state.terminated] * 2)
         obs = jax.tree.map(lambda x, t=t: x[t], played.next_obs)
     assert state.terminated and not played.truncated.any()
-    assert played.obs["acting"][t - 1].sum() == 1
+    assert shown["acting"][t - 1].sum() == 1
 
 
 def test_go_is_as_large_as_its_name_says():

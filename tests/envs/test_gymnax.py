@@ -14,6 +14,7 @@ from purerl.envs.episodic import EpisodeState
 from purerl.errors import ConfigError
 from purerl.learners import normalize
 from purerl.spaces import Box, Discrete, sample
+from purerl.types import Step
 
 PHYSICAL = {
     "CartPole-v1": ([-2.4, -3, -0.2, -3], [2.4, 3, 0.2, 3]),
@@ -87,6 +88,11 @@ def test_adapter_keeps_the_contract(name):
         envs.check_env(envs.make(f"gymnax/{name}"), num_steps=64)
 
 
+def renewed(env, level, env_state, step):
+    """The state and the observation from which play goes on after a step."""
+    return jax.tree.map(lambda x, y: jnp.where(step.last, x, y), env.begin(level), (env_state, step.next_obs))
+
+
 @pytest.mark.parametrize(
     "name", ["gymnax/CartPole-v1", "gymnax/MountainCarContinuous-v0", "DeepSea-bsuite", *TERMINATING]
 )
@@ -98,19 +104,26 @@ def test_adapter_gives_what_gymnax_gives(name):
     noise = env.noise(key_noise, (num_steps,))
     actions = sample(env.action_space, key_action, (num_steps,))
 
-    def ours(env_state, inputs):
-        return env.step(inputs[0], env_state, inputs[1])
+    def both(states, inputs):
+        """gymnax gives its step and its reset a half of the key each, and begins anew where an episode ends."""
+        key, action = inputs
+        key_step, key_level = jax.random.split(key)
+        obs, original, reward, terminated, truncated, info = theirs.step(key, states[1], action, params)
+        env_state, step = env.step(key_step, states[0], action)
+        begun = renewed(env, key_level, env_state, step)
+        return (begun[0], original), (
+            (begun[1], *step),
+            (obs, info["final_observation"], reward, terminated, truncated),
+        )
 
-    def original(env_state, inputs):
-        obs, env_state, reward, terminated, truncated, info = theirs.step(inputs[0], env_state, inputs[1], params)
-        return env_state, (obs, info["final_observation"], reward, terminated, truncated)
-
-    env_state, obs = env.reset(key_reset)
+    env_state, obs = env.begin(key_reset)
     obs_original, state_original = theirs.reset(key_reset, params)
     np.testing.assert_array_equal(obs, obs_original)
-    step = jax.jit(lambda: jax.lax.scan(ours, env_state, (noise, actions))[1])()
-    *rest, terminated, truncated = jax.jit(lambda: jax.lax.scan(original, state_original, (noise, actions))[1])()
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), tuple(step[:3]), tuple(rest))
+    step, (*rest, terminated, truncated) = jax.jit(
+        lambda: jax.lax.scan(both, (env_state, state_original), (noise, actions))[1]
+    )()
+    step, shown = Step(*step[1:]), step[:3]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), shown, tuple(rest))
     if name in TERMINATING:
         assert truncated.any()
         terminated = terminated | truncated
@@ -129,23 +142,25 @@ def test_binary_observations_lose_nothing(name):
 
     def both(env_state, inputs):
         key, action = inputs
+        key_step, key_level = jax.random.split(key)
         float_obs, _, _, _, _, info = theirs.step(key, env_state, action, params)
-        following, step = env.step(key, env_state, action)
-        return following, (step, float_obs, info["final_observation"])
+        following, step = env.step(key_step, env_state, action)
+        following, obs = renewed(env, key_level, following, step)
+        return following, (obs, step, float_obs, info["final_observation"])
 
     @jax.jit
     def run(key):
         key_reset, key_noise, key_action = jax.random.split(key, 3)
-        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
+        env_state, obs = jax.vmap(env.begin)(jax.random.split(key_reset, num_envs))
         float_obs, _ = jax.vmap(lambda key: theirs.reset(key, params))(jax.random.split(key_reset, num_envs))
         shape = (num_steps, num_envs)
         inputs = env.noise(key_noise, shape), sample(env.action_space, key_action, shape)
         return obs, float_obs, jax.lax.scan(jax.vmap(both), env_state, inputs)[1]
 
     with jax.numpy_rank_promotion("allow"):  # for gymnax
-        first, float_first, (step, float_obs, float_next_obs) = jax.device_get(run(jax.random.key(0)))
+        first, float_first, (shown, step, float_obs, float_next_obs) = jax.device_get(run(jax.random.key(0)))
     assert env.observation_space == Box(False, True, first.shape[1:], jnp.dtype(bool))
-    for ours, original in (first, float_first), (step.obs, float_obs), (step.next_obs, float_next_obs):
+    for ours, original in (first, float_first), (shown, float_obs), (step.next_obs, float_next_obs):
         assert ours.dtype == bool and original.dtype == np.float32
         np.testing.assert_array_equal(ours.astype(np.float32), original)
     assert 0 < step.next_obs.mean() < 1

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import a2c, envs, loops, ppo
+from purerl import a2c, envs, loops, ppo, trees
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.meta import learning, shaping
 from purerl.meta.shaping import where_needed

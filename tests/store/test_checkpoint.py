@@ -170,11 +170,14 @@ def test_another_shape(directory, change, line):
 
 
 def test_another_format(directory, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", 3)
-    with pytest.raises(ConfigError, match="12: format 2, expected 3$"):
+    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    with pytest.raises(ConfigError, match="12: format 3, expected 4; it was written by an earlier version of purerl"):
+        checkpoint.newest(directory)
+    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    with pytest.raises(ConfigError, match="12: format 3, expected 2$"):
         checkpoint.newest(directory)
     (directory / "12" / "_CHECKPOINT_METADATA").touch()
-    with pytest.raises(ConfigError, match="12: format 1, expected 3;"):
+    with pytest.raises(ConfigError, match="12: format 1, expected 2;"):
         checkpoint.newest(directory)
 
 

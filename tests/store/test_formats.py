@@ -5,7 +5,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.store import checkpoint, policies
 
@@ -28,11 +30,18 @@ def test_checkpoint():
         "half": jnp.zeros(2, jnp.bfloat16),
         "none": None,
     }
-    step = checkpoint.newest(WRITTEN / "checkpoint-2", strict=True)
+    step = checkpoint.newest(WRITTEN / "checkpoint-3", strict=True)
     state = checkpoint.read(step, like)
     np.testing.assert_array_equal(state["mean"], np.arange(5.0) + 12)
     assert jnp.all(jax.random.key_data(state["key"]) == jax.random.key_data(jax.random.key(12)))
     assert step.about["frames"] == 10**11 + 7 and bool(state["count"][1]) and state["half"][0] == 12
+
+
+def test_earlier_checkpoint():
+    """Since format 3 the states of environments are others: what cannot go on says so, and what still can be done."""
+    line = f"12: format 2, expected {checkpoint.FORMAT}; .* earlier version of purerl, .* saved policies still load$"
+    with pytest.raises(ConfigError, match=line):
+        checkpoint.newest(WRITTEN / "checkpoint-2", strict=True)
 
 
 def test_policy():
