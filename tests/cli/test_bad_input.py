@@ -10,6 +10,7 @@ import pytest
 from purerl import ppo
 from purerl.cli import main, parsing, ranges
 from purerl.errors import ConfigError
+from purerl.runs import config_file, description
 from purerl.runs.description import Description, Setup, describe
 from purerl.runs.options import SweepOptions, TrainOptions
 
@@ -36,7 +37,7 @@ def whole_rewards():
 
 
 def half_observations():
-    return of(obs=lambda x: x.astype(jnp.float16))
+    return of(next_obs=lambda x: x.astype(jnp.float16))
 """
 
 
@@ -57,6 +58,20 @@ def half_observations():
             ],
         ),
         ([*TRAIN, "--env-params", "max_steps=2.5"], ["env = 'CartPole-v1': max_steps = 2.5: must be a whole number"]),
+        ([*TRAIN, "--resets", "pool"], ["env = 'CartPole-v1': resets = 'pool': must be every, pool:N, few or few:N"]),
+        (
+            [*SWEEP, "--env-params", "tau=0.1,0.2", "--resets", "few:0"],
+            ["env = 'CartPole-v1': resets = 'few:0': must be"],
+        ),
+        ([*EVOLVE, "--resets", "pool:0"], ["env = 'CartPole-v1': resets = 'pool:0': must be every"]),
+        (
+            [*TRAIN, "--resets", "few", "--env-params", "resets=pool:4"],
+            ["resets = 'few': env_params has resets=pool:4; give one of the two"],
+        ),
+        (
+            [*TRAIN, "--env-params", "reset_pool=4"],
+            ["env = 'CartPole-v1': reset_pool = 4: no such parameter any more; give resets=pool:4"],
+        ),
         ([*TRAIN, "--env-params", "gravity=1", "gravity=2"], ["env_params = 'gravity=2': gravity is given twice"]),
         ([*TRAIN, "--env-params", "hide_velocity=3"], ["env = 'CartPole-v1': hide_velocity = 3: must be 0 or 1"]),
         ([*TRAIN, "--env-params", "frame_stack=0"], ["env = 'CartPole-v1': frame_stack = 0: must be a whole number"]),
@@ -124,7 +139,7 @@ def half_observations():
         ),
         (
             ["train", "ppo", "--env", "bad_own:half_observations"],
-            ["env = 'bad_own:half_observations': step's obs: must be float32[4], but is float16[4]"],
+            ["env = 'bad_own:half_observations': step's next_obs: must be float32[4], but is float16[4]"],
         ),
         (
             [*TRAIN, "--learning-rate", "1e40", "--env-params", "max_steps=0", "--memory-size", "8"],
@@ -179,3 +194,23 @@ def test_members_have_the_keys_of_their_seeds():
     made = Setup.of(Description("ppo", "CartPole-v1", {}, seeds, dict(vars(ppo.Config())), {}, {})).members.keys
     alone = [jax.random.key_data(jax.random.key(seed)) for seed in seeds]
     assert json.dumps(jax.random.key_data(made).tolist()) == json.dumps([key.tolist() for key in alone])
+
+
+def test_resets_are_a_parameter_of_the_environment(tmp_path):
+    """Given as an option or among the parameters; and read back from a file, also one of before, as the option."""
+    assert parsing.env_params(["gravity=9"], "few:2") == {"gravity": 9, "resets": "few:2"}
+    assert parsing.env_params(["resets=few"], "few") == parsing.env_params(["resets=few"]) == {"resets": "few"}
+    fields = {"algo": "ppo", "env": "CartPole-v1"}
+    read = lambda **params: description.start(
+        config_file.ConfigFile(tmp_path, "train", {**fields, "env_params": params}, {}, [])
+    )
+    assert read(resets="few", gravity=9).options == {"env": "CartPole-v1", "env_params": ["gravity=9"], "resets": "few"}
+    assert read(reset_pool=8).options["resets"] == "pool:8" and read(reset_pool=0).options["resets"] == "every"
+    assert "resets" not in read().options
+
+
+def test_pools_of_earlier_versions():
+    config = dict(vars(ppo.Config()))
+    fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {"reset_pool": 8}, "seeds": [0], "config": config}
+    found = Description.of_json({**fields, "swept": {}}, "policy.json")
+    assert found.env_params == {"resets": "pool:8"} and Setup.of(found).make_env().resets == "pool:8"
