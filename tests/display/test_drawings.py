@@ -31,7 +31,12 @@ NO_PICTURE = spaces.Discrete(2)
 
 
 def frame(name, state, obs=(), action=0):
-    return drawings.drawing(name, {}, NO_PICTURE).frame(Moment(state, obs, np.asarray(action)), SIZE)
+    """The picture before an action; that of an episode's last state, without one, is drawn as well."""
+    drawing = drawings.drawing(name, {}, NO_PICTURE)
+    last = drawing.frame(Moment(state, obs, None), SIZE)
+    picture = drawing.frame(Moment(state, obs, np.asarray(action)), SIZE)
+    assert last.shape == picture.shape
+    return picture
 
 
 def where(picture, colour):

@@ -357,7 +357,7 @@ def test_steps_are_those_of_the_library(name):
     def both(key):
         key_reset, key_noise = jax.random.split(key)
         noise = env.noise(key_noise, (9,))
-        theirs_noise = jax.random.split(key_noise, 9) if noise == () else noise
+        theirs_noise = jax.random.split(key_noise, 9) if isinstance(noise, tuple) else noise
         ours, (theirs, shown, _) = env.begin(key_reset), reset(key_reset)
 
         def act(carry, inputs):

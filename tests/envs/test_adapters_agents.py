@@ -404,7 +404,7 @@ def test_games_are_those_of_pgx(game):
 
     env, raw, num_steps = envs.make(f"pgx/{game}"), pgx.make(game), 48
     with jax.numpy_rank_promotion("allow"):
-        key, first, (keys, actions, played, shown) = play(env, legally(env), num_steps)
+        key, first, (keys, actions, played, after) = play(env, legally(env), num_steps)
         state = jax.jit(raw.init)(key)
     first, actions, played = jax.device_get((first, actions, played))
     starter, advance = int(state.current_player), jax.jit(raw.step)
@@ -425,7 +425,7 @@ def test_games_are_those_of_pgx(game):
         np.testing.assert_array_equal(played.terminated[t], [state.terminated] * 2)
         obs = jax.tree.map(lambda x, t=t: x[t], played.next_obs)
     assert state.terminated and not played.truncated.any()
-    assert shown["acting"][t - 1].sum() == 1
+    assert after["acting"][t - 1].sum() == 1
 
 
 def test_go_is_as_large_as_its_name_says():
