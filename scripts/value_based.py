@@ -20,7 +20,6 @@ from purerl import apex, c51, dqn, draw, envs, evaluate, iqn, qr_dqn, r2d2, repl
 from purerl.algos.c51 import make_network as make_c51_network
 from purerl.algos.iqn import make_network as make_iqn_network
 from purerl.algos.qr_dqn import make_network as make_qr_dqn_network
-from purerl.envs.episodic import no_noise
 from purerl.formulas import td_errors
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree, Step, Transition
@@ -184,7 +183,7 @@ def gamble(length: int, safe: Callable, risky: Callable) -> Env:
         return jnp.zeros((), jnp.int32), observe(0)
 
     seen = Box(0.0, 1.0, (length,), jnp.float32)
-    return Env(f"gamble-{length}", no_noise, begin, noise, step, seen, Discrete(2))
+    return Env(f"gamble-{length}", lambda key, shape: jnp.zeros(shape), begin, noise, step, seen, Discrete(2))
 
 
 def three_or_minus_one(coin: Array, z: Array) -> Array:
