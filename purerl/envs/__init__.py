@@ -17,6 +17,7 @@ from purerl.envs.adapters.pgx import from_pgx, make_pgx
 from purerl.envs.adapters.playground import from_playground, make_playground
 from purerl.envs.adapters.xminigrid import from_xminigrid, make_xminigrid
 from purerl.envs.check_env import Examined, check_env, examine
+from purerl.envs.check_types import outdated
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.union import union
@@ -177,7 +178,10 @@ def _own(name: str, params: dict[str, Any]) -> Env:
     except TypeError as error:
         given = ", ".join(params) or "no parameters"
         raise ConfigError(f"env = {name!r}: cannot be called with {given} ({error})") from None
-    env = called("env", name, function, **params)
+    try:
+        env = called("env", name, function, **params)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{outdated(error.__cause__)}") from error.__cause__
     if not isinstance(env, Env):
         raise ConfigError(f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env")
     return env

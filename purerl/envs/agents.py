@@ -12,7 +12,7 @@ from purerl import spaces
 from purerl.envs.wrappers.parts import seen_as
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Env, PyTree, Step
 
 Select = Callable[[PyTree], PyTree]
 
@@ -111,8 +111,8 @@ def joint(env: Env, previous: bool = False) -> Env:
             seen["previous"] = did
         return seen
 
-    def reset(key: Key) -> tuple[PyTree, PyTree]:
-        env_state, obs = env.reset(key)
+    def begin(level: PyTree) -> tuple[PyTree, PyTree]:
+        env_state, obs = env.begin(level)
         return env_state, view(obs, jnp.asarray(nothing))
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
@@ -120,17 +120,19 @@ def joint(env: Env, previous: bool = False) -> Env:
         terminated = jnp.all(made.terminated)
         truncated = jnp.any(made.truncated) & ~terminated
         did = action + 1 if previous else jnp.asarray(nothing)
-        obs = view(made.obs, jnp.where(terminated | truncated, nothing, did))
-        return env_state, Step(obs, view(made.next_obs, did), jnp.mean(made.reward), terminated, truncated)
+        return env_state, Step(view(made.next_obs, did), jnp.mean(made.reward), terminated, truncated)
 
     return Env(
         env.name,
-        reset,
+        env.levels,
+        begin,
         env.noise,
         step,
         space,
         _joint_actions(env),
         legal and (lambda obs: obs["legal"].reshape(*obs["legal"].shape[:-2], -1)),
+        keep=env.keep,
+        resets=env.resets,
     )
 
 

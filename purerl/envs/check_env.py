@@ -33,12 +33,12 @@ def check_env(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: 
 def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: int = 16) -> Examined:
     """Looks for promises of `Env` that ``env`` breaks.
 
-    First come shapes, dtypes, weak types and tree structures of `reset`, `noise` and `step`, and whether jit and vmap
-    take them; nothing is computed for that. If they are right, ``num_envs`` environments are stepped ``num_steps``
-    times at random under one jit, and the values are looked at: observations within their space, finite numbers, flags
-    that exclude each other, ``obs`` against ``next_obs``, fresh observations after an episode's end, resets and steps
-    that depend on their arguments alone. Of several agents episodes must end together, and at least one must act at
-    every step. ``key`` defaults to that of seed 0.
+    First come shapes, dtypes, weak types and tree structures of `levels`, `begin`, `noise`, `step` and `keep`, and
+    whether jit and vmap take them; nothing is computed for that. If they are right, ``num_envs`` environments are
+    stepped ``num_steps`` times at random under one jit, and the values are looked at: observations within their space,
+    finite numbers, flags that exclude each other, states and observations at an episode's end against those that
+    `begin` gives, beginnings and steps that depend on their arguments alone. Of several agents episodes must end
+    together, and at least one must act at every step. ``key`` defaults to that of seed 0.
     """
     key = jax.random.key(0) if key is None else key
     problems = type_problems(env, key)
@@ -46,7 +46,7 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
         return Examined(problems, [])
     played = check_play.play(env, key, num_steps, num_envs)
     terminated, truncated = int(played.terminated), int(played.truncated)
-    notes = [] if played.varied else ["every reset gave the same state and observation: it ignores its key"]
+    notes = [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]
     if not terminated + truncated:
         notes.append("no episode ended: what happens at an end was not looked at; give more steps")
     elif terminated + truncated >= num_steps * num_envs:

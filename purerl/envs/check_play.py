@@ -1,5 +1,6 @@
 """What `check_env` says of values: a run of random play, in which every promise is looked at in every step."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -7,17 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import spaces
-from purerl.envs.fleet import fleet
+from purerl import spaces, trees
+from purerl.envs.check_types import agent_axis
+from purerl.envs.resets import make_resets
 from purerl.types import Array, Env, Key, PyTree, Step
 
-_NUM_RESETS = 512
+_NUM_LEVELS = 512
 _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
 
 
-_RARE = 0.25
-"""The largest fraction of first observations after an episode's end that may show what no reset showed."""
+_MOST = 0.75
+"""The share of ends that must be like beginnings, and the share of other steps that must not be, for a step to count as
+one that begins the next episode itself."""
+_ITSELF = {
+    "env_state": "step's env_state: where an episode ends it is like what begin gives; leave out the reset, for "
+    "whoever steps the environment begins the next episode",
+    "next_obs": "step's next_obs: where an episode ends it is like what begin gives; return what the action led to",
+}
 
 
 class Outside(NamedTuple):
@@ -33,10 +41,11 @@ class Outside(NamedTuple):
 class Played(NamedTuple):
     """What a run of random play met: for each promise whether it was broken, bool or `Outside`, and counts of episodes.
 
-    ``resets`` are ``[1, ...]``, ``steps`` ``[num_steps, ...]``. ``varied`` tells whether two resets differed.
+    ``begun``, of beginnings and of the whole play, are ``[1, ...]``, ``steps`` ``[num_steps, ...]``. ``varied`` tells
+    whether two beginnings differed.
     """
 
-    resets: dict[str, Any]
+    begun: dict[str, Any]
     steps: dict[str, Any]
     varied: Array
     terminated: Array
@@ -44,16 +53,16 @@ class Played(NamedTuple):
 
 
 def play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
-    """Resets ``env`` with `_NUM_RESETS` keys, and steps ``num_envs`` of it ``num_steps`` times at random, under one
+    """Begins `_NUM_LEVELS` episodes of ``env``, and steps ``num_envs`` of it ``num_steps`` times at random, under one
     jit. Consumes ``key``."""
     return jax.device_get(jax.jit(lambda key: _play(env, key, num_steps, num_envs))(key))
 
 
 def lines(played: Played) -> list[str]:
-    """A line for each broken promise: resets first, then steps, counted from 1, the earliest first."""
+    """A line for each broken promise: of beginnings first, then steps, counted from 1, the earliest first."""
     first = {name: int(np.argmax(_broken(found))) for name, found in played.steps.items() if _broken(found).any()}
     return [
-        *(name + _words(found, 0) for name, found in played.resets.items() if _broken(found).any()),
+        *(name + _words(found, 0) for name, found in played.begun.items() if _broken(found).any()),
         *(
             f"{name}{_words(played.steps[name], at)}, first at step {at + 1}"
             for name, at in sorted(first.items(), key=lambda item: (item[1], item[0]))
@@ -75,63 +84,73 @@ def _words(found: Any, at: int) -> str:
 
 
 def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
-    key_reset, key_noise, key_action = jax.random.split(key, 3)
-    begin, rows = fleet(env, _NUM_RESETS).reset, fleet(env, num_envs)
-    starts, again = begin(key_reset), begin(key_reset)
-    begun = {f"reset's obs{path}": pair for path, pair in _pairs(env.observation_space, starts[1])}
-    noise = rows.noise(key_noise, (num_steps,))
-    actions = spaces.sample(env.action_space, key_action, (num_steps, rows.size))
-    first = jax.tree.map(lambda x: x[:num_envs], starts[0])
-    each = [_bits(x).reshape(_NUM_RESETS, -1) for x in jax.tree.leaves(starts)]
+    key_level, key_noise, key_resets, key_action = jax.random.split(key, 4)
+    merged = (lambda tree: trees.merge(tree, 2)) if env.num_agents > 1 else (lambda tree: tree)
+    levels, same = (env.levels(key_level, (_NUM_LEVELS,)) for _ in range(2))
+    starts, again = (jax.vmap(lambda level: env.begin(level))(levels) for _ in range(2))
+    seen = {f"begin's obs{path}": pair for path, pair in _pairs(env.observation_space, merged(starts[1]))}
+    each = [_bits(x).reshape(_NUM_LEVELS, -1) for x in jax.tree.leaves(starts)]
     varied = [jnp.any(x != x[:1]) for x in each]
-    resets = {
-        **_differing("reset: gives two results for one key", starts, again),
-        **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in begun.items()},
-        **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in begun.items()},
+    begun = {
+        **_differing("levels: gives two results for one key", _named("level", levels), same),
+        **_differing(
+            "begin: gives two results for one level",
+            [*_named("env_state", starts[0]), *_named("obs", starts[1])],
+            again,
+        ),
+        **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in seen.items()},
+        **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in seen.items()},
     }
+    begins = make_resets(env, num_envs)
+    noise = env.noise(key_noise, (num_steps, num_envs)), begins.noise(key_resets, (num_steps,))
+    actions = spaces.sample(env.action_space, key_action, (num_steps, num_envs, *agent_axis(env)))
 
-    def one_step(env_state: PyTree, inputs: tuple[PyTree, Array]) -> tuple[PyTree, Any]:
-        env_state, step = rows.step(inputs[0], env_state, inputs[1])
-        ends = jnp.sum(step.terminated), jnp.sum(step.truncated)
-        return env_state, (_promises(env, step), _unlike_resets(starts[1], step), *ends)
+    def one_step(env_state: PyTree, inputs: tuple[tuple[PyTree, PyTree], Array]) -> tuple[PyTree, Any]:
+        (chance, anew), action = inputs
+        after, made = jax.vmap(env.step)(chance, env_state, action)
+        last = made.last.reshape(num_envs, -1)[:, 0]
+        env_state, obs = begins.renew(anew, last, (after, made.next_obs))
+        like = {"env_state": _like(starts[0], after), "next_obs": _like(starts[1], made.next_obs)}
+        counts = jnp.sum(last & made.terminated.reshape(num_envs, -1)[:, 0]), jnp.sum(last)
+        shares = {name: (jnp.sum(x & last), jnp.sum(~x & ~last)) for name, x in like.items()}
+        return env_state, (_promises(env, merged(made), merged(obs)), shares, counts)
 
-    steps, unlike, *counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
-    terminated, truncated = map(jnp.sum, counts)  # rows
-    often = {name: (n > 0) & (jnp.sum(n) > _RARE * (terminated + truncated)) for name, n in unlike.items()}
-    resets = jax.tree.map(lambda x: x[None], resets)
-    episodes = terminated // env.num_agents, truncated // env.num_agents
-    return Played(resets, {**steps, **often}, jnp.any(jnp.stack(varied)), *episodes)
+    first = jax.tree.map(lambda x: x[:num_envs], starts[0])
+    steps, shares, counts = jax.lax.scan(one_step, first, (noise, actions), num_steps)[1]
+    terminated, ended = map(jnp.sum, counts)
+    for name, (ends, others) in jax.tree.map(jnp.sum, shares).items():
+        middle = num_steps * num_envs - ended
+        itself = (ended > 0) & (ends >= _MOST * ended) & (middle > 0) & (others >= _MOST * middle)
+        begun[_ITSELF[name]] = itself
+    begun = jax.tree.map(lambda x: x[None], begun)
+    return Played(begun, steps, jnp.any(jnp.stack(varied)), terminated, ended - terminated)
 
 
-def _promises(env: Env, step: Step) -> dict[str, Any]:
-    """For each promise about a step of the rows of a `fleet`, whether one breaks it: bool, or `Outside`."""
-    last = step.terminated | step.truncated
+def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
+    """For each promise about a step of rows, after which the policy sees ``obs``, whether one breaks it: bool, or
+    `Outside`."""
     found: dict[str, Any] = {
         "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
         "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
         **_ends_apart(env, step),
-        **_legality(env, step.obs),
-        **_participation(env, step.obs),
+        **_legality(env, obs),
+        **_participation(env, obs),
     }
-    for role, obs in (("step's obs", step.obs), ("step's next_obs", step.next_obs)):
-        for path, (leaf, x) in _pairs(env.observation_space, obs):
-            found[f"{role}{path}: leaves observation_space"] = _outside(leaf, x)
-            found[f"{role}{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
-    for (name, x), y in zip(_named("step's obs", step.obs), jax.tree.leaves(step.next_obs), strict=True):
-        differs = (x != y) & ((x == x) | (y == y))  # but not where both are nan
-        found[f"{name}: differs from next_obs in the middle of an episode"] = jnp.any(_rows(differs) & ~last)
+    for path, (leaf, x) in _pairs(env.observation_space, step.next_obs):
+        found[f"step's next_obs{path}: leaves observation_space"] = _outside(leaf, x)
+        found[f"step's next_obs{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
     return found
 
 
-def _unlike_resets(starts: PyTree, step: Step) -> dict[str, Array]:
-    """For each leaf of the observation, how many first ones of an episode are unlike all that resets gave, int32."""
-    last, found = step.terminated | step.truncated, {}
-    for (name, x), begun in zip(_named("step's obs", step.obs), jax.tree.leaves(starts), strict=True):
-        low, high = (jnp.asarray(of(begun, axis=0), jnp.float32)[None] for of in (jnp.min, jnp.max))
+def _like(starts: PyTree, tree: PyTree) -> Array:
+    """``[B]``: whether every element lies within the range that it has in the beginnings ``starts``."""
+    within = [jnp.ones((), bool)]
+    for begun, x in zip(jax.tree.leaves(starts), jax.tree.leaves(tree), strict=True):
+        begun, x = (jnp.asarray(_bits(y), jnp.float32) for y in (begun, x))
+        low, high = (of(begun, axis=0)[None] for of in (jnp.min, jnp.max))
         below, above = (high - low + _ROUNDING * (1 + jnp.abs(bound)) for bound in (low, high))
-        unlike = (x < low - below) | (x > high + above)
-        found[f"{name}: after an episode's end it is unlike what reset gives"] = jnp.sum(_rows(unlike) & last)
-    return found
+        within.append(~_rows((x < low - below) | (x > high + above)))
+    return functools.reduce(jnp.logical_and, within)
 
 
 def _outside(leaf: spaces.Leaf, x: Array) -> Outside:
@@ -188,9 +207,8 @@ def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
     return {"terminated, truncated: differ between agents": jnp.any(ends != ends[..., :1])}
 
 
-def _differing(line: str, one: tuple[PyTree, PyTree], other: tuple[PyTree, PyTree]) -> dict[str, Array]:
-    """For each leaf of two results of `reset`, whether they differ."""
-    named = [*_named("env_state", one[0]), *_named("obs", one[1])]
+def _differing(line: str, named: list[tuple[str, Array]], other: PyTree) -> dict[str, Array]:
+    """For each named leaf, whether it differs from that of ``other``."""
     return {
         f"{line}: {name} differs": ~jnp.array_equal(_bits(x), _bits(y), equal_nan=True)
         for (name, x), y in zip(named, jax.tree.leaves(other), strict=True)

@@ -9,10 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.errors import RAISED, told
+from purerl.envs.resets import parse
+from purerl.errors import RAISED, ConfigError, told
 from purerl.types import Env, Key, PyTree, Step
 
 _structure: Callable[[PyTree], Any] = jax.tree.structure
+_OUTDATED = {
+    r"^Step\.__new__|^'Step' object .* 'obs'|field names: .*'obs'": "a step begins nothing: leave out the reset and "
+    "the obs of Step, and return the state that the action led to",
+    r"^Env\.__new__|field names: .*'reset'": "give levels(key, shape) and begin(level) in place of reset(key), and "
+    "noise of steps alone",
+    r"^episodic\(\) .*'levels'": "what was noise is levels; noise is that of steps",
+}
+"""By what an error says, what to change."""
 
 
 def type_problems(env: Env, key: Key) -> list[str]:
@@ -20,59 +29,90 @@ def type_problems(env: Env, key: Key) -> list[str]:
     if type(env.num_agents) is not int or env.num_agents < 1:
         return [f"num_agents = {env.num_agents!r}: must be a whole number >= 1"]
     agents = agent_axis(env)
+    functions = "levels", "begin", "noise", "step"
+    absent = [name for name in functions if not callable(getattr(env, name))]
+    if absent:
+        return [f"{name}: must be a function; an Env is (name, {', '.join(functions)}, ...)" for name in absent]
+    try:
+        parse(env.name, env.resets)
+    except ConfigError as error:
+        return [str(error).removeprefix(f"env = {env.name!r}: ")]
     problems = [
         *spaces.problems("observation_space", env.observation_space),
         *spaces.problems("action_space", env.action_space),
     ]
     if problems:
         return problems
+    drawn = {}
+    for name in ("levels", "noise"):
+        drawn[name], lines = _draw_problems(name, getattr(env, name), key)
+        problems += lines
+    if any(tree is None for tree in drawn.values()):
+        return problems
+    if not jax.tree.leaves(drawn["levels"]):
+        return ["levels: holds no array; where nothing is drawn, give purerl.envs.episodic.one_level"]
     try:
-        begun = jax.eval_shape(env.reset, key)
+        begun = jax.eval_shape(env.begin, drawn["levels"])
     except RAISED as error:
-        return [f"reset: cannot be traced by jit: {told(error)}"]
+        return [*problems, f"begin: cannot be traced by jit: {_told(error)}"]
     if not isinstance(begun, tuple) or len(begun) != 2:
-        return [f"reset: must return (env_state, obs), but returns {type(begun).__name__}"]
+        return [*problems, f"begin: must return (env_state, obs), but returns {type(begun).__name__}"]
     env_state, obs = begun
-    try:
-        noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
-        noises = jax.eval_shape(lambda key: env.noise(key, (2, 3)), key)
-    except RAISED as error:
-        return [f"noise: cannot be traced by jit: {told(error)}"]
-    if _structure(noise) != _structure(noises):
-        return ["noise: its tree structure depends on the shape asked for"]
     action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key, agents), key)
-    problems += [
-        f"noise{jax.tree_util.keystr(path)}: shape {many.shape} for noise(key, (2, 3)), but {(2, 3, *one.shape)} "
-        f"follows from noise(key, ())"
-        for (path, one), many in zip(jax.tree.leaves_with_path(noise), jax.tree.leaves(noises), strict=True)
-        if many.shape != (2, 3, *one.shape)
-    ]
-    problems += _obs_problems("reset's obs", obs, env.observation_space, agents)
-    problems += _weak("reset's env_state", env_state)
+    problems += _obs_problems("begin's obs", obs, env.observation_space, agents)
+    problems += _weak("begin's env_state", env_state)
     problems += [] if problems else _function_problems(env)
     try:
-        made = jax.eval_shape(env.step, noise, env_state, action)
+        made = jax.eval_shape(env.step, drawn["noise"], env_state, action)
     except RAISED as error:
-        return [*problems, f"step: cannot be traced by jit: {told(error)}"]
+        return [*problems, f"step: cannot be traced by jit: {_told(error)}"]
     if not isinstance(made, tuple) or len(made) != 2:
         return [*problems, f"step: must return (env_state, Step), but returns {type(made).__name__}"]
     next_state, step = made
     if not isinstance(step, Step):
         return [*problems, f"step: must return (env_state, Step), but the second is {type(step).__name__}"]
-    problems += _obs_problems("step's obs", step.obs, env.observation_space, agents)
     problems += _obs_problems("step's next_obs", step.next_obs, env.observation_space, agents)
     problems += _array_problems("reward", step.reward, agents, jnp.float32)
     problems += _array_problems("terminated", step.terminated, agents, bool)
     problems += _array_problems("truncated", step.truncated, agents, bool)
-    problems += _state_problems(env_state, next_state)
+    problems += _state_problems(env_state, next_state, "step")
     problems += _weak("step's env_state", next_state)
+    problems += _keep_problems(env, env_state)
     try:
-        batch = _led((noise, env_state, action), (2,))
-        jax.eval_shape(jax.vmap(env.reset), jax.eval_shape(lambda key: jax.random.split(key), key))
+        level, *batch = _led((drawn["levels"], drawn["noise"], env_state, action), (2,))
+        jax.eval_shape(jax.vmap(env.begin), level)
         jax.eval_shape(jax.vmap(env.step), *batch)
     except RAISED as error:
-        problems.append(f"reset or step: cannot be vmapped: {told(error)}")
+        problems.append(f"begin or step: cannot be vmapped: {_told(error)}")
     return problems
+
+
+def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], key: Key) -> tuple[PyTree, list[str]]:
+    """What `levels` or `noise` draws for one, and what is wrong with it; None if nothing can be told of the rest."""
+    try:
+        one = jax.eval_shape(lambda key: draw(key, ()), key)
+        many = jax.eval_shape(lambda key: draw(key, (2, 3)), key)
+    except RAISED as error:
+        return None, [f"{name}: cannot be traced by jit: {_told(error)}"]
+    if _structure(one) != _structure(many):
+        return None, [f"{name}: its tree structure depends on the shape asked for"]
+    return one, [
+        f"{name}{jax.tree_util.keystr(path)}: shape {x.shape} for {name}(key, (2, 3)), but {(2, 3, *like.shape)} "
+        f"follows from {name}(key, ())"
+        for (path, like), x in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(many), strict=True)
+        if x.shape != (2, 3, *like.shape)
+    ]
+
+
+def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
+    """What is wrong with `keep`, which makes a state of two."""
+    if env.keep is None:
+        return []
+    try:
+        kept = jax.eval_shape(env.keep, env_state, env_state)
+    except RAISED as error:
+        return [f"keep: cannot be traced by jit: {_told(error)}"]
+    return _state_problems(env_state, kept, "keep") + _weak("keep's env_state", kept)
 
 
 def agent_axis(env: Env) -> tuple[int, ...]:
@@ -192,12 +232,22 @@ def _weak(leaf: str, tree: PyTree) -> list[str]:
     return [f"{leaf}{jax.tree_util.keystr(path)}: is weakly typed; give it a dtype" for path in weak]
 
 
-def _state_problems(before: PyTree, after: PyTree) -> list[str]:
+def _state_problems(before: PyTree, after: PyTree, function: str) -> list[str]:
     if _structure(before) != _structure(after):
-        return [f"env_state: reset gives {_structure(before)}, but step {_structure(after)}"]
+        return [f"env_state: begin gives {_structure(before)}, but {function} {_structure(after)}"]
     return [
-        f"env_state{jax.tree_util.keystr(path)}: {old.dtype}{list(old.shape)} after reset, but "
-        f"{new.dtype}{list(new.shape)} after step"
+        f"env_state{jax.tree_util.keystr(path)}: {old.dtype}{list(old.shape)} after begin, but "
+        f"{new.dtype}{list(new.shape)} after {function}"
         for (path, old), new in zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True)
         if (old.shape, old.dtype) != (new.shape, new.dtype)
     ]
+
+
+def outdated(error: BaseException | None) -> str:
+    """What to change in code that was written for environments which reset themselves, after "; "; or nothing."""
+    return next((f"; {advice}" for pattern, advice in _OUTDATED.items() if re.search(pattern, str(error))), "")
+
+
+def _told(error: BaseException) -> str:
+    """An error with its place, and what to change where it comes of an interface that was."""
+    return f"{told(error)}{outdated(error)}"

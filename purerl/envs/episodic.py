@@ -1,4 +1,4 @@
-"""Builds an `Env` from its dynamics: adds step counter, time limit, true next observation and automatic reset."""
+"""Builds an `Env` from its dynamics: adds step counter, time limit and true next observation."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -71,6 +71,11 @@ def episodic(
         return EpisodeState(physical, t), made
 
     return Env(name, levels, begin, noise or no_noise, step, observation_space, action_space, legal)
+
+
+def one_level(key: Key, shape: tuple[int, ...]) -> Array:
+    """Draws nothing: the levels ``[*shape]`` of episodes that all begin alike."""
+    return jnp.zeros(shape)
 
 
 def no_noise(key: Key, shape: tuple[int, ...]) -> tuple[()]:

@@ -87,8 +87,8 @@ def dict_obs() -> Env:
 
     return episodic(
         "probe/dict-obs",
-        noise=lambda key, shape: jax.random.rademacher(key, (*shape, 2), dtype=jnp.float32),
-        initial=lambda noise: (noise[0], noise[1]),
+        levels=lambda key, shape: jax.random.rademacher(key, (*shape, 2), dtype=jnp.float32),
+        initial=lambda level: (level[0], level[1]),
         dynamics=dynamics,
         observe=observe,
         time_limit=1,
@@ -124,8 +124,8 @@ def illegal_actions() -> Env:
 
     return episodic(
         "probe/illegal-actions",
-        noise=lambda key, shape: jax.random.randint(key, shape, 0, 3),
-        initial=lambda noise: (jnp.zeros(()), noise.astype(jnp.float32)),
+        levels=lambda key, shape: jax.random.randint(key, shape, 0, 3),
+        initial=lambda level: (jnp.zeros(()), level.astype(jnp.float32)),
         dynamics=dynamics,
         observe=observe,
         time_limit=2,
@@ -136,11 +136,11 @@ def illegal_actions() -> Env:
 
 
 def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=TWO_ACTIONS) -> Env:
-    """The physical state is the observation ``[1]``, and noise is the next episode's first one."""
+    """The physical state is the observation ``[1]``, and a level is an episode's first one."""
     return episodic(
         f"probe/{name}",
-        noise=first_obs,
-        initial=lambda noise: noise,
+        levels=first_obs,
+        initial=lambda level: level,
         dynamics=dynamics,
         observe=lambda physical: physical,
         time_limit=max_steps,

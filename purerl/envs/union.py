@@ -17,7 +17,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
     Observations are flattened, cast to float32 and padded with zeros to the longest. There are as many discrete actions
     as the environment with the most has; the others take the action modulo their own number. Continuous actions lie in
     [-1, 1] and are scaled to the environment's bounds; surplus elements are ignored. Only the selected environment is
-    stepped, unless ``task`` is mapped by `jax.vmap`. Raises `ConfigError` if action spaces differ in kind, an
+    stepped, unless ``task`` is mapped by `jax.vmap`; a level is a level of each. Episodes begin in the way that all
+    environments name, or each in a state of its own. Raises `ConfigError` if action spaces differ in kind, an
     observation space is not a `Box`, actions are unbounded, or an environment has illegal actions.
     """
     kinds = {type(env.action_space) for env in envs}
@@ -38,10 +39,22 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
         flat = obs.reshape(-1).astype(jnp.float32)
         return jnp.pad(flat, (0, width - flat.size))
 
+    def keep(before: PyTree, begun: PyTree) -> PyTree:
+        pairs = zip(envs, before, begun, strict=True)
+        return tuple(env.keep(old, new) if env.keep else new for env, old, new in pairs)
+
+    keeps = any(env.keep for env in envs)
+    ways = {env.resets for env in envs}
+    resets = ways.pop() if len(ways) == 1 else "every"
+
     def choose(task: Array | int) -> Env:
-        def reset(key: Key) -> tuple[PyTree, Array]:
-            resets = [env.reset(one) for env, one in zip(envs, jax.random.split(key, len(envs)), strict=True)]
-            states, observed = zip(*resets, strict=True)
+        def levels(key: Key, shape: tuple[int, ...]) -> PyTree:
+            keys = jax.random.split(key, len(envs))
+            return tuple(env.levels(one, shape) for env, one in zip(envs, keys, strict=True))
+
+        def begin(all_levels: PyTree) -> tuple[PyTree, Array]:
+            begun = [env.begin(level) for env, level in zip(envs, all_levels, strict=True)]
+            states, observed = zip(*begun, strict=True)
             return states, jnp.stack([pad(obs) for obs in observed])[task]
 
         def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
@@ -51,8 +64,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
         def branch(i: int) -> Callable[..., tuple[PyTree, Step]]:
             def step(noises: PyTree, states: PyTree, action: Array) -> tuple[PyTree, Step]:
                 state, result = envs[i].step(noises[i], states[i], _own(envs[i], action))
-                obs, next_obs = pad(result.obs), pad(result.next_obs)
-                result = result._replace(obs=obs, next_obs=next_obs, reward=jnp.asarray(result.reward, jnp.float32))
+                reward = jnp.asarray(result.reward, jnp.float32)
+                result = result._replace(next_obs=pad(result.next_obs), reward=reward)
                 return (*states[:i], state, *states[i + 1 :]), result
 
             return step
@@ -62,7 +75,8 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
 
         bound = np.float32(np.inf)
         name = "+".join(env.name for env in envs)
-        return Env(name, reset, noise, step, Box(-bound, bound, (width,), jnp.float32), actions)
+        space = Box(-bound, bound, (width,), jnp.float32)
+        return Env(name, levels, begin, noise, step, space, actions, keep=keep if keeps else None, resets=resets)
 
     return choose
 

@@ -87,8 +87,8 @@ def acrobot(
     high = (1.0, 1.0, 1.0, 1.0, max_vel_1, max_vel_2)
     return episodic(
         "Acrobot-v1",
-        noise=lambda key, shape: draw.uniform(key, (*shape, 4), -0.1, 0.1),
-        initial=lambda noise: noise,
+        levels=lambda key, shape: draw.uniform(key, (*shape, 4), -0.1, 0.1),
+        initial=lambda level: level,
         dynamics=dynamics,
         observe=observe,
         time_limit=max_steps,

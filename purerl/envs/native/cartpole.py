@@ -63,7 +63,7 @@ def cartpole(
     return episodic(
         "CartPole-v1",
         levels=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
-        initial=lambda noise: noise,
+        initial=lambda level: level,
         dynamics=dynamics,
         observe=lambda physical: physical[shown],
         time_limit=max_steps,

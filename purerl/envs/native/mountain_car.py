@@ -100,8 +100,8 @@ def _mountain_car(name, push, reward, gravity, limits, max_steps, action_space: 
 
     return episodic(
         name,
-        noise=lambda key, shape: draw.uniform(key, shape, -0.6, -0.4),
-        initial=lambda noise: jnp.stack([noise, jnp.zeros_like(noise)]),
+        levels=lambda key, shape: draw.uniform(key, shape, -0.6, -0.4),
+        initial=lambda level: jnp.stack([level, jnp.zeros_like(level)]),
         dynamics=dynamics,
         observe=lambda physical: physical,
         time_limit=max_steps,

@@ -48,13 +48,13 @@ def pendulum(
         theta, theta_dot = physical
         return jnp.stack([jnp.cos(theta), jnp.sin(theta), theta_dot])
 
-    def initial(noise):
-        return jnp.stack([math.pi * noise[0], noise[1]])
+    def initial(level):
+        return jnp.stack([math.pi * level[0], level[1]])
 
     high = (1.0, 1.0, max_speed)
     return episodic(
         "Pendulum-v1",
-        noise=lambda key, shape: draw.uniform(key, (*shape, 2), -1.0, 1.0),
+        levels=lambda key, shape: draw.uniform(key, (*shape, 2), -1.0, 1.0),
         initial=initial,
         dynamics=dynamics,
         observe=observe,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
+from purerl.envs.episodic import no_noise
 from purerl.envs.native.games.game import check
 from purerl.envs.native.games.matrix_game import GAMES
 from purerl.formulas import repeated_games
@@ -25,20 +26,19 @@ OPPONENTS: dict[str, Callable[..., Array]] = {
 TWO_BY_TWO = [name for name, payoffs in GAMES.items() if np.shape(payoffs) == (2, 2, 2)]
 
 
-class Noise(NamedTuple):
-    """Logits ``[N, 2, 5]`` with which agents and their learners begin, and a number in [0, 1) that decides whom they
-    meet."""
+class Level(NamedTuple):
+    """Logits ``[2, 5]`` with which both sides begin, and a number in [0, 1) that decides whom two agents meet."""
 
     logits: Array
     meeting: Array
 
 
 class State(NamedTuple):
-    """The logits ``[N, 5]`` that each agent's learner plays next; whether agents meet learners in this episode (bool);
-    and the steps of this episode and the episodes before it, int32."""
+    """The logits ``[N, 5]`` that each agent's learner plays next; the number in [0, 1) that decides whether agents meet
+    learners in this episode; and the steps of this episode and the episodes before it, int32."""
 
     learner: Array
-    naive: Array
+    meeting: Array
     t: Array
     episodes: Array
 
@@ -60,7 +60,7 @@ def matrix_shaping(
     own side (`formulas.repeated_games`). The reward is the discounted mean of the payoffs of the game between that
     policy and the opponent's. The observation ``[10]`` are the probabilities of both policies that were played last,
     one's own first, each from its owner's side; the opponent learns after it was seen. Episodes begin with standard
-    normal logits for both, and never terminate.
+    normal logits for both, and never terminate. Those of an agent are also those of the other agent's learner.
 
     - ``game``: one of two actions of `MatrixGame-v0`; the agent has the seat of agent 0.
     - ``opponent``: ``naive`` ascends its own value, ``lola`` looks ahead to what it takes for the agent's next step.
@@ -99,35 +99,30 @@ def matrix_shaping(
         logits = own if hide_opponent else jnp.concatenate([own, other], axis=-1)
         return reduced(jax.nn.sigmoid(logits))
 
-    def noise(key: Key, shape: tuple[int, ...]) -> Noise:
+    def levels(key: Key, shape: tuple[int, ...]) -> Level:
         key_logits, key_meeting = jax.random.split(key)
-        return Noise(draw.normal(key_logits, (*shape, num_agents, 2, 5)), draw.uniform(key_meeting, shape))
+        return Level(draw.normal(key_logits, (*shape, 2, 5)), draw.uniform(key_meeting, shape))
 
-    def beginning(noise: Noise, episodes: Array) -> tuple[Array, Array, Array]:
-        """The logits ``[N, 5]`` of agents and of their learners in an episode's first game, and whether they meet."""
-        is_naive = noise.meeting < naive_probability(naive, naive_decrease, episodes)
-        return noise.logits[:, 0], noise.logits[:, 1], is_naive
-
-    def reset(key: Key) -> tuple[State, Array]:
+    def begin(level: Level) -> tuple[State, Array]:
+        own, other = level.logits[:num_agents], level.logits[::-1][:num_agents]
         zero = jnp.zeros((), jnp.int32)
-        own, learner, is_naive = beginning(noise(key, ()), zero)
-        return State(learnt(learner, own), is_naive, zero, zero), seen(own, met(learner, own, is_naive))
+        return State(learnt(other, own), level.meeting, zero, zero), seen(own, other)
 
-    def step(noise: Noise, env_state: State, action: Array) -> tuple[State, Step]:
-        own, t = action.reshape(num_agents, 5), env_state.t + 1
-        other = met(env_state.learner, own, env_state.naive)
+    def step(noise: tuple[()], env_state: State, action: Array) -> tuple[State, Step]:
+        learner, meeting, t, episodes = env_state._replace(t=env_state.t + 1)
+        own = action.reshape(num_agents, 5)
+        other = met(learner, own, meeting < naive_probability(naive, naive_decrease, episodes))
         value = jax.vmap(repeated_games.values, in_axes=(0, 0, 0, None))(own, other, mine, discount)
-        played, last = (own, env_state.learner, env_state.naive), t >= max_steps
-        fresh = beginning(noise, env_state.episodes + 1)
-        own, learner, is_naive = jax.tree.map(lambda new, old: jnp.where(last, new, old), fresh, played)
-        obs, next_obs = seen(own, met(learner, own, is_naive)), seen(played[0], other)
-        following = State(learnt(learner, own), is_naive, jnp.where(last, 0, t), env_state.episodes + last)
-        reward, truncated = reduced(((1 - discount) * value[:, 0], jnp.broadcast_to(last, (num_agents,))))
-        return following, Step(obs, next_obs, reward, jnp.zeros_like(truncated), truncated)
+        reward, truncated = reduced(((1 - discount) * value[:, 0], jnp.broadcast_to(t >= max_steps, (num_agents,))))
+        made = Step(seen(own, other), reward, jnp.zeros_like(truncated), truncated)
+        return State(learnt(learner, own), meeting, t, episodes), made
+
+    def keep(before: State, begun: State) -> State:
+        return begun._replace(episodes=before.episodes + 1)
 
     observation_space = Box(0.0, 1.0, (5 if hide_opponent else 10,), jnp.float32)
     action_space = Box(-np.inf, np.inf, (5,), jnp.float32)
-    return Env(NAME, reset, noise, step, observation_space, action_space, num_agents=num_agents)
+    return Env(NAME, levels, begin, no_noise, step, observation_space, action_space, num_agents=num_agents, keep=keep)
 
 
 def seats(matrices: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from purerl.envs.wrappers.endings import Masked, Timed, mask_nonfinite, max_epis
 from purerl.envs.wrappers.frames import StackState, frame_stack
 from purerl.envs.wrappers.parameters import Randomised, randomise
 from purerl.envs.wrappers.rewards import reward_clip, reward_scale
-from purerl.envs.wrappers.talk import Channel, Goal, led, messages
+from purerl.envs.wrappers.talk import Channel, Goal, Led, led, messages
 from purerl.envs.wrappers.vectors import flatten, observation_mask, show_last
 from purerl.types import Env
 
@@ -17,6 +17,7 @@ __all__ = [
     "TRANSFORMS",
     "Channel",
     "Goal",
+    "Led",
     "Masked",
     "Randomised",
     "StackState",

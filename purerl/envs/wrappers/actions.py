@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from purerl import draw, spaces
 from purerl.config import Range
 from purerl.envs.wrappers.kinds import COUNT, number, takes
-from purerl.envs.wrappers.parts import choose, ended, needs_all_legal, needs_one_agent, with_noise
+from purerl.envs.wrappers.parts import beside, choose, holding, needs_all_legal, needs_one_agent
 from purerl.errors import ConfigError
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -38,17 +38,16 @@ def sticky_actions(env: Env, probability: Any) -> Env:
     needs_one_agent(env, "sticky_actions")
     like = spaces.struct(env.action_space)
 
-    def reset(key: Key) -> tuple[Sticky, PyTree]:
-        inner, obs = env.reset(key)
+    def hold(inner: PyTree, obs: PyTree) -> tuple[Sticky, PyTree]:
         return Sticky(inner, jnp.zeros(like.shape, like.dtype), jnp.zeros((), bool)), obs
 
     def step(noise: tuple[PyTree, Array], env_state: Sticky, action: Array) -> tuple[Sticky, Step]:
         repeat = (noise[1] < probability) & env_state.begun
         action = jnp.where(repeat, env_state.action, jnp.asarray(action, like.dtype))
         inner, step = env.step(noise[0], env_state.inner, action)
-        return Sticky(inner, action, ~ended(step)), step
+        return Sticky(inner, action, jnp.ones((), bool)), step
 
-    return env._replace(reset=reset, noise=with_noise(env, "sticky_actions", draw.uniform), step=step)
+    return holding(env, hold, step, noise=beside(env.noise, "sticky_actions", draw.uniform))
 
 
 @takes(COUNT)
@@ -71,7 +70,7 @@ def action_repeat(env: Env, times: int) -> Env:
         def again(so_far: tuple[PyTree, Step], noise: PyTree) -> tuple[tuple[PyTree, Step], None]:
             further, step = env.step(noise, so_far[0], action)
             step = step._replace(reward=so_far[1].reward + step.reward)
-            return choose(ended(so_far[1]), so_far, (further, step)), None
+            return choose(so_far[1].last, so_far, (further, step)), None
 
         first = env.step(jax.tree.map(lambda x: x[0], noise), env_state, action)
         return jax.lax.scan(again, first, jax.tree.map(lambda x: x[1:], noise))[0]

@@ -8,13 +8,13 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.kinds import COUNT, takes
-from purerl.envs.wrappers.parts import choose, ended, needs, needs_one_agent
+from purerl.envs.wrappers.parts import holding, needs, needs_one_agent
 from purerl.spaces import Box
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Env, PyTree, Step
 
 
 class StackState(NamedTuple):
-    """The state of the environment within, and the stack that the policy sees next ``[..., num_frames]``."""
+    """The state of the environment within, and the stack that was seen last ``[..., num_frames]``."""
 
     inner: PyTree
     frames: PyTree
@@ -41,15 +41,14 @@ def frame_stack(env: Env, num_frames: int) -> Env:
     def push(frames: PyTree, obs: PyTree) -> PyTree:
         return jax.tree.map(lambda old, new: jnp.concatenate([old[..., 1:], new[..., None]], axis=-1), frames, obs)
 
-    def reset(key: Key) -> tuple[StackState, PyTree]:
-        inner, obs = env.reset(key)
-        return StackState(inner, fill(obs)), fill(obs)
+    def hold(inner: PyTree, obs: PyTree) -> tuple[StackState, PyTree]:
+        frames = fill(obs)
+        return StackState(inner, frames), frames
 
     def step(noise: PyTree, env_state: StackState, action: Array) -> tuple[StackState, Step]:
         inner, step = env.step(noise, env_state.inner, action)
-        next_obs = push(env_state.frames, step.next_obs)
-        obs = choose(ended(step), fill(step.obs), next_obs)
-        return StackState(inner, obs), step._replace(obs=obs, next_obs=next_obs)
+        frames = push(env_state.frames, step.next_obs)
+        return StackState(inner, frames), step._replace(next_obs=frames)
 
     def stacked(leaf: Box) -> Box:
         bounds = (np.asarray(b) if isinstance(b, list | tuple) else b for b in (leaf.low, leaf.high))
@@ -57,9 +56,10 @@ def frame_stack(env: Env, num_frames: int) -> Env:
         return Box(low, high, (*leaf.shape, num_frames), leaf.dtype, num_frames)
 
     inner_legal = env.legal
-    return env._replace(
-        reset=reset,
-        step=step,
+    return holding(
+        env,
+        hold,
+        step,
         observation_space=spaces.tree_map(stacked, space),
         legal=(lambda obs: inner_legal(jax.tree.map(lambda x: x[..., -1], obs))) if inner_legal else None,
     )

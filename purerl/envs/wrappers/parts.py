@@ -1,4 +1,4 @@
-"""What several wrappers share: beginning anew, noise of their own, and what they cannot be put around."""
+"""What several wrappers share: a state of their own, draws of their own, and what they cannot be put around."""
 
 import zlib
 from collections.abc import Callable
@@ -17,41 +17,49 @@ def choose(which: Array, new: PyTree, old: PyTree) -> PyTree:
     return jax.tree.map(lambda n, o: jnp.where(which, n, o), new, old)
 
 
-def ended(step: Step) -> Array:
-    """Whether the episode ended with this step, either way."""
-    return step.terminated | step.truncated
+def holding(
+    env: Env,
+    hold: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]],
+    **fields: Any,
+) -> Env:
+    """``env`` with states of a wrapper's own, which hold its states as ``inner``.
+
+    ``hold(inner, obs) -> (env_state, obs)`` is the beginning of an episode that begins so in ``env``; ``step`` and the
+    other ``fields`` replace those of ``env``.
+    """
+    return env._replace(begin=lambda level: hold(*env.begin(level)), step=step, keep=kept(env), **fields)
+
+
+def kept(env: Env) -> Callable[[PyTree, PyTree], PyTree] | None:
+    """`Env.keep` for states that hold those of ``env`` as ``inner``."""
+    keep = env.keep
+    return keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
 
 
 def seen_as(env: Env, view: Callable[[PyTree], PyTree], space: Space) -> Env:
     """``env`` with every observation seen through ``view``, whose results are elements of ``space``."""
 
-    def reset(key: Key) -> tuple[PyTree, PyTree]:
-        env_state, obs = env.reset(key)
+    def begin(level: PyTree) -> tuple[PyTree, PyTree]:
+        env_state, obs = env.begin(level)
         return env_state, view(obs)
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
         env_state, step = env.step(noise, env_state, action)
-        return env_state, step._replace(obs=view(step.obs), next_obs=view(step.next_obs))
+        return env_state, step._replace(next_obs=view(step.next_obs))
 
-    return env._replace(reset=reset, step=step, observation_space=space)
-
-
-def begin(which: Array, fresh: tuple[PyTree, PyTree], env_state: PyTree, step: Step) -> tuple[PyTree, Step]:
-    """The state and the `Step`; if ``which``, with the state and first observation of ``fresh``, as ``Env.reset`` gives
-    them, in place of those that the policy would have met next."""
-    first, obs = fresh
-    return choose(which, first, env_state), step._replace(obs=choose(which, obs, step.obs))
+    return env._replace(begin=begin, step=step, observation_space=space)
 
 
-def with_noise(env: Env, wrapper: str, draw: Callable[[Key, tuple[int, ...]], PyTree]) -> Callable[..., PyTree]:
-    """A function ``noise`` that gives that of ``env``, in the numbers that it has without the wrapper, and what
-    ``draw(key, shape)`` draws from a key of the wrapper's own."""
+Draw = Callable[[Key, tuple[int, ...]], PyTree]
+"""Draws ``shape`` many elements; consumes its key."""
+
+
+def beside(inner: Draw, wrapper: str, own: Draw) -> Draw:
+    """A draw of pairs: what ``inner`` draws, in the numbers that it has without the wrapper, and what ``own`` draws
+    from a key of the wrapper's own."""
     salt = zlib.crc32(wrapper.encode())
-
-    def noise(key: Key, shape: tuple[int, ...]) -> tuple[PyTree, PyTree]:
-        return env.noise(key, shape), draw(jax.random.fold_in(key, salt), shape)
-
-    return noise
+    return lambda key, shape: (inner(key, shape), own(jax.random.fold_in(key, salt), shape))
 
 
 def needs(kind: type, env: Env, role: str, space: Space, wrapper: str) -> Any:

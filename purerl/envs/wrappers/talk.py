@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent, seen_as, with_noise
+from purerl.envs.wrappers.parts import beside, kept, needs, needs_all_legal, needs_one_agent, seen_as
 from purerl.errors import ConfigError
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -34,6 +33,13 @@ class Goal(NamedTuple):
     reached: Callable[[Array], Array]
 
 
+class Led(NamedTuple):
+    """The state of the environment within, and the goal ``[G]`` of this episode."""
+
+    inner: PyTree
+    goal: Array
+
+
 def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env:
     """Observations gain a message: ``[D]`` becomes ``[D - unseen + size]``, ``speak(obs [D])`` last.
 
@@ -54,21 +60,18 @@ def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal
     """
     hear, space = _heard(env, channel)
 
-    def reset(key: Key) -> tuple[PyTree, Array]:
-        key_env, key_goal = jax.random.split(key)
-        env_state, obs = env.reset(key_env)
-        target = goal.draw(key_goal, ())
-        return (env_state, target), hear(obs, speak(obs, target))
+    def begin(level: tuple[PyTree, Array]) -> tuple[Led, Array]:
+        inner, obs = env.begin(level[0])
+        return Led(inner, level[1]), hear(obs, speak(obs, level[1]))
 
-    def step(noise: PyTree, state: PyTree, action: Array) -> tuple[PyTree, Step]:
-        (env_noise, fresh), (env_state, target) = noise, state
-        env_state, step = env.step(env_noise, env_state, action)
-        reward = jnp.exp(-jnp.sum(jnp.square(goal.reached(step.next_obs) - target)))
-        after = jnp.where(ended(step), fresh, target)
-        obs, next_obs = hear(step.obs, speak(step.obs, after)), hear(step.next_obs, speak(step.next_obs, target))
-        return (env_state, after), step._replace(obs=obs, next_obs=next_obs, reward=reward)
+    def step(noise: PyTree, env_state: Led, action: Array) -> tuple[Led, Step]:
+        inner, step = env.step(noise, env_state.inner, action)
+        target, obs = env_state.goal, step.next_obs
+        reward = jnp.exp(-jnp.sum(jnp.square(goal.reached(obs) - target)))
+        return Led(inner, target), step._replace(next_obs=hear(obs, speak(obs, target)), reward=reward)
 
-    return env._replace(reset=reset, noise=with_noise(env, "led", goal.draw), step=step, observation_space=space)
+    levels = beside(env.levels, "led", goal.draw)
+    return env._replace(levels=levels, begin=begin, step=step, keep=kept(env), observation_space=space)
 
 
 def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array], Box]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.kinds import INDICES, switch, takes
-from purerl.envs.wrappers.parts import ended, needs, needs_all_legal, needs_one_agent, seen_as
+from purerl.envs.wrappers.parts import needs, needs_all_legal, needs_one_agent, seen_as
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Leaf
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Env, PyTree, Step
 
 
 @switch
@@ -71,24 +71,19 @@ def show_last(env: Env) -> Env:
     num_actions = needs(Discrete, env, "action", env.action_space, "show_last").n
     plain = flatten(env)
 
-    def first(obs: Array) -> Array:
-        return jnp.concatenate([obs, jnp.zeros(num_actions + 1)])
-
-    def reset(key: Key) -> tuple[PyTree, Array]:
-        env_state, obs = plain.reset(key)
-        return env_state, first(obs)
+    def begin(level: PyTree) -> tuple[PyTree, Array]:
+        env_state, obs = plain.begin(level)
+        return env_state, jnp.concatenate([obs, jnp.zeros(num_actions + 1)])
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
         env_state, step = plain.step(noise, env_state, action)
         taken = jax.nn.one_hot(action, num_actions, dtype=jnp.float32)
-        next_obs = jnp.concatenate([step.next_obs, taken, step.reward[None]])
-        obs = jnp.where(ended(step), first(step.obs), next_obs)
-        return env_state, step._replace(obs=obs, next_obs=next_obs)
+        return env_state, step._replace(next_obs=jnp.concatenate([step.next_obs, taken, step.reward[None]]))
 
     low, high = plain.observation_space.low, plain.observation_space.high
     low = _joined([low, np.zeros(num_actions, np.float32), np.full(1, -np.inf, np.float32)])
     high = _joined([high, np.ones(num_actions, np.float32), np.full(1, np.inf, np.float32)])
-    return plain._replace(reset=reset, step=step, observation_space=Box(low, high, low.shape, jnp.float32))
+    return plain._replace(begin=begin, step=step, observation_space=Box(low, high, low.shape, jnp.float32))
 
 
 def _flat(leaf: Leaf, x: Array) -> Array:

@@ -50,8 +50,8 @@ def cue_corridor(*, length: int = 16, cue_cell: int = 11, seed: int = 0) -> Env:
 
     return episodic(
         "CueCorridor-v0",
-        noise=draw.uniform,
-        initial=lambda noise: Physical(jnp.zeros((), jnp.int32), (noise < 0.5).astype(jnp.int32)),
+        levels=draw.uniform,
+        initial=lambda level: Physical(jnp.zeros((), jnp.int32), (level < 0.5).astype(jnp.int32)),
         dynamics=dynamics,
         observe=observe,
         time_limit=length,

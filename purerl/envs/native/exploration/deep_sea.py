@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.episodic import episodic
+from purerl.envs.episodic import episodic, one_level
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Scalar
@@ -51,8 +51,8 @@ def deep_sea(*, depth: int = 10, seed: int = 0, move_cost: Scalar = 0.01) -> Env
 
     return episodic(
         "DeepSea-v0",
-        noise=lambda key, shape: jnp.zeros(shape),
-        initial=lambda noise: Physical(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)),
+        levels=one_level,
+        initial=lambda level: Physical(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)),
         dynamics=dynamics,
         observe=observe,
         time_limit=depth,

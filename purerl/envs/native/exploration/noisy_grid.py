@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.envs.episodic import EpisodeState
+from purerl.envs.episodic import episodic
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete
-from purerl.types import Array, Env, Key, Step
+from purerl.types import Array, Env, Key
 
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
 """Of the actions up, down, left, right: rows and columns that they lead on."""
@@ -39,27 +39,24 @@ def noisy_grid(*, size: int = 9, channels: int = 8, max_steps: Any = 40) -> Env:
         if not (isinstance(value, int) and value >= 1):
             raise ConfigError(f"env = 'NoisyGrid-v0': {name} = {value!r}: must be a whole number, at least 1")
 
-    def noise(key: Key, shape: tuple[int, ...]) -> Array:
-        return draw.uniform(key, (*shape, 2, channels))
+    def screen(key: Key, shape: tuple[int, ...]) -> Array:
+        return draw.uniform(key, (*shape, channels))
 
-    def start(screen: Array) -> Physical:
-        return Physical(jnp.zeros(2, jnp.int32), screen)
+    def dynamics(now: Physical, action: Array, shown: Array) -> tuple[Physical, float, bool]:
+        move = jnp.asarray(MOVES)[jnp.clip(action, 0, len(MOVES) - 1)]
+        return Physical(jnp.clip(now.place + move, 0, size - 1), shown), 0.0, False
 
     def observe(now: Physical) -> Array:
         return jnp.concatenate([jax.nn.one_hot(now.place, size).reshape(-1), now.screen])
 
-    def reset(key: Key) -> tuple[EpisodeState, Array]:
-        physical = start(noise(key, ())[0])
-        return EpisodeState(physical, jnp.zeros((), jnp.int32)), observe(physical)
-
-    def step(noise: Array, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
-        move = jnp.asarray(MOVES)[jnp.clip(action, 0, len(MOVES) - 1)]
-        after = Physical(jnp.clip(env_state.physical.place + move, 0, size - 1), noise[0])
-        t = env_state.t + 1
-        last = t >= max_steps
-        following = jax.tree.map(lambda new, old: jnp.where(last, new, old), start(noise[1]), after)
-        made = Step(observe(following), observe(after), jnp.zeros(()), jnp.zeros((), bool), last)
-        return EpisodeState(following, jnp.where(last, 0, t)), made
-
-    space = Box(0.0, 1.0, (2 * size + channels,), jnp.float32)
-    return Env("NoisyGrid-v0", reset, noise, step, space, Discrete(len(MOVES)))
+    return episodic(
+        "NoisyGrid-v0",
+        levels=screen,
+        initial=lambda shown: Physical(jnp.zeros(2, jnp.int32), shown),
+        dynamics=dynamics,
+        observe=observe,
+        time_limit=max_steps,
+        observation_space=Box(0.0, 1.0, (2 * size + channels,), jnp.float32),
+        action_space=Discrete(len(MOVES)),
+        noise=screen,
+    )

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.envs.episodic import EpisodeState
-from purerl.envs.native.games.game import bits
-from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Step
+from purerl.envs.native.games.game import bits, game
+from purerl.spaces import MultiDiscrete
+from purerl.types import Array, Env
 
 SIZE = 3
 """Rows and columns of the grid, whose borders are joined."""
@@ -40,37 +39,30 @@ def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
     - ``stolen``: what an agent loses.
     - ``max_steps``: steps after which an episode is truncated; it never terminates.
     """
-    drawn = MultiDiscrete((CELLS,) * 6)
 
-    def initial(noise: Array) -> Physical:
-        return Physical(noise[:2], noise[2:4])
+    def dynamics(now: Physical, action: Array, anew: Array) -> tuple[Physical, Array, bool]:
+        agents = moved(now.agents, action)
+        takes = agents[:, None] == now.coins[None]  # [agent, coin]
+        paid = takes.astype(jnp.float32)
+        reward = jnp.sum(paid, axis=1) - stolen * jnp.diagonal(paid[::-1])  # the other's row, one's own coin
+        return Physical(agents, jnp.where(jnp.any(takes, axis=0), anew, now.coins)), reward, False
 
     def observe(now: Physical) -> Array:
         agents, coins = jax.nn.one_hot(jnp.stack(now), CELLS, dtype=bool)  # [2, 9] each
         return jnp.concatenate([agents, agents[::-1], coins, coins[::-1]], axis=-1)
 
-    def noise(key: Key, shape: tuple[int, ...]) -> Array:
-        """Where things lie when an episode begins, and where taken coins lie then: cells ``[6]``."""
-        return spaces.sample(drawn, key, shape)
-
-    def reset(key: Key) -> tuple[EpisodeState, Array]:
-        physical = initial(noise(key, ()))
-        return EpisodeState(physical, jnp.zeros((), jnp.int32)), observe(physical)
-
-    def step(noise: Array, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
-        now, t = env_state.physical, env_state.t + 1
-        agents = moved(now.agents, jnp.clip(action, 0, len(MOVES) - 1))
-        takes = agents[:, None] == now.coins[None]  # [agent, coin]
-        paid = takes.astype(jnp.float32)
-        reward = jnp.sum(paid, axis=1) - stolen * jnp.diagonal(paid[::-1])  # the other's row, one's own coin
-        physical = Physical(agents, jnp.where(jnp.any(takes, axis=0), noise[4:], now.coins))
-        last = t >= max_steps
-        following = jax.tree.map(lambda new, old: jnp.where(last, new, old), initial(noise), physical)
-        both = jnp.broadcast_to(last, (2,))
-        made = Step(observe(following), observe(physical), reward, jnp.zeros_like(both), both)
-        return EpisodeState(following, jnp.where(last, 0, t)), made
-
-    return Env("CoinGame-v0", reset, noise, step, bits(4 * CELLS), Discrete(len(MOVES)), num_agents=2)
+    return game(
+        "CoinGame-v0",
+        num_agents=2,
+        num_actions=len(MOVES),
+        initial=lambda cells: Physical(cells[:2], cells[2:]),
+        dynamics=dynamics,
+        observe=observe,
+        observation_space=bits(4 * CELLS),
+        time_limit=max_steps,
+        levels=lambda key, shape: spaces.sample(MultiDiscrete((CELLS,) * 4), key, shape),
+        noise=lambda key, shape: spaces.sample(MultiDiscrete((CELLS,) * 2), key, shape),
+    )
 
 
 def moved(cells: Array, action: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from purerl.envs.episodic import EpisodeState, episodic
+from purerl.envs.episodic import EpisodeState, episodic, one_level
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -17,10 +17,11 @@ def game(
     num_agents: int,
     num_actions: int,
     initial: Callable[[PyTree], PyTree],
-    dynamics: Callable[[PyTree, Array], tuple[PyTree, Array, Array]],
+    dynamics: Callable[..., tuple[PyTree, Array, Array]],
     observe: Callable[[PyTree], PyTree],
     observation_space: Space,
     time_limit: Any,
+    levels: Callable[[Key, tuple[int, ...]], PyTree] = one_level,
     noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
     legal: Callable[[PyTree], Array] | None = None,
     acting: Callable[[PyTree], Array] | None = None,
@@ -33,27 +34,28 @@ def game(
     - ``num_actions``: of each agent. Actions are brought into range.
     - ``initial, time_limit``: as in `episodic`.
     - ``dynamics(physical, action [N]) -> (physical, reward, terminated)``: the reward is that of each agent ``[N]``, or
-      one for the team ``[]``; ``terminated`` is ``[]``.
+      one for the team ``[]``; ``terminated`` is ``[]``. With ``noise`` it takes one element of it besides.
     - ``observe(physical) -> obs``: of all agents, ``[N, ...]``.
     - ``observation_space``: of one agent.
-    - ``noise``: as in `episodic`; None: every episode begins alike.
+    - ``levels, noise``: as in `episodic`; by default every episode begins alike.
     """
     alone = episodic(
         name,
-        noise=noise or (lambda key, shape: jnp.zeros(shape)),
+        levels=levels,
         initial=initial,
-        dynamics=lambda physical, action: dynamics(physical, jnp.clip(action, 0, num_actions - 1)),
+        dynamics=lambda physical, action, *chance: dynamics(physical, jnp.clip(action, 0, num_actions - 1), *chance),
         observe=observe,
         time_limit=time_limit,
         observation_space=observation_space,
         action_space=Discrete(num_actions),
         legal=legal,
+        noise=noise,
     )
 
     def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
         env_state, made = alone.step(noise, env_state, action)
-        outcome = made.reward, made.terminated, made.truncated
-        return env_state, Step(made.obs, made.next_obs, *(jnp.broadcast_to(x, (num_agents,)) for x in outcome))
+        reward, terminated, truncated = (jnp.broadcast_to(x, (num_agents,)) for x in made[1:])
+        return env_state, Step(made.next_obs, reward, terminated, truncated)
 
     return alone._replace(step=step, num_agents=num_agents, acting=acting, own=own, state=state)
 

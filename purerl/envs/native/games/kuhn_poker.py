@@ -47,9 +47,9 @@ def kuhn_poker(*, draw_seats: int = 1) -> Env:
     """
     check(NAME, "draw_seats", draw_seats, draw_seats in (0, 1), "0 or 1")
 
-    def initial(noise):
-        cards = jnp.stack([noise[0], (noise[0] + 1 + noise[1]) % 3])
-        return Physical(cards, noise[2] * draw_seats, jnp.zeros((), jnp.int32))
+    def initial(level):
+        cards = jnp.stack([level[0], (level[0] + 1 + level[1]) % 3])
+        return Physical(cards, level[2] * draw_seats, jnp.zeros((), jnp.int32))
 
     def dynamics(now, action):
         mover = jnp.where(jnp.asarray(FIRST_MOVES)[now.history], now.first, 1 - now.first)
@@ -78,6 +78,6 @@ def kuhn_poker(*, draw_seats: int = 1) -> Env:
         observe=observe,
         observation_space=bits(9),
         time_limit=3,
-        noise=lambda key, shape: spaces.sample(MultiDiscrete((3, 2, 2)), key, shape),
+        levels=lambda key, shape: spaces.sample(MultiDiscrete((3, 2, 2)), key, shape),
         acting=acting,
     )

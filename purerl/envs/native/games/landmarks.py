@@ -47,8 +47,8 @@ def landmarks(*, step_cost: float = 0.05, max_steps: int = 12, ways: int = 0) ->
     cells = SIZE**2
     beginnings = MultiDiscrete((cells, cells, cells, cells - 1))
 
-    def initial(noise):
-        at = jnp.stack([noise[0], noise[1], noise[2], (noise[2] + 1 + noise[3]) % cells])
+    def initial(level):
+        at = jnp.stack([level[0], level[1], level[2], (level[2] + 1 + level[3]) % cells])
         places = jnp.stack([at // SIZE, at % SIZE], axis=-1)
         return Physical(places[:2], places[2:])
 
@@ -86,7 +86,7 @@ def landmarks(*, step_cost: float = 0.05, max_steps: int = 12, ways: int = 0) ->
         observe=as_ways if ways else as_cells,
         observation_space=space,
         time_limit=max_steps,
-        noise=lambda key, shape: spaces.sample(beginnings, key, shape),
+        levels=lambda key, shape: spaces.sample(beginnings, key, shape),
         own=lambda obs: obs["own"],
         state=lambda obs: obs["state"],
     )

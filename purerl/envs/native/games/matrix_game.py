@@ -64,7 +64,7 @@ def _game(matrices: Array, rounds: Any) -> Env:
         NAME,
         num_agents=2,
         num_actions=num_actions,
-        initial=lambda noise: Physical(jnp.zeros(2, jnp.int32), jnp.zeros((), jnp.int32)),
+        initial=lambda level: Physical(jnp.zeros(2, jnp.int32), jnp.zeros((), jnp.int32)),
         dynamics=dynamics,
         observe=observe,
         observation_space=bits(beginning + 1),

@@ -24,7 +24,7 @@ def permutation(*, num_agents: int = 3) -> Env:
         "Permutation-v0",
         num_agents=num_agents,
         num_actions=num_agents,
-        initial=lambda noise: noise,
+        initial=lambda level: level,
         dynamics=dynamics,
         observe=lambda physical: jnp.ones((num_agents, 1), bool),
         observation_space=bits(1),

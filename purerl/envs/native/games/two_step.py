@@ -28,7 +28,7 @@ def two_step(*, safe: float = 7.0, best: float = 8.0) -> Env:
         "TwoStep-v0",
         num_agents=2,
         num_actions=2,
-        initial=lambda noise: jnp.zeros((), jnp.int32),
+        initial=lambda level: jnp.zeros((), jnp.int32),
         dynamics=dynamics,
         observe=lambda state: jax.nn.one_hot(jnp.stack([state, state]), 3, dtype=bool),
         observation_space=bits(3),

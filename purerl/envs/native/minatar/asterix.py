@@ -65,7 +65,7 @@ def asterix(
         number = jnp.broadcast_to(np.arange(LANES.size, dtype=np.uint32), (*shape, LANES.size))
         return Noise(words[..., 0] & 1 > 0, (words[..., 0] >> 1) % 3 == 0, words[..., 1:] & ~np.uint32(7) | number)
 
-    def initial(noise):
+    def initial(level):
         return Physical(
             x=5,
             y=5,

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import trees
-from purerl.envs.episodic import EpisodeState
+from purerl.envs.episodic import episodic, one_level
 from purerl.spaces import Box, Discrete
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Env, Key, PyTree
 
 SIZE = 10
 """Rows and columns of the board. Row 0 is at the top, column 0 at the left."""
@@ -27,39 +25,28 @@ def game(
     *,
     num_actions: int,
     num_channels: int,
-    noise: Callable[[Key, tuple[int, ...]], PyTree],
     initial: Callable[[PyTree], PyTree],
-    dynamics: Callable[[PyTree, Array, PyTree], tuple[PyTree, Array, Array]],
+    dynamics: Callable[..., tuple[PyTree, Array, Array]],
     observe: Callable[[PyTree], Array],
     time_limit: Any,
+    levels: Callable[[Key, tuple[int, ...]], PyTree] = one_level,
+    noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
 ) -> Env:
     """A game as an `Env` with boolean observations ``[10, 10, num_channels]`` and discrete actions.
 
-    - ``noise(key, shape)``: draws what ``shape`` many steps need, and resets with them. Consumes ``key``.
-    - ``initial(noise) -> physical``: the first state of an episode, of integers and booleans.
-    - ``dynamics(physical, action, noise) -> (physical, reward, terminated)``: one step. Actions are in range.
-    - ``observe(physical) -> obs``.
-    - ``time_limit``: in steps, a number or a tracer; reaching it truncates, unless the same step terminates.
+    All else is as in `episodic`, but that actions are in range, and that by default every episode begins alike.
     """
-
-    def start(noise: PyTree) -> PyTree:
-        return trees.strong(initial(noise))
-
-    def reset(key: Key) -> tuple[EpisodeState, Array]:
-        physical = start(noise(key, ()))
-        return EpisodeState(physical, jnp.zeros((), jnp.int32)), observe(physical)
-
-    def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
-        action = jnp.clip(action, 0, num_actions - 1)
-        physical, reward, terminated = dynamics(env_state.physical, action, noise)
-        t = env_state.t + 1
-        last = terminated | (t >= time_limit)
-        following = jax.tree.map(lambda new, old: jnp.where(last, new, old), start(noise), physical)
-        made = Step(observe(following), observe(physical), reward.astype(jnp.float32), terminated, last & ~terminated)
-        return EpisodeState(following, jnp.where(last, 0, t)), made
-
-    space = Box(False, True, (SIZE, SIZE, num_channels), jnp.dtype(bool))
-    return Env(name, reset, noise, step, space, Discrete(num_actions))
+    return episodic(
+        name,
+        levels=levels,
+        initial=initial,
+        dynamics=lambda physical, action, *chance: dynamics(physical, jnp.clip(action, 0, num_actions - 1), *chance),
+        observe=observe,
+        time_limit=time_limit,
+        observation_space=Box(False, True, (SIZE, SIZE, num_channels), jnp.dtype(bool)),
+        action_space=Discrete(num_actions),
+        noise=noise,
+    )
 
 
 def cell(x: Array, y: Array | int) -> Array:

@@ -36,7 +36,7 @@ def breakout(*, max_steps_in_episode: int = 1000) -> Env:
 
     Actions 0, 1, 2 leave the paddle, move it left, right. The ball moves along diagonals and is reflected by walls,
     bricks and paddle; where the paddle meets it only after both moved, it goes back whence it came. It starts at either
-    side, which is the noise ``[]`` bool. New bricks come when the ball is at the bottom and none are left. Channels:
+    side, which is the level ``[]`` bool. New bricks come when the ball is at the bottom and none are left. Channels:
     paddle, ball, where the ball was, bricks.
 
     - ``max_steps_in_episode``: steps after which an episode is truncated.
@@ -46,7 +46,7 @@ def breakout(*, max_steps_in_episode: int = 1000) -> Env:
         x = jnp.where(right, SIZE - 1, 0)
         return Physical(4, x, 3, x, 3, jnp.where(right, -1, 1), 1, WALL, False)
 
-    def dynamics(now, action, noise):
+    def dynamics(now, action):
         paddle = jnp.clip(now.paddle + (action == 2) - (action == 1), 0, SIZE - 1)
         x, y = now.x + now.velocity_x, now.y + now.velocity_y
         side, ceiling = (x < 0) | (x >= SIZE), y < 0
@@ -87,7 +87,7 @@ def breakout(*, max_steps_in_episode: int = 1000) -> Env:
         "Breakout-MinAtar",
         num_actions=3,
         num_channels=4,
-        noise=lambda key, shape: draw.bits(key, shape) & 1 > 0,
+        levels=lambda key, shape: draw.bits(key, shape) & 1 > 0,
         initial=initial,
         dynamics=dynamics,
         observe=observe,

@@ -28,13 +28,6 @@ class Physical(NamedTuple):
     wait: Array
 
 
-class Noise(NamedTuple):
-    """Velocities ``[8]`` int32 of the cars, -5 to 5 without 0: after a crossing, and in a new episode."""
-
-    crossing: Array
-    reset: Array
-
-
 def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
     """Freeway-MinAtar, Young & Tian 2019. The reward is 1 for each crossing; episodes never terminate.
 
@@ -46,20 +39,16 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
     - ``max_steps_in_episode``: steps after which an episode is truncated.
     """
 
-    def noise(key, shape):
-        words = draw.bits(key, (*shape, LANES.size))
-        return Noise(_velocity(words >> 16), _velocity(words & 0xFFFF))
+    def initial(velocities):
+        return Physical(SIZE - 1, player_speed, jnp.ones_like(velocities), velocities, jnp.abs(velocities))
 
-    def initial(noise):
-        return Physical(SIZE - 1, player_speed, jnp.ones_like(noise.reset), noise.reset, jnp.abs(noise.reset))
-
-    def dynamics(now, action, noise):
+    def dynamics(now, action, velocities):
         moves = (action > 0) & (now.rest == 0)
         chicken = jnp.where(moves, jnp.minimum(now.chicken + jnp.where(action == 1, -1, 1), SIZE - 1), now.chicken)
         rest = jnp.where(moves, player_speed, now.rest)
         crossed = chicken == 0
         chicken = jnp.where(crossed, SIZE - 1, chicken)
-        velocity = jnp.where(crossed, noise.crossing, now.velocity)
+        velocity = jnp.where(crossed, velocities, now.velocity)
         wait = jnp.where(crossed, jnp.abs(velocity), now.wait)
         drives = wait == 0
         cars = jnp.where(drives, _around(now.cars, velocity > 0), now.cars)
@@ -83,17 +72,18 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
         "Freeway-MinAtar",
         num_actions=3,
         num_channels=2 + SLOWEST,
-        noise=noise,
         initial=initial,
         dynamics=dynamics,
         observe=observe,
         time_limit=max_steps_in_episode,
+        levels=_velocities,
+        noise=_velocities,
     )
 
 
-def _velocity(word):
-    """One of the ten velocities, of a uniform number of 16 bits; their chances differ by less than 1 in 6,000."""
-    choice = jnp.asarray(word * 10 >> 16, jnp.int32)
+def _velocities(key, shape):
+    """Velocities ``[*shape, 8]`` int32 of the cars, -5 to 5 without 0; their chances differ by less than 1 in 6,000."""
+    choice = jnp.asarray((draw.bits(key, (*shape, LANES.size)) & 0xFFFF) * 10 >> 16, jnp.int32)
     return jnp.where(choice < 5, choice - 5, choice - 4)
 
 

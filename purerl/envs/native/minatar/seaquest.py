@@ -105,7 +105,7 @@ def seaquest(
         number = lambda shift: jnp.asarray(word >> shift & 7, jnp.int32) + 1
         return Noise(word & 1 > 0, (word >> 8) % 3 == 0, number(1), word & 16 > 0, number(5))
 
-    def initial(noise):
+    def initial(level):
         empty = jnp.zeros(SIZE, jnp.int32)
         return Physical(
             x=5,

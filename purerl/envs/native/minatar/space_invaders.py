@@ -50,7 +50,7 @@ def space_invaders(
     - ``max_steps_in_episode``: steps after which an episode is truncated.
     """
 
-    def initial(noise):
+    def initial(level):
         nothing = jnp.zeros(SIZE, jnp.int32)
         return Physical(
             cannon=5,
@@ -64,7 +64,7 @@ def space_invaders(
             rest=0,
         )
 
-    def dynamics(now, action, noise):
+    def dynamics(now, action):
         fires = (action == 3) & (now.rest == 0)
         bullets = (now.bullets | jnp.where(fires, cell(now.cannon, SIZE - 1), 0)) >> 1
         enemy_bullets = now.enemy_bullets << 1 & FULL
@@ -110,7 +110,6 @@ def space_invaders(
         "SpaceInvaders-MinAtar",
         num_actions=4,
         num_channels=6,
-        noise=lambda key, shape: (),
         initial=initial,
         dynamics=dynamics,
         observe=observe,
