@@ -26,8 +26,8 @@ from purerl.spaces import Box, Discrete
 def sound(**changes):
     """Counts down from 3, at each step by one."""
     parts = {
-        "noise": jax.random.uniform,
-        "initial": lambda noise: jnp.stack([noise, jnp.float32(3)]),
+        "levels": jax.random.uniform,
+        "initial": lambda level: jnp.stack([level, jnp.float32(3)]),
         "dynamics": lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
         "observe": lambda physical: physical,
         "time_limit": 10,
@@ -61,11 +61,11 @@ def double_observation():
 
 
 def wrong_leaf():
-    return changed(lambda before, step: {"obs": {"x": step.obs}})
+    return changed(lambda before, step: {"next_obs": {"x": step.next_obs}})
 
 
 def wrong_shape():
-    return changed(lambda before, step: {"obs": jnp.zeros(3)})
+    return changed(lambda before, step: {"next_obs": jnp.zeros(3)})
 
 
 def wrong_state():
@@ -75,19 +75,43 @@ def wrong_state():
 
 
 def too_far():
-    return changed(lambda before, step: {"obs": step.obs.at[0].set(4.0), "next_obs": step.next_obs.at[0].set(4.0)})
+    return changed(lambda before, step: {"next_obs": step.next_obs.at[0].set(4.0)})
 
 
 def both_flags():
     return changed(lambda before, step: {"truncated": step.terminated})
 
 
+def resetting(state, obs):
+    """Its steps begin the next episode, as they once had to."""
+    env = sound()
+
+    def step(level, env_state, action):
+        after, step = env.step((), env_state, action)
+        begun = jax.tree.map(lambda x, y: jnp.where(step.last, x, y), env.begin(level), (after, step.next_obs))
+        return begun[0] if state else after, step._replace(next_obs=begun[1] if obs else step.next_obs)
+
+    return env._replace(noise=env.levels, step=step)
+
+
+def itself():
+    return resetting(True, False)
+
+
 def stale():
-    return changed(lambda before, step: {"obs": step.obs + 100.0 * step.terminated})
+    return resetting(False, True)
 
 
-def shifted():
-    return changed(lambda before, step: {"next_obs": step.next_obs * 0.5})
+def before():
+    return changed(lambda before, step: {"obs": step.next_obs})
+
+
+def reset_of_before():
+    return sound()._replace(reset=lambda key: ())
+
+
+def empty_levels():
+    return sound(levels=lambda key, shape: (), initial=lambda level: jnp.zeros(2))
 
 
 def untraceable():
@@ -97,8 +121,8 @@ def untraceable():
 CALLS = itertools.count()
 
 
-def impure_reset():
-    return sound(initial=lambda noise: jnp.stack([noise * 0 + next(CALLS) / 1000, jnp.float32(3)]))
+def impure_begin():
+    return sound(initial=lambda level: jnp.stack([level * 0 + next(CALLS) / 1000, jnp.float32(3)]))
 
 
 def impure_step():
@@ -114,27 +138,30 @@ def always_ending():
 
 
 def ignored_key():
-    return sound(noise=lambda key, shape: jnp.zeros(shape))
+    return sound(levels=lambda key, shape: jnp.zeros(shape))
 '''
 BAD = {
     "nan_at_step_3": "reward: is not finite, first at step 3",
     "whole_reward": "reward: must be float32[], but is int32[]",
     "double_observation": "observation_space: dtype float64: JAX has float32 in its place",
-    "wrong_leaf": "step's obs: must be one array, but is PyTreeDef({'x': *})",
-    "wrong_shape": "step's obs: must be float32[2], but is float32[3]",
-    "wrong_state": "env_state.t: int32[] after reset, but float32[] after step",
-    "too_far": "step's obs: leaves observation_space: element [0] is 4, above the high of ",
+    "wrong_leaf": "step's next_obs: must be one array, but is PyTreeDef({'x': *})",
+    "wrong_shape": "step's next_obs: must be float32[2], but is float32[3]",
+    "wrong_state": "env_state.t: int32[] after begin, but float32[] after step",
+    "too_far": "step's next_obs: leaves observation_space: element [0] is 4, above the high of ",
     "both_flags": "terminated, truncated: are both true at one step",
-    "stale": "step's obs: after an episode's end it is unlike what reset gives",
-    "shifted": "step's obs: differs from next_obs in the middle of an episode",
+    "itself": "step's env_state: where an episode ends it is like what begin gives",
+    "stale": "step's next_obs: where an episode ends it is like what begin gives",
+    "before": "a step begins nothing: leave out the reset and the obs of Step",
+    "reset_of_before": "give levels(key, shape) and begin(level) in place of reset(key)",
+    "empty_levels": "levels: holds no array",
     "untraceable": "step: cannot be traced by jit: TracerBoolConversionError",
-    "impure_reset": "reset: gives two results for one key",
+    "impure_begin": "begin: gives two results for one level",
     "impure_step": "step: is another program each time it is traced",
 }
 NOTED = {
     "never_ending": "no episode ended: what happens at an end was not looked at; give more steps",
     "always_ending": "every step ended an episode: nothing in the middle of one was looked at",
-    "ignored_key": "every reset gave the same state and observation: it ignores its key",
+    "ignored_key": "every episode begins with the same state and observation: nothing is drawn",
 }
 
 
@@ -160,7 +187,8 @@ def here(tmp_path, monkeypatch):
 def test_bad_environments(name, here, capsys):
     run("check-env", f"checked_own:{name}", "--steps", "8", "--envs", "2", expect=2)
     out, err = capsys.readouterr()
-    assert out == "" and f"purerl: error: env = 'checked_own:{name}': {BAD[name]}" in err
+    assert out == "" and f"purerl: error: env = 'checked_own:{name}': " in err and BAD[name] in err
+    assert "before" in name or f"': {BAD[name]}" in err
     assert BAD[name] in PAGE
     assert name != "untraceable" or "(checked_own.py, line " in err
 

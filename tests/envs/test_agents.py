@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone, drawn
 
 from purerl import envs, spaces
 from purerl.envs import agents
 from purerl.envs.check_types import type_problems
+from purerl.envs.episodic import no_noise, one_level
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import Env, Step
@@ -35,14 +37,14 @@ def probe(end="terminated", **change):
     def step(noise, time, action):
         last, ends = time == 2, jnp.asarray(ENDED[end])
         flags = (last & ends, last & ~ends) if end != "truncated" else (jnp.zeros(N, bool), last & ends)
-        following = jnp.where(last, 0, time + 1)
         reward = action.astype(jnp.float32) * 10.0 ** jnp.arange(N)
-        return following, Step(observe(following), observe(time + 1), reward, *flags)
+        return time + 1, Step(observe(time + 1), reward, *flags)
 
     env = Env(
         "probe/three",
-        lambda key: (jnp.zeros((), jnp.int32), observe(jnp.zeros((), jnp.int32))),
-        lambda key, shape: jnp.zeros(shape),
+        one_level,
+        lambda level: (jnp.zeros((), jnp.int32), observe(jnp.zeros((), jnp.int32))),
+        no_noise,
         step,
         {
             "mine": Box(np.zeros(2, np.float32), np.array([N - 1, 3], np.float32), (2,), jnp.float32),
@@ -61,13 +63,14 @@ def probe(end="terminated", **change):
 
 
 def played(env, *actions):
-    """The first observation, and the steps that follow these actions."""
+    """The first observation, what is seen after each of these actions, and the steps."""
     env_state, obs = env.reset(KEY)
-    steps = []
+    seen, steps = [], []
     for action in actions:
-        env_state, step = env.step(env.noise(KEY, ()), env_state, jnp.asarray(action))
+        env_state, after, step = alone(env)(drawn(env, KEY), env_state, jnp.asarray(action))
+        seen.append(jax.device_get(after))
         steps.append(jax.device_get(step))
-    return jax.device_get(obs), steps
+    return jax.device_get(obs), seen, steps
 
 
 def same(a, b):
@@ -102,8 +105,8 @@ def test_views_are_sound(name, view):
 @pytest.mark.parametrize("view", VIEWS)
 def test_spaces_contain_observations(view):
     env = VIEWS[view](probe("truncated"))
-    first, steps = played(env, *np.full((4, N), A - 1))
-    for obs in (first, *(x for step in steps for x in (step.obs, step.next_obs))):
+    first, seen, steps = played(env, *np.full((4, N), A - 1))
+    for obs in (first, *seen, *(step.next_obs for step in steps)):
         for leaf, x in zip(spaces.leaves(env.observation_space), jax.tree.leaves(obs), strict=True):
             low, high = spaces.bounds(leaf)
             assert np.all(np.asarray(low) <= x) and np.all(x <= np.asarray(high)), leaf
@@ -111,14 +114,14 @@ def test_spaces_contain_observations(view):
 
 def test_own_is_what_policies_may_see():
     env = agents.own(probe())
-    first, steps = played(env, *np.ones((3, N), int))
+    first, seen, steps = played(env, *np.ones((3, N), int))
     assert env.own is None and env.state is None
     assert set(first) == set(env.observation_space) == {"mine", "may", "turn"}
     np.testing.assert_array_equal(steps[1].next_obs["mine"], [[0, 2], [1, 2], [2, 2]])
     np.testing.assert_array_equal(steps[2].next_obs["mine"], [[0, 3], [1, 3], [2, 3]])
-    np.testing.assert_array_equal(steps[2].obs["mine"], [[0, 0], [1, 0], [2, 0]])
+    np.testing.assert_array_equal(seen[2]["mine"], [[0, 0], [1, 0], [2, 0]])
     np.testing.assert_array_equal(env.legal(first), MAY)
-    np.testing.assert_array_equal(env.acting(steps[0].obs), TURNS[1])
+    np.testing.assert_array_equal(env.acting(seen[0]), TURNS[1])
     plain = probe(own=None)
     assert agents.own(plain) is plain
 
@@ -126,38 +129,38 @@ def test_own_is_what_policies_may_see():
 def test_ids():
     """Each agent sees its own number, in every observation; what else is told of observations stays."""
     env = agents.with_ids(probe())
-    first, steps = played(env, *np.ones((3, N), int))
-    for obs in (first, steps[2].obs, steps[2].next_obs):
+    first, seen, steps = played(env, *np.ones((3, N), int))
+    for obs in (first, seen[2], steps[2].next_obs):
         np.testing.assert_array_equal(obs["id"], np.eye(N))
         np.testing.assert_array_equal(env.legal(obs), MAY)
         np.testing.assert_array_equal(env.own(obs)["id"], np.eye(N))
         assert set(env.own(obs)["obs"]) == {"mine", "may", "turn"}
     np.testing.assert_array_equal(env.acting(steps[2].next_obs), TURNS[3])
     np.testing.assert_array_equal(env.state(steps[2].next_obs), [[3, -3]] * N)
-    alone = envs.make("CartPole-v1")
-    assert agents.with_ids(alone) is alone
+    single = envs.make("CartPole-v1")
+    assert agents.with_ids(single) is single
 
 
 def test_state_for_critics():
     """`Env.state`, or what all agents see, one after another, which is the same for each of them."""
     told = agents.with_state(agents.with_ids(probe()))
-    _, steps = played(told, *np.ones((3, N), int))
+    _, seen, steps = played(told, *np.ones((3, N), int))
     np.testing.assert_array_equal(steps[2].next_obs["state"], [[3, -3]] * N)
-    np.testing.assert_array_equal(steps[2].obs["state"], np.zeros((N, 2)))
-    np.testing.assert_array_equal(told.own(steps[0].obs)["own"]["id"], np.eye(N))
-    np.testing.assert_array_equal(told.acting(steps[0].obs), TURNS[1])
-    np.testing.assert_array_equal(told.legal(steps[0].obs), MAY)
+    np.testing.assert_array_equal(seen[2]["state"], np.zeros((N, 2)))
+    np.testing.assert_array_equal(told.own(seen[0])["own"]["id"], np.eye(N))
+    np.testing.assert_array_equal(told.acting(seen[0]), TURNS[1])
+    np.testing.assert_array_equal(told.legal(seen[0]), MAY)
     made = agents.with_state(probe(state=None))
-    _, steps = played(made, *np.ones((3, N), int))
+    _, seen, steps = played(made, *np.ones((3, N), int))
     each = np.concatenate([MAY, [[0, 1], [1, 1], [2, 1]], TURNS[1][:, None]], axis=1)  # leaves by name
-    np.testing.assert_array_equal(steps[0].obs["state"], [each.reshape(-1)] * N)
+    np.testing.assert_array_equal(seen[0]["state"], [each.reshape(-1)] * N)
 
 
 @pytest.mark.parametrize("end", ENDED)
 def test_joint(end):
     env = agents.joint(probe(end), previous=True)
     assert env.num_agents == 1 and env.action_space == MultiDiscrete((A,) * N)
-    first, steps = played(env, [1, 2, 3], [0, 0, 1], [3, 2, 0])
+    first, seen, steps = played(env, [1, 2, 3], [0, 0, 1], [3, 2, 0])
     assert set(first) == {"agents", "state", "legal", "acting", "previous"}
     np.testing.assert_array_equal(first["previous"], [0, 0, 0])
     np.testing.assert_allclose([step.reward for step in steps], [107, 100 / 3, 23 / 3], rtol=1e-6)
@@ -171,8 +174,8 @@ def test_joint(end):
         np.testing.assert_array_equal(obs["acting"], TURNS[time])
         np.testing.assert_array_equal(env.legal(obs), MAY.reshape(-1))
         if time < 3:
-            same(steps[at].obs, obs)
-    same(steps[2].obs, first)
+            same(seen[at], obs)
+    same(seen[2], first)
 
 
 def test_joint_of_one_agent():
@@ -183,19 +186,19 @@ def test_joint_of_one_agent():
         given.append(action.shape)
         return plain_env.step(noise, env_state, action)
 
-    alone = plain_env._replace(step=step)
-    env = agents.joint(alone, previous=True)
-    first, steps = played(env, [1], [2])
+    one = plain_env._replace(step=step)
+    env = agents.joint(one, previous=True)
+    first, seen, steps = played(env, [1], [2])
     assert given == [(), ()]
-    plain, plain_steps = played(alone, 1, 2)
+    plain, plain_seen, plain_steps = played(one, 1, 2)
     same(first["agents"], jax.tree.map(lambda x: x[None], plain))
     assert env.action_space == MultiDiscrete((3,))
-    for step, made in zip(steps, plain_steps, strict=True):
+    for obs, step, plain_obs, made in zip(seen, steps, plain_seen, plain_steps, strict=True):
         same(step.next_obs["agents"], jax.tree.map(lambda x: x[None], made.next_obs))
-        same(step[2:], made[2:])
-        np.testing.assert_array_equal(env.legal(step.obs), alone.legal(made.obs))
-    assert [int(step.next_obs["previous"][0]) for step in steps] == [2, 3] and steps[1].obs["previous"][0] == 0
-    assert agents.joint(alone).observation_space.keys() == {"agents", "legal"}
+        same(step[1:], made[1:])
+        np.testing.assert_array_equal(env.legal(obs), one.legal(plain_obs))
+    assert [int(step.next_obs["previous"][0]) for step in steps] == [2, 3] and seen[1]["previous"][0] == 0
+    assert agents.joint(one).observation_space.keys() == {"agents", "legal"}
 
 
 def test_joint_actions_in_a_box():
@@ -208,7 +211,7 @@ def test_joint_actions_in_a_box():
     seen = agents.joint(env)
     assert seen.action_space.shape == (N, 2)
     np.testing.assert_array_equal(np.broadcast_to(seen.action_space.low, (N, 2)), [low] * N)
-    _, (made,) = played(seen, np.array([[1, 0], [2, 0], [6, 3]], np.float32))
+    *_, (made,) = played(seen, np.array([[1, 0], [2, 0], [6, 3]], np.float32))
     assert made.reward == 2.0
     with pytest.raises(ConfigError, match="has Box actions; agents need Discrete ones"):
         agents.joint(env, previous=True)

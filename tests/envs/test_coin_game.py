@@ -2,28 +2,12 @@
 
 import itertools
 
-import jax
 import numpy as np
+from stepping import play
 
 from purerl import envs
-from purerl.spaces import sample
 
 MOVES = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
-
-
-def played(env, num_envs, num_steps):
-    """Resets' obs ``[B, 2, 36]``, and actions and Steps ``[T, B, 2, ...]`` of random play."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise, key_action = jax.random.split(key, 3)
-        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-        actions = sample(env.action_space, key_action, (num_steps, num_envs, 2))
-        inputs = env.noise(key_noise, (num_steps, num_envs)), actions
-        step = lambda state, given: jax.vmap(env.step)(given[0], state, given[1])
-        return obs, actions, jax.lax.scan(step, env_state, inputs)[1]
-
-    return jax.device_get(run(jax.random.key(0)))
 
 
 def cells(obs):
@@ -34,7 +18,7 @@ def cells(obs):
 
 def test_step_by_step():
     env = envs.make("CoinGame-v0", stolen=3.0)
-    first, actions, made = played(env, 48, 40)
+    first, _, actions, seen, made = play(env, 48, 40)
     respawned, both = set(), 0
     for b in range(48):
         mine, theirs, coin, other = cells(first[b, 0])
@@ -58,7 +42,7 @@ def test_step_by_step():
                     assert now[2 + j] == coins[j]
             assert cells(made.next_obs[t, b, 1]) == [now[1], now[0], now[3], now[2]]
             assert (made.truncated[t, b] == (t % 16 == 15)).all() and not made.terminated[t, b].any()
-            mine, theirs, coin, other = cells(made.obs[t, b, 0])
+            mine, theirs, coin, other = cells(seen[t, b, 0])
     assert len(respawned) == 9 and both
 
 
@@ -85,6 +69,6 @@ def test_what_random_play_is_worth():
                 after[9 * at[0] + at[1]] += p / 9
         place = after
     for stolen, expected in ((0.0, own + other), (2.0, own + other - 2 * other)):
-        made = played(envs.make("CoinGame-v0", stolen=stolen), 4096, 16)[2]
+        made = play(envs.make("CoinGame-v0", stolen=stolen), 4096, 16)[-1]
         total = made.reward[..., 0].sum(axis=0)
         assert abs(total.mean() - expected) < 4 * total.std() / 64

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone
 
 from purerl import envs
 from purerl.envs.native.exploration.cue_corridor import onward
@@ -35,21 +36,27 @@ def test_every_episode_there_is():
 
     def play(cue, actions):
         env_state, _ = env.reset(jax.random.key(0))
+        after = alone(env)
+
+        def step(noise, env_state, action):
+            env_state, obs, made = after(noise, env_state, action)
+            return env_state, (obs, made)
+
         begun = env_state._replace(physical=env_state.physical._replace(cue=cue))
-        return jax.lax.scan(lambda state, action: env.step(jnp.zeros(()), state, action), begun, actions)[1]
+        return jax.lax.scan(lambda state, action: step(((), jnp.zeros(())), state, action), begun, actions)[1]
 
     made = jax.jit(jax.vmap(jax.vmap(play, in_axes=(None, 0)), in_axes=(0, None)))(jnp.array([0, 1]), plays)
     paid = 0.0
     for cue, number in itertools.product((-1, 1), range(len(plays))):
         actions = plays[number].tolist()
         obs, rewards, ends = walk(actions, cue, onward(LENGTH).tolist(), CUE_CELL)
-        one = jax.tree.map(lambda x, a=(cue + 1) // 2, b=number: np.asarray(x[a, b]), made)
+        seen, one = jax.tree.map(lambda x, a=(cue + 1) // 2, b=number: np.asarray(x[a, b]), made)
         steps = len(ends)
         np.testing.assert_array_equal(one.next_obs[: steps - 1], np.reshape(obs[1:], (-1, LENGTH + 1)))
         np.testing.assert_array_equal(one.reward[:steps], rewards)
         np.testing.assert_array_equal(one.terminated[:steps], ends)
         assert not np.any(one.truncated[:steps])
-        np.testing.assert_array_equal(one.obs[steps - 1], np.eye(LENGTH + 1)[0])  # the next episode begins
+        np.testing.assert_array_equal(seen[steps - 1], np.eye(LENGTH + 1)[0])  # the next episode begins
         paid += sum(rewards)
     assert paid == 2
 

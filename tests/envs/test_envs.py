@@ -2,18 +2,20 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import play
 
 from purerl import envs
 from purerl.catalogue import GYMNAX
-from purerl.envs.episodic import box, episodic
+from purerl.envs.episodic import EpisodeState, box, episodic, no_noise
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, sample
-from purerl.types import Step
+from purerl.types import Env, Step
 
 OURS = envs.names("native") + envs.names("probe")
 
@@ -22,27 +24,6 @@ OURS = envs.names("native") + envs.names("probe")
 def strict():
     with jax.numpy_rank_promotion("raise"):
         yield
-
-
-def rollout(env, num_envs, num_steps, seed=0):
-    """Random steps: resets' obs ``[B, ...]``, then env_state before, action and Step, all ``[T, B, ...]``."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise, key_action = jax.random.split(key, 3)
-        start, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-
-        def one(env_state, inputs):
-            following, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
-            return following, (env_state, inputs[1], step)
-
-        inputs = (
-            env.noise(key_noise, (num_steps, num_envs)),
-            sample(env.action_space, key_action, (num_steps, num_envs)),
-        )
-        return obs, *jax.lax.scan(one, start, inputs)[1]
-
-    return jax.device_get(run(jax.random.key(seed)))
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -97,31 +78,31 @@ def test_episodes_have_steps():
 
 
 def test_true_next_obs_and_automatic_reset():
-    _, before, _, step = rollout(envs.make("CartPole-v1", max_steps=30), 64, 100)
+    _, before, _, obs, step = play(envs.make("CartPole-v1", max_steps=30), 64, 100)
     last = step.terminated | step.truncated
     assert step.terminated.any() and step.truncated.any() and not (step.terminated & step.truncated).any()
-    np.testing.assert_array_equal(step.obs[~last], step.next_obs[~last])
-    assert (np.abs(step.obs[last]) <= 0.05).all()
+    np.testing.assert_array_equal(obs[~last], step.next_obs[~last])
+    assert (np.abs(obs[last]) <= 0.05).all()
     assert (np.abs(step.next_obs[step.terminated]) > np.radians(12)).any(axis=-1).all()
     np.testing.assert_array_equal(before.t[1:][last[:-1]], 0)
     np.testing.assert_array_equal(before.t[1:][~last[:-1]], before.t[:-1][~last[:-1]] + 1)
     np.testing.assert_array_equal(before.t[step.truncated], 29)
-    assert len(np.unique(step.obs[last][:, 0])) == last.sum()
+    assert len(np.unique(obs[last][:, 0])) == last.sum()
 
 
 def test_cartpole_without_velocities():
     """All is the same but what is seen."""
-    full, hidden = (rollout(envs.make("CartPole-v1", max_steps=30, hide_velocity=hide), 4, 60) for hide in (0, 1))
-    np.testing.assert_array_equal(hidden[3].obs, full[3].obs[..., ::2])
-    np.testing.assert_array_equal(hidden[3].next_obs, full[3].next_obs[..., ::2])
-    np.testing.assert_array_equal(hidden[3].terminated, full[3].terminated)
+    full, hidden = (play(envs.make("CartPole-v1", max_steps=30, hide_velocity=hide), 4, 60) for hide in (0, 1))
+    np.testing.assert_array_equal(hidden[3], full[3][..., ::2])
+    np.testing.assert_array_equal(hidden[4].next_obs, full[4].next_obs[..., ::2])
+    np.testing.assert_array_equal(hidden[4].terminated, full[4].terminated)
     envs.check_env(envs.make("CartPole-v1", hide_velocity=1), num_steps=16)
     with pytest.raises(ConfigError, match="hide_velocity = 2: must be 0 or 1"):
         envs.make("CartPole-v1", hide_velocity=2)
 
 
 def test_termination_wins_over_truncation():
-    _, before, _, step = rollout(envs.make("probe/discount-two-steps"), 2, 4)
+    *_, step = play(envs.make("probe/discount-two-steps"), 2, 4)
     np.testing.assert_array_equal(step.terminated[:, 0], [False, True, False, True])
     assert not step.truncated.any()
 
@@ -200,8 +181,8 @@ def test_actions_are_brought_into_range(name, outside, inside):
 
 
 def probe_run(name, **params):
-    obs, _, action, step = rollout(envs.make(f"probe/{name}", **params), 16, 12)
-    seen = np.concatenate([obs[None], step.obs[:-1]])[..., 0]
+    obs, _, action, after, step = play(envs.make(f"probe/{name}", **params), 16, 12)
+    seen = np.concatenate([obs[None], after[:-1]])[..., 0]
     return seen, action, step
 
 
@@ -239,17 +220,19 @@ def test_probes_of_one_step(name, reward):
 # What check_env finds. The sound environment counts down from 3; each fake below breaks one promise of it.
 
 
+PARTS = {
+    "levels": lambda key, shape: jax.random.uniform(key, shape),
+    "initial": lambda level: jnp.stack([level, jnp.float32(3)]),
+    "dynamics": lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
+    "observe": lambda physical: physical,
+    "time_limit": 10,
+    "observation_space": box((0.0, 0.0), (1.0, 3.0)),
+    "action_space": Discrete(2),
+}
+
+
 def sound(**changes):
-    parts = {
-        "noise": lambda key, shape: jax.random.uniform(key, shape),
-        "initial": lambda noise: jnp.stack([noise, jnp.float32(3)]),
-        "dynamics": lambda physical, action: (physical - jnp.array([0.0, 1.0]), 1.0, physical[1] <= 1),
-        "observe": lambda physical: physical,
-        "time_limit": 10,
-        "observation_space": box((0.0, 0.0), (1.0, 3.0)),
-        "action_space": Discrete(2),
-    }
-    return episodic("mine", **(parts | changes))
+    return episodic("mine", **(PARTS | changes))
 
 
 def with_step(change):
@@ -264,18 +247,39 @@ def edit_step(**changes):
 
 def impure():
     calls = iter(range(100))
-    return sound(initial=lambda noise: jnp.stack([noise * 0 + next(calls) / 100, jnp.float32(3)]))
+    return sound(initial=lambda level: jnp.stack([level * 0 + next(calls) / 100, jnp.float32(3)]))
 
 
-def unresetting():
-    def step(noise, env_state, action):
-        physical = env_state + 0.0 * noise
-        last = physical[1] <= 1
-        after = physical - jnp.array([0.0, 1.0])
-        return after, Step(after, after, jnp.float32(1), last, jnp.zeros((), bool))
+def impure_levels():
+    calls = iter(range(100))
+    return sound(levels=lambda key, shape: jax.random.uniform(key, shape) / (2 + next(calls)))
 
-    env = sound(observation_space=Box(-jnp.inf, jnp.inf, (2,), jnp.float32))
-    return env._replace(step=step, reset=lambda key: (env.reset(key)[1],) * 2)
+
+def resetting(state=True, obs=False):
+    """Its steps begin the next episode where one ends, in the state or in what is seen, as they once had to."""
+    env = sound()
+
+    def step(level, env_state, action):
+        env_state, made = env.step((), env_state, action)
+        after = env_state, made.next_obs
+        begun = jax.tree.map(lambda x, y: jnp.where(made.last, x, y), env.begin(level), after)
+        return (begun if state else after)[0], made._replace(next_obs=(begun if obs else after)[1])
+
+    return env._replace(noise=env.levels, step=step)
+
+
+def without_time(env):
+    """An environment whose state is the physical one alone."""
+
+    def begin(level):
+        env_state, obs = env.begin(level)
+        return env_state.physical, obs
+
+    def step(noise, physical, action):
+        env_state, made = env.step(noise, EpisodeState(physical, jnp.zeros((), jnp.int32)), action)
+        return env_state.physical, made
+
+    return env._replace(begin=begin, step=step)
 
 
 def unvmappable():
@@ -284,17 +288,21 @@ def unvmappable():
 
 
 FAKES = {
-    "obs shape in reset": (
-        lambda: sound()._replace(reset=lambda key: (sound().reset(key)[0], jnp.zeros(3))),
-        r"mine: reset's obs: must be float32\[2\], but is float32\[3\]",
+    "obs shape in begin": (
+        lambda: sound()._replace(begin=lambda level: (sound().begin(level)[0], jnp.zeros(3))),
+        r"mine: begin's obs: must be float32\[2\], but is float32\[3\]",
+    ),
+    "begin of one thing": (
+        lambda: sound()._replace(begin=lambda level: sound().begin(level)[1]),
+        r"mine: begin: must return \(env_state, obs\), but returns ",
     ),
     "obs dtype": (
         lambda: edit_step(next_obs=lambda step: step.next_obs.astype(jnp.float16)),
         r"mine: step's next_obs: must be float32\[2\], but is float16\[2\]",
     ),
     "obs tree": (
-        lambda: edit_step(obs=lambda step: {"x": step.obs}),
-        r"mine: step's obs: must be one array, but is PyTreeDef\(\{'x': \*\}\)",
+        lambda: edit_step(next_obs=lambda step: {"x": step.next_obs}),
+        r"mine: step's next_obs: must be one array, but is PyTreeDef\(\{'x': \*\}\)",
     ),
     "reward dtype": (
         lambda: edit_step(reward=lambda step: step.reward.astype(jnp.int32)),
@@ -311,7 +319,7 @@ FAKES = {
     ),
     "state dtype": (
         lambda: with_step(lambda env_state, step: (env_state._replace(t=env_state.t.astype(jnp.float32)), step)),
-        r"mine: env_state\.t: int32\[\] after reset, but float32\[\] after step",
+        r"mine: env_state\.t: int32\[\] after begin, but float32\[\] after step",
     ),
     "weak state": (
         lambda: with_step(lambda env_state, step: (env_state._replace(t=jnp.where(step.terminated, 0, 1)), step)),
@@ -319,17 +327,45 @@ FAKES = {
     ),
     "state tree": (
         lambda: with_step(lambda env_state, step: (tuple(env_state), step)),
-        r"mine: env_state: reset gives PyTreeDef\(.*\), but step PyTreeDef",
+        r"mine: env_state: begin gives PyTreeDef\(.*\), but step PyTreeDef",
     ),
     "noise shape": (
         lambda: sound()._replace(noise=lambda key, shape: jax.random.uniform(key, shape[:1])),
         r"mine: noise: shape \(2,\) for noise\(key, \(2, 3\)\), but \(2, 3\) follows from noise\(key, \(\)\)",
     ),
+    "level shape": (
+        lambda: sound(levels=lambda key, shape: jax.random.uniform(key, shape[:1])),
+        r"mine: levels: shape \(2,\) for levels\(key, \(2, 3\)\), but \(2, 3\) follows from levels\(key, \(\)\)",
+    ),
+    "no level": (
+        lambda: sound(levels=no_noise, initial=lambda level: jnp.zeros(2)),
+        "mine: levels: holds no array; where nothing is drawn, give purerl.envs.episodic.one_level",
+    ),
+    "impure levels": (
+        impure_levels,
+        "mine: levels: gives two results for one key: level differs",
+    ),
+    "keep of another shape": (
+        lambda: sound()._replace(keep=lambda before, begun: begun._replace(t=jnp.float32(0))),
+        r"mine: env_state\.t: int32\[\] after begin, but float32\[\] after keep",
+    ),
+    "keep of one state": (
+        lambda: sound()._replace(keep=lambda state: state),
+        "mine: keep: cannot be traced by jit: TypeError",
+    ),
+    "resets": (
+        lambda: sound()._replace(resets="many"),
+        "mine: resets = 'many': must be every, pool:N, few or few:N",
+    ),
+    "a space for a function": (
+        lambda: sound()._replace(step=Discrete(2)),
+        r"mine: step: must be a function; an Env is \(name, levels, begin, noise, step, \.\.\.\)",
+    ),
     "branch on a tracer": (
         lambda: edit_step(reward=lambda step: jnp.float32(1) if step.terminated else jnp.float32(0)),
         r"mine: step: cannot be traced by jit: TracerBoolConversionError",
     ),
-    "no vmap": (unvmappable, r"mine: reset or step: cannot be vmapped: NotImplementedError"),
+    "no vmap": (unvmappable, r"mine: begin or step: cannot be vmapped: NotImplementedError"),
     "space bounds": (
         lambda: sound(observation_space=Box(np.zeros(3), 1.0, (2,), jnp.float32)),
         r"mine: observation_space: low and high must broadcast to shape \(2,\)",
@@ -340,23 +376,37 @@ FAKES = {
     ),
     "not finite": (
         lambda: edit_step(reward=lambda step: step.reward / 0, next_obs=lambda step: step.next_obs / 0),
-        r"mine: reward: is not finite, first at step 1\nmine: step's next_obs: is not finite, first at step 1\n",
+        r"mine: reward: is not finite, first at step 1\nmine: step's next_obs: is not finite, first at step 1$",
     ),
     "both flags": (
         lambda: edit_step(truncated=lambda step: step.terminated),
         r"^mine: terminated, truncated: are both true at one step, first at step 3$",
     ),
-    "obs is not next_obs": (
-        lambda: edit_step(next_obs=lambda step: step.next_obs * 0),
-        r"^mine: step's obs: differs from next_obs in the middle of an episode, first at step 1$",
+    "a step that resets": (
+        resetting,
+        "^mine: step's env_state: where an episode ends it is like what begin gives; leave out the reset, for whoever "
+        "steps the environment begins the next episode$",
     ),
-    "no reset": (
-        unresetting,
-        r"^mine: step's obs: after an episode's end it is unlike what reset gives, first at step 3$",
+    "a step that resets what has no time": (
+        lambda: without_time(resetting()),
+        "^mine: step's env_state: where an episode ends it is like what begin gives; leave out the reset, .*$",
     ),
-    "impure reset": (
+    "next_obs of the next episode": (
+        lambda: resetting(state=False, obs=True),
+        "^mine: step's next_obs: where an episode ends it is like what begin gives; return what the action led to$",
+    ),
+    "the Step that was": (
+        lambda: with_step(lambda env_state, step: (env_state, Step(step.next_obs, *step))),
+        r"^mine: step: cannot be traced by jit: TypeError: Step.__new__\(\) takes .* \(test_envs.py, line .*\); a step "
+        "begins nothing: leave out the reset and the obs of Step, and return the state that the action led to$",
+    ),
+    "the obs of a Step that was": (
+        lambda: edit_step(obs=lambda step: step.next_obs),
+        r"mine: step: cannot be traced by jit: .*field names: \['obs'\].*; a step begins nothing: leave out",
+    ),
+    "impure begin": (
         impure,
-        r"^mine: reset: gives two results for one key: env_state.physical differs\n.*: obs differs\n",
+        r"^mine: begin: gives two results for one level: env_state.physical differs\n.*: obs differs$",
     ),
 }
 
@@ -369,24 +419,59 @@ def test_check_env_finds(fault):
 
 
 def test_check_env_lists_all_problems():
-    fake = edit_step(reward=lambda step: 1, truncated=lambda step: 0, obs=lambda step: step.obs[None])
+    fake = edit_step(reward=lambda step: 1, truncated=lambda step: 0, next_obs=lambda step: step.next_obs[None])
     with pytest.raises(ConfigError) as error:
         envs.check_env(fake)
     assert [line.split(":")[1].strip() for line in str(error.value).splitlines()] == [
-        "step's obs",
+        "step's next_obs",
         "reward",
         "truncated",
     ]
 
 
 def test_check_env_accepts_keys_in_the_state_and_whole_observations():
-    def reset(key):
+    def begin(key):
         return key, jnp.zeros((), jnp.int32)
 
     def step(noise, key, action):
         key, key_next = jax.random.split(key)
         obs = jax.random.randint(key, (), 0, 2)
-        return key_next, Step(obs, obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
+        return key_next, Step(obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
 
-    env = sound()._replace(reset=reset, step=step, observation_space=Discrete(2))
+    env = sound()._replace(levels=jax.random.split, begin=begin, step=step, observation_space=Discrete(2))
     envs.check_env(env, num_steps=8, num_envs=4)
+
+
+def test_check_env_takes_steps_that_only_look_like_resets():
+    """Without a time in the state an end may look like a beginning where the middle of episodes does too."""
+    still = sound(dynamics=lambda physical, action: (physical, 1.0, False), time_limit=3)
+    envs.check_env(without_time(still), num_steps=8, num_envs=4)
+    one_step = sound(dynamics=lambda physical, action: (physical, 1.0, True))
+    envs.check_env(without_time(one_step), num_steps=8, num_envs=4)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (
+            lambda: Env("mine", lambda key: (), no_noise, lambda *given: None, Discrete(2), Discrete(2)),
+            r"TypeError: Env.__new__\(\) missing .*; give levels\(key, shape\) and begin\(level\) in place of "
+            r"reset\(key\), and noise of steps alone$",
+        ),
+        (lambda: sound()._replace(reset=lambda key: ()), r".*Error: .*field names: \['reset'\]; give levels"),
+        (
+            lambda: episodic("mine", **{"noise" if name == "levels" else name: part for name, part in PARTS.items()}),
+            "TypeError: episodic.*'levels'; what was noise is levels; noise is that of steps$",
+        ),
+    ],
+)
+def test_environments_of_before_are_told_what_to_change(make, line, monkeypatch):
+    monkeypatch.setitem(sys.modules, "made_before", SimpleNamespace(mine=lambda: make()))
+    with pytest.raises(ConfigError, match=f"^env = 'made_before:mine': {line}"):
+        envs.make("made_before:mine")
+
+
+def test_other_errors_are_somebodys_own(monkeypatch):
+    monkeypatch.setitem(sys.modules, "made_before", SimpleNamespace(mine=lambda: len(3)))
+    with pytest.raises(TypeError, match="has no len"):
+        envs.make("made_before:mine")

@@ -4,30 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone, play
 
 from purerl import envs
 from purerl.errors import ConfigError
-from purerl.spaces import sample
 
 
-def play(env, key, steps, num=8, act=None):
-    """Observations ``[T, B]``, actions and Steps of random play, or of what ``act(obs)`` says."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise, key_action = jax.random.split(key, 3)
-        start = jax.vmap(env.reset)(jax.random.split(key_reset, num))
-        actions = sample(env.action_space, key_action, (steps, num))
-
-        def one(carry, inputs):
-            (env_state, obs), (noise, action) = carry, inputs
-            action = act(obs) if act else action
-            env_state, made = jax.vmap(env.step)(noise, env_state, action)
-            return (env_state, made.obs), (obs, action, made)
-
-        return jax.lax.scan(one, start, (env.noise(key_noise, (steps, num)), actions))[1]
-
-    return jax.device_get(run(key))
+def shown(env, steps, num=8, act=None, seed=0):
+    """What is seen before each step and after it ``[T, B, ...]``, actions and Steps."""
+    first, _, actions, after, made = play(env, num, steps, seed, act and (lambda obs, _: act(obs)))
+    return np.concatenate([first[None], after[:-1]]), after, actions, made
 
 
 @pytest.mark.parametrize("depth", [4, 7])
@@ -35,18 +21,22 @@ def test_sea_is_gymnax_of_any_depth(depth):
     gymnax = pytest.importorskip("gymnax.environments.bsuite.deep_sea")
     sea = gymnax.DeepSea(depth)
     theirs = envs.from_gymnax("DeepSea-bsuite", sea, sea.default_params)
-    obs, action, made = play(envs.make("DeepSea-v0", depth=depth), jax.random.key(1), 3 * depth)
+    obs, after, action, made = shown(envs.make("DeepSea-v0", depth=depth), 3 * depth)
+    again = alone(theirs)
 
     def step(env_state, inputs):
         action, key = inputs
-        env_state, made = theirs.step(key, env_state, action)
-        return env_state, made
+        env_state, following, made = again((key, key), env_state, action)
+        return env_state, (following, made)
 
     keys = jax.random.split(jax.random.key(2), 3 * depth)
     start, first = theirs.reset(jax.random.key(0))
-    replayed = jax.jit(jax.vmap(lambda actions: jax.lax.scan(step, start, (actions, keys))[1], 1, 1))(action)
+    replayed_after, replayed = jax.jit(jax.vmap(lambda actions: jax.lax.scan(step, start, (actions, keys))[1], 1, 1))(
+        action
+    )
     np.testing.assert_array_equal(obs[0], np.broadcast_to(first, obs[0].shape))
-    for name in ("obs", "next_obs", "terminated", "truncated"):
+    np.testing.assert_array_equal(after, replayed_after)
+    for name in ("next_obs", "terminated", "truncated"):
         np.testing.assert_array_equal(getattr(made, name), getattr(replayed, name))
     np.testing.assert_allclose(made.reward, replayed.reward, atol=1e-7)
     assert np.sum(made.reward > 0.5) < np.sum(made.terminated)
@@ -57,7 +47,7 @@ def test_the_treasure_lies_at_the_end_of_one_path():
     right = np.asarray(jax.random.bernoulli(jax.random.key(3), 0.5, (5, 5)), np.int32)
     assert right[np.arange(5), np.arange(5)].min() == 0
     along = lambda obs: jnp.sum(jnp.where(obs, jnp.asarray(right)[None], 0), axis=(1, 2))
-    _, _, made = play(env, jax.random.key(0), 5, 1, along)
+    *_, made = shown(env, 5, 1, along)
     np.testing.assert_allclose(np.sum(made.reward), 0.9, rtol=1e-6)
     with pytest.raises(ConfigError, match="^env = 'DeepSea-v0': depth = 0: must be a whole number, at least 1$"):
         envs.make("DeepSea-v0", depth=0)
@@ -65,7 +55,7 @@ def test_the_treasure_lies_at_the_end_of_one_path():
 
 def test_grid_moves_within_its_borders_beside_noise():
     env = envs.make("NoisyGrid-v0", size=4, channels=3, max_steps=6)
-    obs, action, made = play(env, jax.random.key(0), 30)
+    obs, _, action, made = shown(env, 30)
     place = lambda x: np.stack([np.argmax(x[..., :4], axis=-1), np.argmax(x[..., 4:8], axis=-1)], axis=-1)
     moves = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
     np.testing.assert_array_equal(place(made.next_obs), np.clip(place(obs) + moves[action], 0, 3))
@@ -79,8 +69,8 @@ def test_grid_moves_within_its_borders_beside_noise():
 
 def test_random_play_of_the_grid_sees_few_cells():
     """Close to 17 of them in 40 steps: what learning is compared to."""
-    obs, _, made = play(envs.make("NoisyGrid-v0"), jax.random.key(3), 40, 500)
-    shown = np.concatenate([obs[:1], made.next_obs])
-    place = np.argmax(shown[..., :9], axis=-1) * 9 + np.argmax(shown[..., 9:18], axis=-1)
+    obs, *_, made = shown(envs.make("NoisyGrid-v0"), 40, 500)
+    met = np.concatenate([obs[:1], made.next_obs])
+    place = np.argmax(met[..., :9], axis=-1) * 9 + np.argmax(met[..., 9:18], axis=-1)
     seen = [len(np.unique(column)) for column in place.T]
     np.testing.assert_allclose(np.mean(seen), 16.9, atol=0.8)

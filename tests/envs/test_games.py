@@ -8,57 +8,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone, play
 
-from purerl import envs
+from purerl import envs, trees
 from purerl.catalogue import NATIVE
 from purerl.errors import ConfigError
-from purerl.spaces import Box, sample
+from purerl.spaces import Box
 
 GAMES = [name for name, place in NATIVE.items() if ".games." in place]
 DILEMMA = {"CC": (-1, -1), "CD": (-3, 0), "DC": (0, -3), "DD": (-2, -2)}
 
 
 def stepper(env):
-    """A jitted step, from actions as numbers, to the state and a `Step` of numpy arrays."""
-    step = jax.jit(env.step)
+    """A jitted step of a fleet, from a level and actions as numbers, to the state, what is seen and a `Step`."""
+    step = jax.jit(alone(env))
 
-    def one(noise, env_state, *action):
-        env_state, made = step(noise, env_state, jnp.array(action, jnp.int32))
-        return env_state, jax.device_get(made)
+    def one(level, env_state, *action):
+        env_state, obs, made = step(((), level), env_state, jnp.array(action, jnp.int32))
+        return env_state, *jax.device_get((obs, made))
 
     return one
-
-
-def begin(env, step, noise):
-    """State and observation of an episode that begins with ``noise``."""
-    env_state, _ = env.reset(jax.random.key(0))
-    for _ in range(20):
-        env_state, made = step(noise, env_state, *[0] * env.num_agents)
-        if made.terminated[0] or made.truncated[0]:
-            return env_state, made.obs
-    raise AssertionError("no episode ended")
-
-
-def play(env, num_envs, num_steps, act=None, seed=0):
-    """Vmapped and jitted: resets' obs ``[B, N, ...]``, then actions and Steps ``[T, B, N, ...]``, of random play or of
-    ``act(obs, random actions)``."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise, key_action = jax.random.split(key, 3)
-        start = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-        actions = sample(env.action_space, key_action, (num_steps, num_envs, env.num_agents))
-
-        def one(carry, inputs):
-            env_state, obs = carry
-            action = act(obs, inputs[1]) if act else inputs[1]
-            env_state, made = jax.vmap(env.step)(inputs[0], env_state, action)
-            return (env_state, made.obs), (action, made)
-
-        inputs = env.noise(key_noise, (num_steps, num_envs)), actions
-        return start[1], *jax.lax.scan(one, start, inputs)[1]
-
-    return jax.device_get(run(jax.random.key(seed)))
 
 
 def rows(obs):
@@ -74,13 +43,13 @@ def test_every_game_is_here():
 @pytest.mark.parametrize("name", GAMES)
 def test_episodes_end_together_and_begin_anew(name):
     env = envs.make(name, **({"rounds": 3} if name.startswith("Matrix") else {}))
-    first, _, made = play(env, 64, 40)
+    first, _, _, seen, made = play(env, 64, 40)
     last = made.terminated | made.truncated
     assert made.reward.shape == last.shape == (40, 64, env.num_agents) and made.reward.dtype == np.float32
     np.testing.assert_array_equal(last, np.broadcast_to(last[..., :1], last.shape))
     by_limit = name in ("Landmarks-v0", "CoinGame-v0")
     np.testing.assert_array_equal(made.terminated, np.zeros_like(last) if by_limit else last)
-    obs, next_obs = (rows(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)) for tree in made[:2])
+    obs, next_obs = (rows(trees.merge(tree, 2)) for tree in (seen, made.next_obs))
     over = last[..., 0].reshape(-1)
     assert over.any()
     np.testing.assert_array_equal(obs[~over], next_obs[~over])
@@ -115,26 +84,26 @@ def test_matrix_games_of_one_round(game, rewards):
     start = np.arange(num_actions**2 + 1) == num_actions**2
     np.testing.assert_array_equal(obs, [start, start])
     for row, column in itertools.product(range(num_actions), repeat=2):
-        env_state, made = step(env.noise(jax.random.key(1), ()), env_state, row, column)
+        env_state, obs, made = step(env.levels(jax.random.key(1), ()), env_state, row, column)
         np.testing.assert_allclose(made.reward, rewards[row][column], rtol=1e-6)
         assert made.terminated.all() and not made.truncated.any()
-        np.testing.assert_array_equal(made.obs, [start, start])
+        np.testing.assert_array_equal(obs, [start, start])
         seen = [row * num_actions + column, column * num_actions + row]
         np.testing.assert_array_equal(made.next_obs, np.eye(num_actions**2 + 1, dtype=bool)[seen])
 
 
 def test_a_repeated_dilemma_is_seen_from_each_side():
     env = envs.make("MatrixGame-v0", rounds=4)
-    step, noise = stepper(env), env.noise(jax.random.key(1), ())
+    step, level = stepper(env), env.levels(jax.random.key(1), ())
     env_state, _ = env.reset(jax.random.key(0))
     for t, both in enumerate(["CD", "DD", "DC", "CC", "DC", "CD", "CC", "DD"]):
-        env_state, made = step(noise, env_state, *("CD".index(one) for one in both))
+        env_state, obs, made = step(level, env_state, *("CD".index(one) for one in both))
         seen = ["CC", "CD", "DC", "DD", "start"]
         np.testing.assert_array_equal(made.reward, DILEMMA[both])
         np.testing.assert_array_equal(made.next_obs, [[s == both for s in seen], [s == both[::-1] for s in seen]])
         np.testing.assert_array_equal(made.terminated, [t % 4 == 3] * 2)
         if t % 4 == 3:
-            np.testing.assert_array_equal(made.obs, [[False] * 4 + [True]] * 2)
+            np.testing.assert_array_equal(obs, [[False] * 4 + [True]] * 2)
 
 
 def test_payoffs_can_be_given_and_traced():
@@ -145,7 +114,7 @@ def test_payoffs_can_be_given_and_traced():
 
     np.testing.assert_array_equal(jax.jit(jax.vmap(rewards))(jnp.array([2.0, 5.0])), [[2, 1], [5, 1]])
     env = envs.make("MatrixGame-v0", payoffs=(((1, 2), (3, 4)), ((5, 6), (7, 8))), rounds=2)
-    _, made = stepper(env)(jnp.zeros(()), env.reset(jax.random.key(0))[0], 1, 0)
+    *_, made = stepper(env)(jnp.zeros(()), env.reset(jax.random.key(0))[0], 1, 0)
     np.testing.assert_array_equal(made.reward, [3, 7])
     envs.check_env(env, num_steps=8, num_envs=4)
 
@@ -156,25 +125,25 @@ def test_payoffs_can_be_given_and_traced():
 def test_the_two_step_game():
     """Every play of it; and what random play is worth."""
     env = envs.make("TwoStep-v0")
-    step, noise, values = stepper(env), env.noise(jax.random.key(1), ()), []
+    step, level, values = stepper(env), env.levels(jax.random.key(1), ()), []
     paid = [[[7, 7], [7, 7]], [[0, 1], [1, 8]]]
     for branch, other in itertools.product((0, 1), repeat=2):
         for pair in itertools.product((0, 1), repeat=2):
             env_state, obs = env.reset(jax.random.key(0))
             np.testing.assert_array_equal(obs, [[True, False, False]] * 2)
-            env_state, made = step(noise, env_state, branch, other)
+            env_state, after, made = step(level, env_state, branch, other)
             assert not made.reward.any() and not made.terminated.any()
-            np.testing.assert_array_equal(made.obs, [[False, branch == 0, branch == 1]] * 2)
-            np.testing.assert_array_equal(env.state(made.obs), made.obs)
-            _, made = step(noise, env_state, *pair)
+            np.testing.assert_array_equal(after, [[False, branch == 0, branch == 1]] * 2)
+            np.testing.assert_array_equal(env.state(after), after)
+            _, after, made = step(level, env_state, *pair)
             np.testing.assert_array_equal(made.reward, [paid[branch][pair[0]][pair[1]]] * 2)
             assert made.terminated.all() and not made.truncated.any() and not made.next_obs.any()
-            np.testing.assert_array_equal(made.obs, obs)
+            np.testing.assert_array_equal(after, obs)
             values.append(made.reward[0])
     assert np.mean(values) == 4.75
     other = envs.make("TwoStep-v0", safe=2.0, best=5.0)
-    after = [stepper(other)(noise, other.reset(jax.random.key(0))[0], branch, 0)[0] for branch in (0, 1)]
-    assert [stepper(other)(noise, each, 1, 1)[1].reward[0] for each in after] == [2, 5]
+    after = [stepper(other)(level, other.reset(jax.random.key(0))[0], branch, 0)[0] for branch in (0, 1)]
+    assert [stepper(other)(level, each, 1, 1)[-1].reward[0] for each in after] == [2, 5]
 
 
 @pytest.mark.parametrize("num_agents", [2, 3, 4])
@@ -200,7 +169,7 @@ def places(obs):
 
 def test_landmarks_step_by_step():
     env = envs.make("Landmarks-v0")
-    first, actions, made = play(env, 64, 60)
+    first, _, actions, seen, made = play(env, 64, 60)
     moves = {0: (0, 0), 1: (-1, 0), 2: (1, 0), 3: (0, -1), 4: (0, 1)}
     paid = 0
     for b in range(64):
@@ -217,13 +186,13 @@ def test_landmarks_step_by_step():
             np.testing.assert_array_equal(places(made.next_obs["state"][t, b]), [agents + marks] * 2)
             np.testing.assert_array_equal(places(made.next_obs["own"][t, b]), [agents + marks, agents[::-1] + marks])
             assert (made.truncated[t, b] == (t % 12 == 11)).all()
-            now = places(made.obs["state"][t, b, 0])
+            now = places(seen["state"][t, b, 0])
     assert paid > 0
 
 
 def test_landmarks_seen_as_ways():
     """The same episodes, and each number by hand from the cells."""
-    shown, seen = (play(envs.make("Landmarks-v0", ways=ways), 64, 24)[2] for ways in (0, 1))
+    (*_, shown), (*_, after, seen) = (play(envs.make("Landmarks-v0", ways=ways), 64, 24) for ways in (0, 1))
     np.testing.assert_array_equal(shown.reward, seen.reward)
     at = places(shown.next_obs["state"][..., 0, :]).astype(float)  # [T, B, 4, 2]: agents, landmarks
     np.testing.assert_array_equal(seen.next_obs["state"][..., 1, :], (at.reshape(24, 64, 8) - 2) / 2)
@@ -232,13 +201,13 @@ def test_landmarks_seen_as_ways():
         parts = [me - 2, other - me, marks[:, :, 0] - me, marks[:, :, 1] - me]
         parts += [marks[:, :, 0] - other, marks[:, :, 1] - other]
         np.testing.assert_array_equal(seen.next_obs["own"][..., i, :], np.concatenate(parts, axis=-1) / 2)
-        assert np.abs(seen.obs["own"]).max() <= 2
+        assert np.abs(after["own"]).max() <= 2
 
 
 def test_what_landmarks_are_worth():
     """Random agents stay spread evenly over the cells, since borders stop them: the value of random play is exact."""
     env = envs.make("Landmarks-v0")
-    made = play(env, 20000, 12)[2]
+    made = play(env, 20000, 12)[-1]
     total = made.reward[..., 0].sum(axis=0)
     assert abs(total.mean() - 12 * (2 / 625 - 0.05)) < 4 * total.std() / np.sqrt(20000)
 
@@ -259,7 +228,7 @@ def test_what_landmarks_are_worth():
         sideways = jnp.where(columns < 0, 3, jnp.where(columns > 0, 4, 0))
         return jnp.where(rows < 0, 1, jnp.where(rows > 0, 2, sideways))
 
-    first, _, made = play(env, 512, 12, act)
+    first, *_, made = play(env, 512, 12, act=act)
     agents, marks = np.split(places(first["state"][:, 0]), 2, axis=1)
     away = np.abs(agents[:, :, None] - marks[:, None]).sum(axis=-1)
     longest = np.minimum(away[:, [0, 1], [0, 1]].max(axis=1), away[:, [0, 1], [1, 0]].max(axis=1))
@@ -300,7 +269,7 @@ def test_tic_tac_toe_step_by_step():
         order = (jnp.arange(9)[None, None] - random[..., None]) % 9
         return jnp.argmin(jnp.where(legal, order, 9), axis=-1)
 
-    first, actions, made = play(env, 64, 60, act)
+    first, _, actions, seen, made = play(env, 64, 60, act=act)
     outcomes = set()
     for b in range(64):
         board, obs = Board(int(first[b, :, -1].argmax())), first[b]
@@ -315,7 +284,7 @@ def test_tic_tac_toe_step_by_step():
             np.testing.assert_array_equal(made.reward[t, b], [reward[0], reward[1]])
             np.testing.assert_array_equal(made.terminated[t, b], [over] * 2)
             np.testing.assert_array_equal(made.next_obs[t, b], [board.seen(agent, over) for agent in (0, 1)])
-            obs = made.obs[t, b]
+            obs = seen[t, b]
             if over:
                 outcomes.add((b < 32, mover, reward[0]))
                 board = Board(int(obs[:, -1].argmax()))
@@ -328,15 +297,14 @@ def test_tic_tac_toe_step_by_step():
 def test_random_tic_tac_toe(beginner):
     """All games of random legal play, ply by ply, equal positions together: 737/1260, 121/420 and 8/63."""
     env = envs.make("TicTacToe-v0")
-    noise = jnp.int32(beginner)
-    env_state, obs = begin(env, stepper(env), noise)
+    env_state, obs = env.begin(jnp.int32(beginner))
     assert obs[:, -1].tolist() == [beginner == 0, beginner == 1]
     states, weights, outcomes = (
         jax.tree.map(lambda x: np.asarray(x)[None], env_state),
         np.ones(1),
         dict.fromkeys((1, -1, 0), 0.0),
     )
-    both = jax.jit(jax.vmap(lambda s, a: env.step(noise, s, jnp.stack([a, a]))))
+    both = jax.jit(jax.vmap(lambda s, a: env.step((), s, jnp.stack([a, a]))))
     filled = lambda x: np.resize(x, (5040, *x.shape[1:]))  # so many at most, so that one program does
     for ply in range(9):
         marks = states.physical.marks
@@ -367,8 +335,8 @@ def kuhn_plays(env, first):
     information sets, and the first mover's reward. Looks at every observation on the way."""
     step, second = stepper(env), 1 - first
     for card, gap in itertools.product(range(3), range(2)):
-        noise = jnp.array([card, gap, first], jnp.int32)
-        start, obs = begin(env, step, noise)
+        level = jnp.array([card, gap, first], jnp.int32)
+        start, obs = jax.device_get(env.begin(level))
         cards = obs[[first, second], :3].argmax(axis=-1).tolist()
         for history, end in ENDS.items():
             env_state, seen, met = start, obs, []
@@ -383,11 +351,11 @@ def kuhn_plays(env, first):
                 met.append((cards[i % 2], history[:i], action))
                 pair = ["pb".index(action)] * 2
                 pair[1 - mover] = 1 - pair[mover]
-                env_state, made = step(noise, env_state, *pair)
+                env_state, following, made = step(level, env_state, *pair)
                 over = i == len(history) - 1
                 np.testing.assert_array_equal(made.terminated, [over] * 2)
                 assert over or not made.reward.any()
-                seen = made.obs
+                seen = following
             assert not made.truncated.any() and not made.next_obs[:, 5:].any() and not np.any(env.acting(made.next_obs))
             assert made.reward[0] == -made.reward[1]
             stake = int(end[-1]) * (1 if cards[0] > cards[1] else -1) if isinstance(end, str) else end
@@ -471,7 +439,10 @@ FAKES = {
         lambda: edited(reward=lambda made: made.reward[0]),
         r"reward: must be float32\[2\], but is float32\[\]",
     ),
-    "one obs": (lambda: edited(obs=lambda made: made.obs[0]), r"step's obs: must be bool\[2, 19\], but is bool\[19\]"),
+    "one obs": (
+        lambda: edited(next_obs=lambda made: made.next_obs[0]),
+        r"step's next_obs: must be bool\[2, 19\], but is bool\[19\]",
+    ),
     "one end": (
         lambda: edited(
             terminated=lambda made: made.terminated & jnp.array([True, False]),
@@ -528,7 +499,7 @@ def test_check_env_counts_episodes_not_rows():
     found = envs.examine(envs.make("TwoStep-v0"), num_steps=16, num_envs=4)
     assert (found.problems, found.terminated, found.truncated) == ([], 32, 0)
     assert found.notes == [
-        "every reset gave the same state and observation: it ignores its key",
+        "every episode begins with the same state and observation: nothing is drawn",
         "no episode was truncated",
     ]
 

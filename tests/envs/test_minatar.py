@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone
 
 from purerl import envs
 from purerl.catalogue import NATIVE
-from purerl.envs.native.minatar import asterix, freeway, seaquest
+from purerl.envs.native.minatar import asterix, seaquest
 from purerl.envs.native.minatar.board import SIZE
 from purerl.names import imported
 from purerl.spaces import sample
@@ -24,18 +25,19 @@ INDEX = jnp.arange(SIZE)
 class Game(NamedTuple):
     """How one game is compared.
 
-    ``drawn(key_step, key_reset)`` is our noise, of the numbers that gymnax draws from these keys. ``state(ours)`` gives
+    ``noise(key_step)`` and ``level(key_reset)`` are ours, of the numbers that gymnax draws. ``state(ours)`` gives
     fields of gymnax's state by name, from our physical state; ``theirs(state)`` brings gymnax's into a form that can be
     compared. The environments have the default parameters by turns with the ``other`` ones, by which rare things happen
     often. Half of all have a player that gets further than random ones do, whose action ``skilled(state)`` depends on
     gymnax's state.
     """
 
-    drawn: Callable[[Any, Any], Any]
     state: Callable[[Any], dict[str, Any]]
     other: tuple[dict[str, int], ...]
     skilled: Callable[[Any], Any]
     theirs: Callable[[Any], Any] = lambda state: state
+    noise: Callable[[Any], Any] = lambda key_step: ()
+    level: Callable[[Any], Any] = lambda key_reset: jnp.zeros(())
 
 
 def column(bit):
@@ -71,7 +73,7 @@ def freeway_state(ours):
     }
 
 
-def asterix_noise(key_step, key_reset):
+def asterix_noise(key_step):
     key_side, key_gold, key_slot = jax.random.split(key_step, 3)
     gold = jax.random.choice(key_gold, jnp.array([1, 0]), p=jnp.array([1 / 3, 2 / 3])) == 1
     order = jnp.argsort(jax.random.permutation(key_slot, jnp.arange(8)))
@@ -109,7 +111,7 @@ def space_invaders_state(ours):
     }
 
 
-def seaquest_noise(key_step, key_reset):
+def seaquest_noise(key_step):
     key_enemy, key_diver = jax.random.split(key_step)
     (key_kind, key_row), (key_side, key_diver_row) = jax.random.split(key_enemy), jax.random.split(key_diver)
     right, armed = jax.random.uniform(key_kind, (2,)) < jnp.array([0.5, 1 / 3])
@@ -175,26 +177,26 @@ def seaquest_skilled(state):
 
 GAMES = {
     "Breakout-MinAtar": Game(
-        drawn=lambda key_step, key_reset: jax.random.choice(key_reset, jnp.array([0, 1])) == 1,
+        level=lambda key_reset: jax.random.choice(key_reset, jnp.array([0, 1])) == 1,
         state=breakout_state,
         other=({"max_steps_in_episode": 100},),
         skilled=lambda state: jnp.select([state.ball_x < state.pos, state.ball_x > state.pos], [1, 2]),
     ),
     "Freeway-MinAtar": Game(
-        drawn=lambda key_step, key_reset: freeway.Noise(freeway_velocities(key_step), freeway_velocities(key_reset)),
+        noise=freeway_velocities,
+        level=freeway_velocities,
         state=freeway_state,
         other=({"player_speed": 1, "max_steps_in_episode": 300},),
         skilled=lambda state: 1,
     ),
     "Asterix-MinAtar": Game(
-        drawn=asterix_noise,
+        noise=asterix_noise,
         state=asterix_state,
         theirs=lambda state: state.replace(entities=state.entities * state.entities[:, 4:]),
         other=({"ramp_interval": 5, "init_spawn_speed": 1, "max_steps_in_episode": 20},),
         skilled=lambda state: 0,
     ),
     "SpaceInvaders-MinAtar": Game(
-        drawn=lambda key_step, key_reset: (),
         state=space_invaders_state,
         other=(
             {"shot_cool_down": 2, "enemy_move_interval": 8, "enemy_shot_interval": 30, "max_steps_in_episode": 200},
@@ -204,7 +206,7 @@ GAMES = {
         ),
     ),
     "Seaquest-MinAtar": Game(
-        drawn=seaquest_noise,
+        noise=seaquest_noise,
         state=seaquest_state,
         theirs=seaquest_original,
         other=(
@@ -230,10 +232,10 @@ def test_equals_gymnax(name):
         key_action, key_skill, key = jax.random.split(key, 3)
         action = sample(env.action_space, key_action, ())
         action = jnp.where(jax.random.uniform(key_skill) < skill, game.skilled(original), action)
-        ours, made = env.step(game.drawn(*jax.random.split(key)), ours, action)
+        key_step, key_reset = jax.random.split(key)
+        ours, seen, made = alone(env)((game.noise(key_step), game.level(key_reset)), ours, action)
         obs, original, reward, terminated, truncated, info = theirs.step(key, original, action, params)
         wanted = made._replace(
-            obs=obs > 0,
             next_obs=info["final_observation"] > 0,
             reward=reward,
             terminated=terminated,
@@ -241,12 +243,13 @@ def test_equals_gymnax(name):
         )
         plain = game.theirs(original)
         pairs = {
+            "obs": (seen, obs > 0),
             **{field: (getattr(made, field), getattr(wanted, field)) for field in made._fields},
             **{field: (value, getattr(plain, field)) for field, value in game.state(ours.physical).items()},
             "time": (ours.t, original.time),
         }
         differs = {field: jnp.any(jnp.asarray(x) != y) for field, (x, y) in pairs.items()}
-        return (ours, original), (differs, made._replace(obs=(), next_obs=()))
+        return (ours, original), (differs, made._replace(next_obs=()))
 
     @jax.jit
     def run(key):
@@ -272,11 +275,11 @@ def test_equals_gymnax(name):
     assert np.unique(made.reward).size > 1
 
 
-def test_noise_has_the_chances_of_the_rules():
+def test_draws_have_the_chances_of_the_rules():
     number = 40_000
 
-    def drawn(name):
-        return jax.device_get(envs.make(name).noise(jax.random.key(0), (number,)))
+    def drawn(name, what="noise"):
+        return jax.device_get(getattr(envs.make(name), what)(jax.random.key(0), (number,)))
 
     def assert_chances(values, chances):
         """``chances`` by value, within five standard deviations."""
@@ -286,11 +289,12 @@ def test_noise_has_the_chances_of_the_rules():
 
     fair, third = {False: 1 / 2, True: 1 / 2}, {False: 2 / 3, True: 1 / 3}
     rows = dict.fromkeys(range(1, 9), 1 / 8)
-    assert_chances(drawn("Breakout-MinAtar"), fair)
-    cars = drawn("Freeway-MinAtar")
-    for velocity in (*cars.crossing.T, *cars.reset.T):
-        assert_chances(velocity, {v: 1 / 10 for v in range(-5, 6) if v})
-    assert abs(np.corrcoef(np.hstack(cars).T) - np.eye(16)).max() < 5 / np.sqrt(number)
+    assert_chances(drawn("Breakout-MinAtar", "levels"), fair)
+    for what in ("noise", "levels"):
+        cars = drawn("Freeway-MinAtar", what)
+        for velocity in cars.T:
+            assert_chances(velocity, {v: 1 / 10 for v in range(-5, 6) if v})
+        assert abs(np.corrcoef(cars.T) - np.eye(8)).max() < 5 / np.sqrt(number)
     thing = drawn("Asterix-MinAtar")
     assert_chances(thing.right, fair)
     assert_chances(thing.gold, third)

@@ -1,9 +1,9 @@
 """MatrixShaping-v0: its order of events, by a plain loop in numpy; its opponents; who meets whom."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import play
 
 from purerl import envs
 from purerl.errors import ConfigError
@@ -28,18 +28,10 @@ def naive(learner, other, reward):
     return learner + slope / 2e-5 / 0.04  # not per round, but of the sum
 
 
-def played(env, actions, seed=0, num_envs=1):
-    """What resets show ``[B, ...]``, and Steps ``[T, B, ...]`` of ``actions`` ``[T, B, ...]``."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise = jax.random.split(key)
-        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_envs))
-        inputs = env.noise(key_noise, (len(actions), num_envs)), jnp.asarray(actions)
-        step = lambda state, given: jax.vmap(env.step)(given[0], state, given[1])
-        return obs, jax.lax.scan(step, env_state, inputs)[1]
-
-    return jax.device_get(run(jax.random.key(seed)))
+def played(env, actions, num_envs=1):
+    """What is seen first ``[B, ...]``, then what is seen after and Steps ``[T, B, ...]`` of ``actions``."""
+    obs, _, _, seen, made = play(env, num_envs, len(actions), actions=jnp.asarray(actions))
+    return obs, seen, made
 
 
 @pytest.mark.parametrize(
@@ -50,7 +42,7 @@ def test_the_order_of_events(game, mine, theirs):
     is what was played."""
     env = envs.make("MatrixShaping-v0", game=game, max_steps=5)
     actions = np.random.default_rng(1).normal(size=(10, 1, 5)).astype(np.float32)
-    obs, made = played(env, actions)
+    obs, seen, made = played(env, actions)
     shown = obs[0]
     for t in range(10):
         learner = naive(LOGIT(shown[5:].astype(np.float64)), LOGIT(shown[:5].astype(np.float64)), theirs)
@@ -59,7 +51,7 @@ def test_the_order_of_events(game, mine, theirs):
         exact = made.next_obs[t, 0, 5:].astype(np.float64)
         np.testing.assert_allclose(made.reward[t, 0], payoffs(own, exact, mine), atol=1e-4)
         assert made.truncated[t, 0] == (t % 5 == 4) and not made.terminated[t, 0]
-        shown = made.obs[t, 0]
+        shown = seen[t, 0]
         assert (shown == made.next_obs[t, 0]).all() != made.truncated[t, 0]
 
 
@@ -68,7 +60,7 @@ def test_what_fixed_strategies_earn():
     env = envs.make("MatrixShaping-v0")
     for logits, mine, theirs in (([1, 1, -1, 1, -1], -1.01, -1.02), ([-1] * 5, -1.98, -2.01)):
         actions = np.broadcast_to(20 * np.array(logits, np.float32), (100, 256, 5))
-        made = played(env, actions, num_envs=256)[1]
+        made = played(env, actions, num_envs=256)[-1]
         assert abs(made.reward.mean() - mine) <= 0.03
         both = made.next_obs.astype(np.float64).reshape(-1, 10)[::17]
         other = np.mean([payoffs(row[5:], row[:5], DILEMMA) for row in both])
@@ -77,19 +69,18 @@ def test_what_fixed_strategies_earn():
 
 def test_what_the_agent_sees_of_a_hidden_opponent():
     actions = np.random.default_rng(1).normal(size=(6, 2, 5)).astype(np.float32)
-    full, hidden = (
-        played(envs.make("MatrixShaping-v0", max_steps=4, hide_opponent=hide), actions, num_envs=2)[1]
-        for hide in (0, 1)
+    (_, full_obs, full), (_, hidden_obs, hidden) = (
+        played(envs.make("MatrixShaping-v0", max_steps=4, hide_opponent=hide), actions, num_envs=2) for hide in (0, 1)
     )
     np.testing.assert_array_equal(hidden.reward, full.reward)
-    np.testing.assert_array_equal(hidden.obs, full.obs[..., :5])
+    np.testing.assert_array_equal(hidden_obs, full_obs[..., :5])
 
 
 def test_two_shapers_meet_learners_and_each_other():
     """With probability 1 each meets the learner of its own seat, with 0 the other; and the fall between."""
     actions = np.random.default_rng(1).normal(size=(6, 3, 2, 5)).astype(np.float32)
     env = envs.make("MatrixShaping-v0", game="matching-pennies", opponent="self", naive=0.0, max_steps=3)
-    made = played(env, actions, num_envs=3)[1]
+    made = played(env, actions, num_envs=3)[-1]
     probabilities = SIGMOID(actions)
     np.testing.assert_allclose(
         made.next_obs, np.concatenate([probabilities, probabilities[:, :, ::-1]], axis=-1), atol=1e-6
@@ -99,11 +90,11 @@ def test_two_shapers_meet_learners_and_each_other():
     np.testing.assert_allclose(made.reward[0, 0], [expected, -expected], atol=1e-5)
 
     env = envs.make("MatrixShaping-v0", game="matching-pennies", opponent="self", naive_decrease=0.25, max_steps=1)
-    obs, made = played(env, np.tile(actions[:5, :1], (1, 400, 1, 1)), num_envs=400)
+    _, seen, made = played(env, np.tile(actions[:5, :1], (1, 400, 1, 1)), num_envs=400)
     each_other = (made.next_obs[..., 0, 5:] == made.next_obs[..., 1, :5]).all(axis=-1)
     np.testing.assert_allclose(each_other.mean(axis=1), [0, 0.25, 0.5, 0.75, 1], atol=0.1)
     for t in range(1, 5):  # what a learner plays has been learned from what was seen before
-        shown = made.obs[t - 1].astype(np.float64)
+        shown = seen[t - 1].astype(np.float64)
         b = int(np.argmin(each_other[t]))
         if not each_other[t, b]:
             for seat, theirs in ((0, -PENNIES), (1, PENNIES)):
@@ -115,7 +106,7 @@ def test_lola_is_an_opponent():
     """Against defection it defects, and it differs from the naive learner."""
     actions = np.full((100, 32, 5), -20, np.float32)
     lola, plain = (
-        played(envs.make("MatrixShaping-v0", opponent=x), actions, num_envs=32)[1] for x in ("lola", "naive")
+        played(envs.make("MatrixShaping-v0", opponent=x), actions, num_envs=32)[-1] for x in ("lola", "naive")
     )
     assert lola.reward.mean() < -1.9 and np.isfinite(lola.next_obs).all()
     assert np.abs(lola.next_obs - plain.next_obs)[1].max() > 0.01

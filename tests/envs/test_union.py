@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import alone, drawn
 
 from purerl import envs
 from purerl.envs.union import union
@@ -13,12 +14,20 @@ NAMES = "CartPole-v1", "Acrobot-v1", "Catch-bsuite"
 
 
 def play(env, actions, key):
-    """Steps ``[T]`` and the first observation."""
+    """The first observation, and what is seen after each of ``T`` steps, and the steps."""
     key_reset, key_noise = jax.random.split(key)
     state, obs = env.reset(key_reset)
-    noises = env.noise(key_noise, actions.shape)
-    step = lambda state, x: env.step(x[0], state, x[1])
-    return obs, jax.lax.scan(step, state, (noises, actions))[1]
+    return obs, again(env, state, drawn(env, key_noise, actions.shape), actions)
+
+
+def again(env, state, noises, actions):
+    """What is seen after each step, and the steps."""
+
+    def step(state, given):
+        state, obs, made = alone(env)(given[0], state, given[1])
+        return state, (obs, made)
+
+    return jax.lax.scan(step, state, (noises, actions))[1]
 
 
 @pytest.fixture(scope="module")
@@ -33,26 +42,25 @@ def test_each_is_what_it_is_alone(made, task):
     assert together.observation_space.shape == (50,) and together.action_space.n == 3
     actions = jax.random.randint(jax.random.key(3), (20,), 0, 3)
     key = jax.random.key(1)
-    obs, steps = jax.jit(lambda task, actions: play(union(made)(task), actions, key))(jnp.int32(task), actions)
+    obs, (after, steps) = jax.jit(lambda task, actions: play(union(made)(task), actions, key))(jnp.int32(task), actions)
 
     def one(keys):  # the keys that the union gives to the environments in it
         return jax.random.split(keys, 3)[task]
 
     key_reset, key_noise = jax.random.split(key)
     state, first = made[task].reset(one(key_reset))
-    noises = made[task].noise(one(key_noise), actions.shape)
+    noises = tuple(each[task] for each in drawn(together, key_noise, actions.shape))
     own = actions % made[task].action_space.n
-    alone = jax.jit(lambda s: jax.lax.scan(lambda s, x: made[task].step(x[0], s, x[1]), s, (noises, own)))(state)[1]
+    own_after, own_steps = jax.jit(lambda s: again(made[task], s, noises, own))(state)
     flat = lambda x: np.asarray(x, np.float32).reshape(*x.shape[: x.ndim - first.ndim], -1)
     np.testing.assert_array_equal(obs[:size], flat(first))
     assert not np.any(obs[size:])
-    for name in ("obs", "next_obs"):
-        found = getattr(steps, name)
-        np.testing.assert_allclose(found[:, :size], flat(getattr(alone, name)), atol=1e-4)
+    for found, expected in ((after, own_after), (steps.next_obs, own_steps.next_obs)):
+        np.testing.assert_allclose(found[:, :size], flat(expected), atol=1e-4)
         assert not np.any(found[:, size:])
-    np.testing.assert_allclose(steps.reward, alone.reward)
-    np.testing.assert_array_equal(steps.terminated, alone.terminated)
-    np.testing.assert_array_equal(steps.truncated, alone.truncated)
+    np.testing.assert_allclose(steps.reward, own_steps.reward)
+    np.testing.assert_array_equal(steps.terminated, own_steps.terminated)
+    np.testing.assert_array_equal(steps.truncated, own_steps.truncated)
 
 
 def test_is_an_environment(made):
@@ -62,7 +70,7 @@ def test_is_an_environment(made):
 
 def test_lanes_may_differ_in_their_task(made):
     actions = jnp.ones(30, jnp.int32)
-    run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1].next_obs
+    run = lambda task: play(union(made)(task), actions, jax.random.key(0))[1][1].next_obs
     together = jax.jit(jax.vmap(run))(jnp.arange(3))
     for task in range(3):
         np.testing.assert_allclose(together[task], jax.jit(run)(jnp.int32(task)), atol=1e-5)
@@ -76,8 +84,8 @@ def test_continuous_actions_are_stretched():
     state, _ = together.reset(key)
     noise = together.noise(key, ())
     _, step = together.step(noise, state, jnp.array([0.5]))
-    _, alone = pendulum.step(noise[0], state[0], jnp.array([1.0]))
-    np.testing.assert_allclose(step.next_obs[:3], alone.next_obs, atol=1e-6)
+    _, plain = pendulum.step(noise[0], state[0], jnp.array([1.0]))
+    np.testing.assert_allclose(step.next_obs[:3], plain.next_obs, atol=1e-6)
 
 
 def test_problems():

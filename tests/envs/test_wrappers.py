@@ -5,28 +5,34 @@ import inspect
 import sys
 from collections import deque
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stepping
 
 from purerl import envs
 from purerl.catalogue import EXTRAS, NATIVE, PROBES, TEXTS
 from purerl.cli import parsing
+from purerl.envs.agents import joint
 from purerl.envs.episodic import box, episodic
+from purerl.envs.union import union
 from purerl.envs.wrappers import (
     TRANSFORMS,
     Channel,
+    Goal,
     action_repeat,
     flatten,
     frame_stack,
+    led,
+    mask_nonfinite,
     max_episode_steps,
     messages,
     observation_mask,
     randomise,
-    reset_pool,
     reward_clip,
     reward_scale,
     show_last,
@@ -48,35 +54,28 @@ SHORT = [
 
 
 def play(env, num_steps=60):
-    """Random play of one environment: the first observation, then actions and Steps ``[T, ...]``."""
-
-    @jax.jit
-    def run(key):
-        key_reset, key_noise, key_action = jax.random.split(key, 3)
-        env_state, obs = env.reset(key_reset)
-        noise, actions = env.noise(key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
-        _, step = jax.lax.scan(lambda s, inputs: env.step(inputs[0], s, inputs[1]), env_state, (noise, actions))
-        return obs, actions, step
-
-    return jax.device_get(run(jax.random.key(0)))
+    """Random play of one environment: the first observation, actions, what is seen after and Steps ``[T, ...]``."""
+    first, _, *rest = stepping.play(env, 1, num_steps)
+    return first[0], *jax.tree.map(lambda x: x[:, 0], tuple(rest))
 
 
 def same_play(env, wrapped):
-    """Plays both alike: first observations, the actions, and both Steps, which agree in all but observations."""
-    (first, actions, step), (wrapped_first, _, wrapped_step) = play(env), play(wrapped)
+    """Plays both alike: first observations, the actions, and of both what is seen after and Steps, which agree in all
+    but observations."""
+    (first, actions, seen, step), (wrapped_first, _, wrapped_seen, wrapped_step) = play(env), play(wrapped)
     last = step.terminated | step.truncated
     assert last.any() and not last.all() or env.name.endswith("match")
     np.testing.assert_array_equal(wrapped_step.reward, step.reward)
     np.testing.assert_array_equal(wrapped_step.terminated, step.terminated)
     np.testing.assert_array_equal(wrapped_step.truncated, step.truncated)
-    return first, wrapped_first, actions, step, wrapped_step, last
+    return first, wrapped_first, actions, (seen, step), (wrapped_seen, wrapped_step), last
 
 
 @pytest.mark.parametrize("num_frames", [1, 4])
 @pytest.mark.parametrize(("name", "params"), SHORT)
 def test_frame_stack(name, params, num_frames):
     env = envs.make(name, **params)
-    first, stacked_first, _, step, stacked, last = same_play(env, frame_stack(env, num_frames))
+    first, stacked_first, _, (seen, step), (stacked_seen, stacked), last = same_play(env, frame_stack(env, num_frames))
 
     frames = deque([first] * num_frames, maxlen=num_frames)
     np.testing.assert_allclose(stacked_first, np.stack(frames, axis=-1), atol=1e-6)
@@ -84,32 +83,32 @@ def test_frame_stack(name, params, num_frames):
         frames.append(step.next_obs[t])
         np.testing.assert_allclose(stacked.next_obs[t], np.stack(frames, axis=-1), atol=1e-5)
         if last[t]:
-            frames.extend([step.obs[t]] * num_frames)
-        np.testing.assert_allclose(stacked.obs[t], np.stack(frames, axis=-1), atol=1e-5)
+            frames.extend([seen[t]] * num_frames)
+        np.testing.assert_allclose(stacked_seen[t], np.stack(frames, axis=-1), atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "params"), SHORT)
 def test_show_last(name, params):
     env = envs.make(name, **params)
-    first, shown_first, actions, step, shown, last = same_play(env, show_last(env))
+    first, shown_first, actions, (seen, step), (shown_seen, shown), last = same_play(env, show_last(env))
 
     np.testing.assert_allclose(shown_first, [*first, 0, 0, 0], atol=1e-6)
     for t in range(len(last)):
         consequence = [*step.next_obs[t], float(actions[t] == 0), float(actions[t] == 1), step.reward[t]]
         np.testing.assert_allclose(shown.next_obs[t], consequence, atol=1e-5)
-        np.testing.assert_allclose(shown.obs[t], [*step.obs[t], 0, 0, 0] if last[t] else consequence, atol=1e-5)
+        np.testing.assert_allclose(shown_seen[t], [*seen[t], 0, 0, 0] if last[t] else consequence, atol=1e-5)
     assert set(actions) == {0, 1} and step.reward.any()
 
 
 def test_show_last_flattens_images():
     env = envs.make("Catch-bsuite")
-    obs, actions, step = play(env, num_steps=12)
-    shown_obs, _, shown = play(show_last(env), num_steps=12)
+    obs, actions, _, step = play(env, num_steps=12)
+    shown_obs, _, seen, shown = play(show_last(env), num_steps=12)
     np.testing.assert_array_equal(shown_obs, [*obs.reshape(50), 0, 0, 0, 0])
     np.testing.assert_array_equal(shown.next_obs[:, :50], step.next_obs.reshape(12, 50))
     np.testing.assert_array_equal(shown.next_obs[:, 50:53], np.eye(3)[actions])
     np.testing.assert_array_equal(shown.next_obs[:, 53], step.reward)
-    assert step.terminated.any() and shown.obs.dtype == np.float32
+    assert step.terminated.any() and seen.dtype == np.float32
 
 
 def test_spaces():
@@ -146,11 +145,11 @@ def test_num_frames_is_that_of_the_last_axis():
         ("Catch-bsuite", {"frame_stack": 3}),
         ("Catch-bsuite", {"show_last": 1}),
         ("CartPole-v1", {"randomise": "length:0.4:0.6,gravity:8:12", "max_episode_steps": 9, "flatten": 1}),
-        ("CartPole-v1", {"sticky_actions": 0.25, "action_repeat": 3, "reset_pool": 4, "mask_nonfinite": 1}),
-        ("Pendulum-v1", {"max_episode_steps": 5, "reset_pool": 4, "reward_scale": 0.1, "observation_mask": 2}),
+        ("CartPole-v1", {"sticky_actions": 0.25, "action_repeat": 3, "resets": "pool:4", "mask_nonfinite": 1}),
+        ("Pendulum-v1", {"max_episode_steps": 5, "resets": "few:4", "reward_scale": 0.1, "observation_mask": 2}),
         ("Pendulum-v1", {"randomise": "max_torque:1:3,max_speed:5:9", "action_repeat": 2, "reward_clip": 1}),
         ("probe/dict-obs", {"flatten": 1, "sticky_actions": 0.5, "frame_stack": 2}),
-        ("gymnax/CartPole-v1", {"randomise": "gravity:8:12", "reset_pool": 4}),
+        ("gymnax/CartPole-v1", {"randomise": "gravity:8:12", "resets": "pool:4"}),
     ],
 )
 def test_contract(name, params):
@@ -173,7 +172,7 @@ def test_parameters_can_be_vmapped():
 
 def test_make_wraps_in_order():
     assert list(TRANSFORMS)[:5] == [
-        "reset_pool",
+        "resets",
         "mask_nonfinite",
         "sticky_actions",
         "action_repeat",
@@ -196,12 +195,12 @@ def test_make_wraps_in_order():
         ("CartPole-v1", {"show_last": 0}, "env = 'CartPole-v1': show_last = 0: must be the whole number 1"),
         ("CartPole-v1", {"show_last": 1.0}, "env = 'CartPole-v1': show_last = 1.0: must be the whole number 1"),
         ("Pendulum-v1", {"show_last": 1}, "env = 'Pendulum-v1': has Box actions; show_last needs Discrete actions"),
-        ("CartPole-v1", {"reset_pool": 0}, f"{POLE} reset_pool = 0: must be a whole number >= 1"),
         (
             "CartPole-v1",
-            {"reset_pool": 2**31},
-            f"{POLE} reset_pool = 2147483648: must lie in [",
+            {"resets": "pool:0"},
+            f"{POLE} resets = 'pool:0': must be every, pool:N, few or few:N, N from 1",
         ),
+        ("CartPole-v1", {"resets": "pool"}, f"{POLE} resets = 'pool': must be every, pool:N"),
         ("CartPole-v1", {"action_repeat": 2.0}, f"{POLE} action_repeat = 2.0: must be a whole number >= 1"),
         ("CartPole-v1", {"max_episode_steps": 0}, f"{POLE} max_episode_steps = 0: must be a whole number >= 1"),
         ("CartPole-v1", {"sticky_actions": 1.5}, f"{POLE} sticky_actions = 1.5: must be a number in [0, 1]"),
@@ -259,7 +258,6 @@ def test_make_explains_itself(name, params, line):
 @pytest.mark.parametrize(
     "wrapper",
     [
-        lambda env: reset_pool(env, 2),
         lambda env: sticky_actions(env, 0.5),
         lambda env: action_repeat(env, 2),
         lambda env: max_episode_steps(env, 2),
@@ -300,9 +298,11 @@ def test_parameters_of_the_same_name_are_the_environments_own(monkeypatch):
     monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(mine=mine))
     envs.make("wrapped_own:mine", action_repeat=5, reward_scale=2)
     assert seen == [(5, {})]
-    assert {"action_repeat", "reset_pool"} < set(envs._declared("brax/spring/ant"))
-    assert not {"action_repeat", "reset_pool"} & set(envs._declared("CartPole-v1"))
+    assert {"action_repeat"} < set(envs._declared("brax/spring/ant"))
+    assert not {"action_repeat"} & set(envs._declared("CartPole-v1"))
 
+
+GOAL = Goal(1, 1, lambda key, shape: jax.random.uniform(key, (*shape, 1)), lambda obs: obs)
 
 # A walk to the right, which is simple enough to be simulated by hand.
 
@@ -312,8 +312,8 @@ def walk(*, stride: float = 1.0, begin: float = 0.0) -> Env:
     and ends beyond 5; after 7 steps it is cut off."""
     return episodic(
         "walk",
-        noise=lambda key, shape: jax.random.randint(key, (*shape, 1), 0, 3),
-        initial=lambda noise: begin + noise * stride,
+        levels=lambda key, shape: jax.random.randint(key, (*shape, 1), 0, 3),
+        initial=lambda level: begin + level * stride,
         dynamics=lambda x, action: (x + action * stride, 10.0 * action + x[0], x[0] + action * stride > 5),
         observe=lambda x: x,
         time_limit=7,
@@ -328,88 +328,92 @@ class Walk:
     def __init__(self, x):
         self.x, self.t = float(x), 0
 
-    def step(self, noise, action):
+    def step(self, level, action):
         reward, x, self.t = 10.0 * action + self.x, self.x + action, self.t + 1
         terminated, truncated = x > 5, self.t >= 7 and x <= 5
-        self.x, self.t = (float(noise[0]), 0) if terminated or truncated else (x, self.t)
+        self.x, self.t = (float(level[0]), 0) if terminated or truncated else (x, self.t)
         return x, reward, terminated, truncated
 
 
 def recorded(env, num_steps=80, seed=0):
-    """One environment's random play: the first observation, then noise, actions and Steps ``[T, ...]``."""
+    """One environment's random play: the first observation, then noise, levels, actions, what is seen after and Steps
+    ``[T, ...]``."""
     key_reset, key_noise, key_action = jax.random.split(jax.random.key(seed), 3)
     env_state, obs = env.reset(key_reset)
-    noise, actions = env.noise(key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
-    _, step = jax.lax.scan(lambda s, inputs: env.step(inputs[0], s, inputs[1]), env_state, (noise, actions))
-    return obs, noise, actions, step
+    drawn, actions = stepping.drawn(env, key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
+    alone = stepping.alone(env)
+
+    def move(env_state, given):
+        env_state, seen, step = alone(given[0], env_state, given[1])
+        return env_state, (seen, step)
+
+    return obs, *drawn, actions, *jax.lax.scan(move, env_state, (drawn, actions))[1]
 
 
-def same_step(step, t, next_obs, reward, terminated, truncated, obs):
-    told = step.next_obs[t, 0], step.reward[t], step.terminated[t], step.truncated[t], step.obs[t, 0]
+def same_step(step, seen, t, next_obs, reward, terminated, truncated, obs):
+    told = step.next_obs[t, 0], step.reward[t], step.terminated[t], step.truncated[t], seen[t, 0]
     assert told == (next_obs, reward, terminated, truncated, obs), f"step {t}"
 
 
 def test_sticky_actions():
     """With probability 0, 0.5 and 1, in one program, since it may be traced."""
     many = jax.jit(jax.vmap(lambda p: recorded(sticky_actions(walk(), p))))(jnp.array([0.0, 0.5, 1.0]))
-    firsts, noises, actions, steps = jax.device_get(many)
+    firsts, noises, levels, actions, seens, steps = jax.device_get(many)
     for lane, probability in enumerate((0.0, 0.5, 1.0)):
-        (noise, uniform), step = jax.tree.map(lambda x, lane=lane: x[lane], (noises, steps))
+        uniform, level, seen, step = jax.tree.map(lambda x, lane=lane: x[lane], (noises[1], levels, seens, steps))
         plain, last_action, repeated = Walk(firsts[lane, 0]), None, 0
         for t, action in enumerate(actions[lane]):
             if last_action is not None and uniform[t] < probability:
                 repeated += action != last_action
                 action = last_action
-            after = plain.step(noise[t], action)
+            after = plain.step(level[t], action)
             last_action = None if after[2] or after[3] else action
-            same_step(step, t, *after, plain.x)
+            same_step(step, seen, t, *after, plain.x)
         assert (repeated > 5) == (probability > 0)
         assert step.terminated.any()
 
 
 def test_action_repeat():
     assert action_repeat(env := walk(), 1) is env
-    first, noise, actions, step = jax.device_get(jax.jit(lambda: recorded(action_repeat(walk(), 3)))())
+    first, _, level, actions, seen, step = jax.device_get(jax.jit(lambda: recorded(action_repeat(walk(), 3)))())
     plain, cut = Walk(first[0]), 0
     for t, action in enumerate(actions):
         total = 0.0
         for i in range(3):
-            next_obs, reward, terminated, truncated = plain.step(noise[t, i], action)
+            next_obs, reward, terminated, truncated = plain.step(level[t], action)
             total += reward
             if terminated or truncated:
                 cut += i < 2
                 break
-        same_step(step, t, next_obs, total, terminated, truncated, plain.x)
+        same_step(step, seen, t, next_obs, total, terminated, truncated, plain.x)
     assert cut > 3 and step.truncated.any() and step.terminated.any()
 
 
 def test_max_episode_steps():
-    """The limit of the walk itself, 7, cannot be met; a new beginning is what the environment gives for the key."""
-    first, (noise, keys), actions, step = jax.jit(lambda: recorded(max_episode_steps(walk(), 5)))()
-    fresh = jax.device_get(jax.vmap(walk().reset)(keys)[1])
-    noise, actions, step = jax.device_get((noise, actions, step))
+    """The limit of the walk itself, 7, cannot be met; a new beginning is what the environment gives for the level."""
+    first, _, level, actions, seen, step = jax.device_get(jax.jit(lambda: recorded(max_episode_steps(walk(), 5)))())
     plain, time, both = Walk(first[0]), 0, 0
     for t, action in enumerate(actions):
-        next_obs, reward, terminated, truncated = plain.step(noise[t], action)
+        next_obs, reward, terminated, truncated = plain.step(level[t], action)
         time += 1
         cut = time == 5 and not terminated
         both += time == 5 and terminated
         if cut:
-            plain = Walk(fresh[t, 0])
+            plain = Walk(level[t, 0])
         time = 0 if cut or terminated else time
-        same_step(step, t, next_obs, reward, terminated, cut, plain.x)
+        same_step(step, seen, t, next_obs, reward, terminated, cut, plain.x)
         assert not truncated
     assert step.truncated.sum() > 5 and step.terminated.sum() > 2 and both
 
 
 def test_rewards():
     def play_scaled(scale, limit):
-        return recorded(reward_clip(reward_scale(walk(), scale), limit))[3].reward
+        return recorded(reward_clip(reward_scale(walk(), scale), limit))[-1].reward
 
-    plain = recorded(walk())[3].reward
+    plain = recorded(walk())[-1].reward
     scaled = jax.jit(jax.vmap(play_scaled))(jnp.array([0.5, 2.0]), jnp.array([100.0, 15.0]))
     np.testing.assert_array_equal(scaled, [0.5 * plain, np.minimum(2.0 * plain, 15)])
-    clipped = recorded(reward_clip(envs.make("Pendulum-v1"), 1e-6), 3)[3].reward
+    clipped = recorded(reward_clip(envs.make("Pendulum-v1"), 1e-6), 3)[-1].reward
     np.testing.assert_array_equal(clipped, np.full(3, -1e-6, np.float32))
 
 
@@ -419,9 +423,9 @@ def test_observation_mask():
     masked = envs.make("CartPole-v1", observation_mask="1,3", max_steps=13)
     assert masked.observation_space.shape == hidden.observation_space.shape == (2,)
     np.testing.assert_array_equal(masked.observation_space.high, hidden.observation_space.high)
-    first, first_masked, _, step, step_masked, _ = same_play(hidden, masked)
+    first, first_masked, _, (seen, step), (seen_masked, step_masked), _ = same_play(hidden, masked)
     np.testing.assert_array_equal(first_masked, first)
-    np.testing.assert_array_equal(step_masked.obs, step.obs)
+    np.testing.assert_array_equal(seen_masked, seen)
     np.testing.assert_array_equal(step_masked.next_obs, step.next_obs)
     assert observation_mask(walk()._replace(observation_space=box((0, 0), (1, 1))), [0]).observation_space.shape == (1,)
 
@@ -430,7 +434,7 @@ def test_flatten():
     """Leaves in the order of their names; integers one-hot."""
     space = {"n": Discrete(3), "image": Box(0, 255, (2, 2), jnp.uint8), "moves": MultiDiscrete((2, 3))}
     obs = {"n": jnp.int32(2), "image": jnp.array([[1, 2], [3, 255]], jnp.uint8), "moves": jnp.array([1, 0])}
-    env = flatten(walk()._replace(observation_space=space, reset=lambda key: ((), obs)))
+    env = flatten(walk()._replace(observation_space=space, begin=lambda level: ((), obs)))
     flat = env.reset(jax.random.key(0))[1]
     np.testing.assert_array_equal(flat, [1, 2, 3, 255, 0, 1, 1, 0, 0, 0, 0, 1])
     assert flat.dtype == jnp.float32 and env.observation_space.shape == (12,)
@@ -439,22 +443,21 @@ def test_flatten():
 
 
 def test_randomise():
-    """Every step has the stride that its episode's first noise says, and an episode begins by its own parameters."""
+    """Every step has the stride that its episode's level says, and an episode begins by its own parameters."""
     make = lambda: randomise("walk", walk, "stride:0.5:2,begin:-1:1")
     space = make().observation_space
     np.testing.assert_array_equal([space.low, space.high], [[-1], [29]])
-    _, (_, (uniform, keys)), actions, step = jax.jit(lambda: recorded(make(), 200))()
-    own = jax.vmap(lambda key, stride, begin: walk(stride=stride, begin=begin).reset(key)[1])
-    drawn = [0.5, -1.0] + np.asarray(uniform) * [1.5, 2.0]
-    fresh, actions, step = jax.device_get((own(keys, *drawn.T), actions, step))
+    _, _, (drawn, level), actions, seen, step = jax.device_get(jax.jit(lambda: recorded(make(), 200))())
+    fresh = drawn["begin"][:, None] + level * drawn["stride"][:, None]
+    assert min(drawn["begin"]) < -0.9 and max(drawn["begin"]) > 0.9
     stride, x, strides = None, None, []
     for t, action in enumerate(actions):
         if stride is not None:
             np.testing.assert_allclose(step.next_obs[t, 0], x + stride * action, rtol=1e-5, atol=1e-5)
-        x = step.obs[t, 0]
+        x = seen[t, 0]
         if step.terminated[t] or step.truncated[t]:
             np.testing.assert_allclose(x, fresh[t, 0], rtol=1e-5, atol=1e-6)
-            stride = drawn[t, 0]
+            stride = drawn["stride"][t]
             strides.append(stride)
     assert len(strides) > 15 and min(strides) < 0.8 and max(strides) > 1.7
 
@@ -466,12 +469,75 @@ def test_randomised_parameters_are_uniform():
     np.testing.assert_allclose(share, 0.2, atol=0.03)
 
 
-def test_noise_may_not_depend_on_what_is_randomised():
+@pytest.mark.parametrize("what", ["noise", "levels"])
+def test_draws_may_not_depend_on_what_is_randomised(what):
     def make(*, spread):
-        return walk()._replace(noise=lambda key, shape: jax.random.uniform(key, (*shape, 1), maxval=spread))
+        return walk()._replace(**{what: lambda key, shape: jax.random.uniform(key, (*shape, 1), maxval=spread)})
 
-    with pytest.raises(ConfigError, match="^env = 'walk': randomise: spread: the noise depends on it, which is drawn"):
+    with pytest.raises(ConfigError, match=f"^env = 'walk': randomise: spread: {what} depend on it, but must be drawn"):
         randomise("walk", make, "spread:1:2")
+
+
+def counted():
+    """A walk that counts its episodes."""
+    env = walk()
+
+    def begin(level):
+        env_state, obs = env.begin(level)
+        return Counted(env_state, jnp.zeros((), jnp.int32)), obs
+
+    def step(noise, env_state, action):
+        inner, made = env.step(noise, env_state.inner, action)
+        return env_state._replace(inner=inner), made
+
+    keep = lambda before, begun: begun._replace(episodes=before.episodes + 1)
+    return env._replace(begin=begin, step=step, keep=keep)
+
+
+class Counted(NamedTuple):
+    inner: Any
+    episodes: Any
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        lambda env: sticky_actions(env, 0.5),
+        lambda env: action_repeat(env, 2),
+        lambda env: max_episode_steps(env, 2),
+        mask_nonfinite,
+        lambda env: frame_stack(env, 2),
+        show_last,
+        lambda env: randomise("walk", lambda **_: env, {"x": (0, 1)}),
+        lambda env: led(env, Channel(1, 1, 1.0), lambda obs, goal: goal, GOAL),
+        lambda env: union([walk(), env])(1),
+        joint,
+    ],
+)
+def test_what_a_new_episode_keeps_goes_through_wrappers(wrapper):
+    """A count of episodes under every wrapper that holds a state or begins by itself."""
+    states, *_, made = jax.tree.map(lambda x: x[:, 0], stepping.play(wrapper(counted()), 1, 30)[1:])
+    count = next(x for path, x in jax.tree.leaves_with_path(states) if "episodes" in jax.tree_util.keystr(path))
+    np.testing.assert_array_equal(count, np.concatenate([[0], np.cumsum(made.last)[:-1]]))
+    assert count[-1] > 2
+
+
+def test_an_environment_that_is_not_finite_is_cut_off():
+    """Where it shows or pays what is not finite the step is a cut without a reward, to what was seen last."""
+    for how in ("next_obs", "reward"):
+        env = walk()
+
+        def step(noise, env_state, action, env=env, how=how):
+            after, made = env.step(noise, env_state, action)
+            return after, made._replace(**{how: jnp.where(env_state.t == 3, jnp.nan, getattr(made, how))})
+
+        first, _, _, _, seen, made = jax.jit(lambda step=step: recorded(mask_nonfinite(walk()._replace(step=step))))()
+        before = np.concatenate([first[None], seen[:-1]])
+        wrong = np.asarray(made.truncated)
+        assert wrong.sum() > 5 and not np.any(made.terminated & wrong) and np.any(made.terminated)
+        assert np.isfinite(made.next_obs).all() and np.isfinite(made.reward).all() and not np.any(made.reward[wrong])
+        np.testing.assert_array_equal(made.next_obs[wrong], before[wrong])
+        assert np.all(seen[wrong] <= 2) and np.all(np.diff(np.flatnonzero(wrong | made.terminated)) <= 4)
 
 
 def test_randomised_environments_of_ones_own_are_swept(monkeypatch):
@@ -479,7 +545,7 @@ def test_randomised_environments_of_ones_own_are_swept(monkeypatch):
     monkeypatch.setitem(sys.modules, "wrapped_own", SimpleNamespace(walk=walk))
 
     def first(begin):
-        env = envs.make("wrapped_own:walk", randomise="stride:0.5:2", begin=begin, reset_pool=5)
+        env = envs.make("wrapped_own:walk", randomise="stride:0.5:2", begin=begin, resets="pool:5")
         return env.observation_space.low, jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 16))[1]
 
     low, obs = jax.jit(jax.vmap(first))(jnp.array([0.0, 100.0]))
@@ -487,15 +553,10 @@ def test_randomised_environments_of_ones_own_are_swept(monkeypatch):
     np.testing.assert_allclose(obs[1], obs[0] + 100, atol=1e-4)
 
 
-def test_reset_pool():
-    """Episodes begin in all states of the pool and in no other, the first ones too; two pools are the same."""
-    make = lambda: reset_pool(envs.make("CartPole-v1", max_steps=5), 3)
-    step = play(make(), 100)[2]
+def test_resets():
+    """Whatever wrappers are around it, an environment begins episodes as it is told."""
+    env = envs.make("CartPole-v1", resets="pool:3", max_episode_steps=5, frame_stack=2)
+    assert env.resets == "pool:3" and joint(env).resets == "pool:3" and envs.make("CartPole-v1").resets == "every"
+    *_, seen, step = play(env, 100)
     last = step.terminated | step.truncated
-    begun = np.unique(step.obs[last], axis=0)
-    resets = jax.vmap(make().reset)(jax.random.split(jax.random.key(7), 50))
-    assert len(begun) == 3 and last.sum() == 20
-    np.testing.assert_array_equal(np.unique(resets[1], axis=0), begun)
-    np.testing.assert_array_equal(resets[0].physical, resets[1])
-    np.testing.assert_array_equal(step.obs[~last], step.next_obs[~last])
-    assert (np.abs(step.next_obs[last]) != np.abs(step.obs[last])).all()
+    assert len(np.unique(seen[last], axis=0)) == 3 and last.sum() == 20

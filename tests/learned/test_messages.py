@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import AS_SHIPPED
+from stepping import alone, drawn
 
 from purerl import compiler_options, envs, ppo
 from purerl.envs.wrappers.parts import seen_as
@@ -27,22 +28,22 @@ def moved(meta_params, size=1.0):
 
 
 def played(make_env, meta_params, num_steps=120):
-    """Random play: states of the environment, and Steps ``[T, ...]``. The play is the same, whatever is said."""
+    """Random play: what is seen first, states of the environment, what is seen and Steps ``[T, ...]``. The play is the
+    same, whatever is said."""
 
     @jax.jit
     def run(meta_params, key):
         env, (key_reset, key_noise, key_action) = make_env(meta_params), jax.random.split(key, 3)
-        noise, actions = env.noise(key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
+        noise, actions = drawn(env, key_noise, (num_steps,)), sample(env.action_space, key_action, (num_steps,))
 
         def move(state, given):
-            state, step = env.step(given[0], state, given[1])
-            return state, (state, step)
+            state, seen, step = alone(env)(given[0], state, given[1])
+            return state, (state, seen, step)
 
         first, obs = env.reset(key_reset)
-        return obs, jax.lax.scan(move, first, (noise, actions))[1]
+        return obs, *jax.lax.scan(move, first, (noise, actions))[1]
 
-    obs, (states, steps) = jax.device_get(run(meta_params, jax.random.key(0)))
-    return obs, states, steps
+    return jax.device_get(run(meta_params, jax.random.key(0)))
 
 
 def test_who_says_nothing_is_padding():
@@ -70,15 +71,15 @@ def test_nothing_but_the_observation_changes(unseen):
     the formula's."""
     socket = sockets.make("cheap-talk", inputs=4, unseen=unseen, message_scale=2.5, message_gain=0.7)
     meta_params = moved(socket.init(jax.random.key(1)))
-    first, states, steps = played(lambda _: CARTPOLE, ())
-    heard_first, heard_states, heard = played(lambda given: socket.env(given, CARTPOLE), meta_params)
+    first, states, seen_after, steps = played(lambda _: CARTPOLE, ())
+    heard_first, heard_states, heard_after, heard = played(lambda given: socket.env(given, CARTPOLE), meta_params)
     assert steps.terminated.any() and steps.truncated.any()
     jax.tree.map(np.testing.assert_array_equal, heard_states, states)
     for name in ("reward", "terminated", "truncated"):
         np.testing.assert_array_equal(getattr(heard, name), getattr(steps, name))
     shown = [i for i in range(4) if i not in unseen]
     kernel, bias = (np.asarray(meta_params["learning"][0][name], np.float64) for name in ("kernel", "bias"))
-    for seen, obs in ((heard.obs, steps.obs), (heard.next_obs, steps.next_obs), (heard_first[None], first[None])):
+    for seen, obs in ((heard_after, seen_after), (heard.next_obs, steps.next_obs), (heard_first[None], first[None])):
         np.testing.assert_array_equal(seen[:, : len(shown)], obs[:, shown])
         said = 2.5 * np.tanh(0.7 * (obs.astype(np.float64) @ kernel + bias))
         np.testing.assert_allclose(seen[:, len(shown) :], said, atol=1e-5)
@@ -90,14 +91,14 @@ def test_led_to_a_goal():
     """The reward is by the distance to a goal that stays for an episode and is heard of in messages alone."""
     socket = sockets.make("cheap-talk", role="guide", inputs=4, goal_size=1, message_scale=2.0, message_gain=1.0)
     meta_params = moved(socket.init(jax.random.key(1)))
-    _, (states, goals), steps = played(lambda given: socket.trial(given, CARTPOLE), meta_params)
+    _, (states, goals), seen, steps = played(lambda given: socket.trial(given, CARTPOLE), meta_params)
     last = steps.terminated | steps.truncated
     assert np.all((np.diff(goals[:, 0]) != 0) == last[1:]) and np.all(np.abs(goals) <= 2.4) and last.sum() > 2
     place = steps.next_obs[1:, 0].astype(np.float64)
     np.testing.assert_allclose(steps.reward[1:], np.exp(-np.square(place - goals[:-1, 0])), rtol=1e-5)
     kernel, bias = (np.asarray(meta_params["trained"][0][name], np.float64) for name in ("kernel", "bias"))
-    heard = np.concatenate([steps.obs[:, :4], goals], axis=1)
-    np.testing.assert_allclose(steps.obs[:, 4:], 2.0 * np.tanh(heard @ kernel + bias), atol=1e-5)
+    heard = np.concatenate([seen[:, :4], goals], axis=1)
+    np.testing.assert_allclose(seen[:, 4:], 2.0 * np.tanh(heard @ kernel + bias), atol=1e-5)
 
 
 def test_goals():

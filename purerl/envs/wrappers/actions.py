@@ -73,6 +73,6 @@ def action_repeat(env: Env, times: int) -> Env:
             return choose(so_far[1].last, so_far, (further, step)), None
 
         first = env.step(jax.tree.map(lambda x: x[0], noise), env_state, action)
-        return jax.lax.scan(again, first, jax.tree.map(lambda x: x[1:], noise))[0]
+        return jax.lax.scan(again, first, jax.tree.map(lambda x: x[1:], noise), times - 1)[0]
 
     return env._replace(noise=noise, step=step)

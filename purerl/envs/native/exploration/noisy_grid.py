@@ -42,7 +42,7 @@ def noisy_grid(*, size: int = 9, channels: int = 8, max_steps: Any = 40) -> Env:
     def screen(key: Key, shape: tuple[int, ...]) -> Array:
         return draw.uniform(key, (*shape, channels))
 
-    def dynamics(now: Physical, action: Array, shown: Array) -> tuple[Physical, float, bool]:
+    def dynamics(now, action, shown):
         move = jnp.asarray(MOVES)[jnp.clip(action, 0, len(MOVES) - 1)]
         return Physical(jnp.clip(now.place + move, 0, size - 1), shown), 0.0, False
 

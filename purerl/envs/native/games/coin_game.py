@@ -40,7 +40,7 @@ def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
     - ``max_steps``: steps after which an episode is truncated; it never terminates.
     """
 
-    def dynamics(now: Physical, action: Array, anew: Array) -> tuple[Physical, Array, bool]:
+    def dynamics(now, action, anew):
         agents = moved(now.agents, action)
         takes = agents[:, None] == now.coins[None]  # [agent, coin]
         paid = takes.astype(jnp.float32)
