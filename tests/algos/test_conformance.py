@@ -102,7 +102,7 @@ def family_value(module, read):
             q = read(network.step(state.params, (one, told), carry.memory)[0])
             found.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
             ends = one[:, 0] != 0
-            carry = learner.restart(following, Step(one, one, jnp.zeros(1), ends, ~ends & False))
+            carry = learner.restart(following, Step(one, jnp.zeros(1), ends, ~ends & False))
         return jnp.concatenate(found)
 
     return value

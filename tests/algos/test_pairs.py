@@ -7,6 +7,7 @@ import pytest
 from played import blank
 
 from purerl.algos import ALGORITHMS
+from purerl.envs.episodic import no_noise
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete, struct
 from purerl.types import Env, Step
@@ -61,8 +62,9 @@ BOXES = "ddpg", "sac", "td3"
 def fake(observations, actions):
     """An environment that is never stepped."""
     obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), struct(observations))
-    step = Step(obs, obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
-    return Env("fake", lambda key: ((), obs), jax.random.split, lambda *_: ((), step), observations, actions)
+    step_made = Step(obs, jnp.float32(0), jnp.zeros((), bool), jnp.zeros((), bool))
+    begin, step = lambda level: ((), obs), lambda *_: ((), step_made)
+    return Env("fake", jax.random.split, begin, no_noise, step, observations, actions)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

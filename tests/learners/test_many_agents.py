@@ -10,6 +10,7 @@ from compiling import compiled, for_bits
 
 from purerl import trees
 from purerl.algos import impala, ippo, iql, mappo, masac, qmix, vdn
+from purerl.envs.episodic import no_noise
 from purerl.learners import factored_values
 from purerl.networks import mixers
 from purerl.replay.views import Cut
@@ -32,13 +33,13 @@ def probe(legal=True):
     def step(noise, time, action):
         last = jnp.full(M, time == 2)
         reward = jnp.full(M, (action[0] == action[1]).astype(jnp.float32))
-        following = jnp.where(time == 2, 0, time + 1)
-        return following, Step(observe(following), observe(time + 1), reward, last, jnp.zeros(M, bool))
+        return time + 1, Step(observe(time + 1), reward, last, jnp.zeros(M, bool))
 
     return Env(
         "probe/pair",
-        lambda key: (jnp.zeros((), jnp.int32), observe(jnp.zeros((), jnp.int32))),
-        lambda key, shape: jnp.zeros(shape),
+        lambda key, shape: jnp.zeros(shape, jnp.int32),
+        lambda first: (first, observe(first)),
+        no_noise,
         step,
         {"x": Box(-9, 9, (2,), jnp.float32), "may": Box(False, True, (A,), bool), "turn": Box(False, True, (), bool)},
         Discrete(A),

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, envs, ppo
+from purerl import dqn, envs, ppo, trees
+from purerl.envs import fleet
 from purerl.learners import normalize
 
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (4,)}
@@ -25,9 +26,7 @@ def broken(how):
         state, step = env.step(noise, state, action)
         hide = lambda obs: jnp.where(second & (how == NO_OBSERVATION), jnp.nan, obs)
         reward = jnp.select([~second, how == NO_REWARD, how == LARGE], [1.0, jnp.inf, 1e30], 1.0)
-        return state, step._replace(
-            obs=hide(step.obs), next_obs=hide(step.next_obs), reward=jnp.asarray(reward, jnp.float32)
-        )
+        return state, step._replace(next_obs=hide(step.next_obs), reward=jnp.asarray(reward, jnp.float32))
 
     return env._replace(step=step)
 
@@ -51,28 +50,28 @@ def test_masked_environments_begin_anew():
     key, steps = jax.random.key(5), 9
 
     def play(env):
-        state, obs = env.reset(key)
+        one = fleet(env, 1)
 
         def step(carry, noise):
             state, obs = carry
-            state, step = env.step(noise, state, jnp.int32(1))
-            return (state, step.obs), (obs, step)
+            state, following, step = one.step(noise, state, jnp.ones(1, jnp.int32))
+            return (state, following), (obs, following, step)
 
-        return jax.lax.scan(step, (state, obs), env.noise(key, (steps,)))[1]
+        return trees.take(jax.lax.scan(step, one.reset(key), one.noise(key, (steps,)))[1], np.s_[:, 0])
 
     for how in (SOUND, NO_OBSERVATION, NO_REWARD):
-        before, step = play(envs.wrappers.mask_nonfinite(broken(how)))
-        plain = play(broken(how))[1]
-        wrong = ~np.isfinite(plain.obs).all(1) | ~np.isfinite(plain.reward)
+        before, following, step = play(envs.wrappers.mask_nonfinite(broken(how)))
+        _, plain_following, plain = play(broken(how))
+        wrong = ~np.isfinite(plain.next_obs).all(1) | ~np.isfinite(plain.reward)
         if how == SOUND:
             assert not wrong.any()
-            jax.tree.map(np.testing.assert_array_equal, step, plain)
+            jax.tree.map(np.testing.assert_array_equal, (following, step), (plain_following, plain))
             continue
-        assert np.isfinite(step.obs).all() and np.isfinite(step.next_obs).all() and np.isfinite(step.reward).all()
+        assert np.isfinite(following).all() and np.isfinite(step.next_obs).all() and np.isfinite(step.reward).all()
         cut = np.flatnonzero(step.truncated & (step.reward == 0))
         assert cut[0] == 1 == np.flatnonzero(wrong)[0] and len(cut) > 2 and not step.terminated[cut].any()
         np.testing.assert_array_equal(step.next_obs[cut], before[cut])
-        assert np.abs(step.obs[cut]).max() <= 0.05 and len(np.unique(step.obs[cut], axis=0)) == len(cut)
+        assert np.abs(following[cut]).max() <= 0.05 and len(np.unique(following[cut], axis=0)) == len(cut)
 
 
 def test_a_training_on_masked_environments_lives():

@@ -22,7 +22,7 @@ def test_against_a_plain_loop(key):
     while running.any():
         action, _ = learner.exploit(policy, obs, (), key)
         state, out = step(env.noise(key, (16,)), state, action)
-        obs, lengths = out.obs, lengths + running
+        obs, lengths = out.next_obs, lengths + running
         running &= ~np.asarray(out.terminated | out.truncated)
     np.testing.assert_array_equal(found.episode_length, lengths)
 

@@ -30,7 +30,7 @@ def test_episodes_are_those_that_an_evaluation_plays(monkeypatch):
     after[:-1] = data.obs[1:]
     after[ends] = data.final_obs
     begin, _ = env.reset(jax.random.key(0))
-    step = jax.jit(jax.vmap(lambda obs, a: env.step(jnp.zeros(4), begin._replace(physical=unflat(begin, obs)), a)[1]))
+    step = jax.jit(jax.vmap(lambda obs, a: env.step((), begin._replace(physical=unflat(begin, obs)), a)[1]))
     np.testing.assert_allclose(step(data.obs, data.action).next_obs, after, rtol=1e-5, atol=1e-6)
 
 

@@ -68,7 +68,8 @@ def test_halves_of_the_environments_by_turns(key, memory):
             return lambda key, shape: jax.tree.map(lambda x: x[:, which], of.noise(key, (shape[0], 8)))
 
         some = jax.tree.map(lambda x: x[which], actors)
-        mine = fleet(env._replace(noise=noise(env)), len(some.obs)), learner._replace(noise=noise(learner))
+        levels = lambda key, shape: env.levels(key, (shape[0], 8))[:, which]
+        mine = fleet(env._replace(levels=levels), len(some.obs)), learner._replace(noise=noise(learner))
         return jax.jit(lambda key, some: rollout(key, *mine, state, some, 32)[1])(key, some)
 
     whole, *halves = (part(which) for which in (slice(0, 8), slice(0, 4), slice(4, 8)))
