@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from compiling import compiled, for_bits
 
-from purerl import trees
+from purerl import draw, trees
 from purerl.algos import impala, ippo, iql, mappo, masac, qmix, vdn
 from purerl.envs.episodic import no_noise
 from purerl.learners import factored_values
@@ -37,7 +37,7 @@ def probe(legal=True):
 
     return Env(
         "probe/pair",
-        lambda key, shape: jnp.zeros(shape, jnp.int32),
+        lambda key, shape: (0.5 * draw.uniform(key, shape)).astype(jnp.int32),  # 0, which XLA does not take for granted
         lambda first: (first, observe(first)),
         no_noise,
         step,
