@@ -11,6 +11,7 @@ from purerl import envs
 from purerl.catalogue import GYMNAX
 from purerl.envs.adapters.gymnax import TERMINATING, from_gymnax
 from purerl.envs.episodic import EpisodeState
+from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.learners import normalize
 from purerl.spaces import Box, Discrete, sample
@@ -42,11 +43,13 @@ def test_native_equals_gymnasium(name):
         if isinstance(env.action_space, Box):
             actions = 1.5 * actions  # some lie outside of the space
 
+        rows = fleet(env, NUM_ENVS)
+
         def one(env_state, inputs):
-            following, step = jax.vmap(env.step)(inputs[0], env_state, inputs[1])
+            following, _, step = rows.step(inputs[0], env_state, inputs[1])
             return following, (env_state, inputs[1], step)
 
-        return jax.lax.scan(one, start, (env.noise(key_noise, (NUM_STEPS, NUM_ENVS)), actions))[1]
+        return jax.lax.scan(one, start, (rows.noise(key_noise, (NUM_STEPS,)), actions))[1]
 
     before, action, step = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.device_get(run(jax.random.key(0))))
     unwrapped = theirs.unwrapped
