@@ -12,7 +12,7 @@ import value_based
 from compiling import at_random, compiled
 from scipy.stats import wasserstein_distance
 
-from purerl import apex, envs, qr_dqn, r2d2, rainbow, replay
+from purerl import apex, dqn, envs, qr_dqn, r2d2, rainbow, replay
 from purerl.algos.apex import initial_priority
 from purerl.algos.dqn import make_network as make_dqn_network
 from purerl.algos.r2d2 import make_network as make_r2d2_network
@@ -72,6 +72,12 @@ def actors(key):
     trainer = apex.make_trainer(APEX, CARTPOLE, network=network)
     state = jax.jit(trainer.init)(key)
     return trainer.learner, state, jax.jit(ring.sample)(state.replay, key)
+
+
+def test_more_actors_learn_as_much_from_each_frame():
+    """Ape-X has twice the environments of DQN by default, so it takes twice the updates."""
+    samples = lambda config: config.num_updates * config.batch_size / (config.num_envs * config.num_steps)
+    assert samples(apex.Config()) == samples(dqn.Config())
 
 
 def test_actors_give_the_learners_priorities(actors, key):
