@@ -49,7 +49,7 @@ def test_checkpoints_of_the_other_kind_of_device_are_refused(tmp_path):
 
     def state(platform):
         with backend.tracing_for(platform):
-            return gradients.init_optimiser(optax.scale_by_adam(), params)
+            return gradients.init_optimiser(gradients.chain(optax.scale_by_adam()), params)
 
     checkpoint.save(tmp_path, 1, jax.tree.map(lambda x: x.reshape(1, -1), state("gpu")), {})
     step = checkpoint.newest(tmp_path)
