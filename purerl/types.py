@@ -157,7 +157,8 @@ class Env(NamedTuple):
     """An environment. Functions are for one environment; callers vmap them.
 
     An episode begins in a level: ``levels(key, shape)`` draws ``shape`` many at once, and ``begin(level)`` is the state
-    and the first observation of one, the same each time. ``noise(key, shape)`` draws all that is random about ``shape``
+    and the first observation of one, the same each time; a level holds at least one array, also where nothing is random
+    (`purerl.envs.episodic.one_level`). ``noise(key, shape)`` draws all that is random about ``shape``
     many steps, so that it can be drawn outside a scan, and ``step`` takes one element of it; ``()`` where steps are
     deterministic. A step does not begin anew: where it ends an episode it returns the last state, and whoever steps
     many environments begins the next episode (`purerl.envs.fleet`), as ``resets`` says (`purerl.envs.resets`).

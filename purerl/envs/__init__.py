@@ -76,7 +76,7 @@ def make(name: str, **params: Any) -> Env:
 
     - ``randomise="length:0.4:0.6,mass:0.8:1.2"``: each episode draws these parameters of the environment anew.
     - ``resets="pool:256"``: how a fleet begins episodes (`purerl.envs.resets`).
-    - ``mask_nonfinite=1``: begins anew where something is not finite.
+    - ``mask_nonfinite=1``: a step that gives what is not finite ends the episode.
     - ``sticky_actions=0.25``: the last action is repeated with this probability; may be traced.
     - ``action_repeat=4``: an action is executed so often, and its rewards are summed. A repetition may stick.
     - ``max_episode_steps=100``: truncates after so many steps, each of which is ``action_repeat`` executions.
@@ -94,8 +94,8 @@ def make(name: str, **params: Any) -> Env:
     check_values(name, params)
     declared = _declared(name)
     if "reset_pool" in params and "reset_pool" not in declared:
-        size = params["reset_pool"]
-        raise ConfigError(f"env = {name!r}: reset_pool = {size}: no such parameter any more; give resets=pool:{size}")
+        size, now = params["reset_pool"], renamed({"reset_pool": params["reset_pool"]}).get("resets", "pool:N")
+        raise ConfigError(f"env = {name!r}: reset_pool = {size}: no such parameter any more; give resets={now}")
     reserved = [each for each in ("randomise", *wrappers.TRANSFORMS) if each not in declared]
     given = {each: params[each] for each in reserved if params.get(each) is not None}
     plain = {each: value for each, value in params.items() if each not in reserved}

@@ -33,12 +33,12 @@ class Resets(NamedTuple):
 
 
 def nothing(last: Array) -> Metrics:
-    """No metrics."""
+    """Gives no metrics."""
     return {}
 
 
 def parse(name: str, text: str) -> tuple[str, int | None]:
-    """The kind of resets and its number, as ``text`` has them; None where it has none.
+    """Reads the kind of resets and its number from ``text``, None where it has none.
 
     Raises `ConfigError`, which names the environment ``name``, for anything else than ``every``, ``few``, ``few:N`` and
     ``pool:N`` with N from 1 to `LARGEST`.
@@ -51,7 +51,10 @@ def parse(name: str, text: str) -> tuple[str, int | None]:
 
 
 def make_resets(env: Env, num_envs: int) -> Resets:
-    """The resets of ``num_envs`` copies of ``env``, as its ``resets`` says. Raises `ConfigError` as `parse` does."""
+    """Makes the resets of ``num_envs`` copies of ``env``, as its ``resets`` says.
+
+    Raises `ConfigError` as `parse` does.
+    """
     kind, number = parse(env.name, env.resets)
     if kind == "pool":
         return pool(env, num_envs, number or 1)
@@ -59,7 +62,7 @@ def make_resets(env: Env, num_envs: int) -> Resets:
 
 
 def every(env: Env, num_envs: int) -> Resets:
-    """A new state is computed for every environment at every step, needed or not: cheap where beginning is."""
+    """Computes a new state for every environment at every step, needed or not: cheap where beginning is."""
     return Resets(
         first=lambda key: jax.vmap(env.reset)(jax.random.split(key, num_envs)),
         noise=lambda key, shape: env.levels(key, (*shape, num_envs)),
@@ -69,7 +72,7 @@ def every(env: Env, num_envs: int) -> Resets:
 
 
 def pool(env: Env, num_envs: int, size: int) -> Resets:
-    """Every episode begins in a random one of ``size`` states.
+    """Begins every episode in a random one of ``size`` states.
 
     They are drawn once, from the seed `POOL_SEED`, so that they are the same in all runs and for all agents; if a
     parameter of the environment is traced, where the fleet is made.
@@ -89,8 +92,9 @@ def pool(env: Env, num_envs: int, size: int) -> Resets:
 
 
 def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
-    """Only where an episode ended a state is computed, ``at_a_time`` of them in a round, and in as many rounds as it
-    takes: no two environments share one, and none waits. A step at which nothing ended has no round.
+    """Computes a state only where an episode ended, ``at_a_time`` of them in a round, in as many rounds as it takes.
+
+    No two environments share one, and none waits. A step at which nothing ended has no round.
 
     The metric ``reset_rounds`` is the mean number of rounds of a step. On a GPU each round waits for the host.
     """
@@ -117,7 +121,7 @@ def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
 
 
 def renewed(env: Env, last: Array, fresh: Begun, begun: Begun) -> Begun:
-    """``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``begun``."""
+    """Takes ``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``begun``."""
     if env.keep:
         fresh = jax.vmap(env.keep)(begun[0], fresh[0]), fresh[1]
     return trees.restart(begun, fresh, last)

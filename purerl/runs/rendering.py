@@ -75,10 +75,12 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
 
         def one(table: Table, time: Array):
             after, action, step = move(table, time)
-            seen = table.env_state, table.obs, after.env_state, after.obs
-            return after, (*seen, action, step._replace(next_obs=()))
+            return after, ((table.env_state, table.obs), action, step._replace(next_obs=()))
 
-        return jax.lax.scan(one, table, first + jnp.arange(STEPS))
+        table, (shown, action, step) = jax.lax.scan(one, table, first + jnp.arange(STEPS))
+        last = table.env_state, table.obs
+        shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
+        return table, (shown, action, step)
 
     start, go_on = jax.jit(begin), jax.jit(play)
     key = jax.random.fold_in(jax.random.key(options.seed), SALT)
@@ -90,18 +92,20 @@ def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int
     table = start(key)
     for first in itertools.count(0, STEPS):
         table, rows = go_on(key, table, first)
-        env_state, obs, after, next_obs, action, step = jax.device_get(rows)
+        shown, action, step = jax.device_get(rows)
         for i in range(min(STEPS, max_steps - first)):
-            row = i if num_agents > 1 else (i, 0)
-            shown = _moment(env_state, obs, i, row, action[row])
+            before = _moment(shown, i, num_agents, action[i])
             if step.last[i].all() or first + i + 1 == max_steps:
                 end = "terminated" if step.terminated[i].all() else "cut off"
-                yield Played(shown, step.reward[i], end, _moment(after, next_obs, i, row, None))
+                yield Played(before, step.reward[i], end, _moment(shown, i + 1, num_agents, None))
                 return
-            yield Played(shown, step.reward[i])
+            yield Played(before, step.reward[i])
 
 
-def _moment(env_state: PyTree, obs: PyTree, i: int, row: Any, action: Any) -> Moment:
-    """The moment at step ``i`` of states ``[T, 1]``, and of observations whose place ``row`` is."""
-    at = lambda tree, index: jax.tree.map(lambda x: x[index], tree)
-    return Moment(drawings.innermost(at(env_state, (i, 0))), at(obs, row), action)
+def _moment(shown: tuple[PyTree, PyTree], i: int, num_agents: int, action: Any) -> Moment:
+    """The moment ``i`` of states ``[T + 1, 1]`` and observations ``[T + 1, N]`` of one environment, in which its ``N``
+    agents take ``action`` ``[N]``, None in the last."""
+    state, obs = jax.tree.map(lambda x: x[i], shown)
+    own = lambda tree: tree if num_agents > 1 else jax.tree.map(lambda x: x[0], tree)
+    state = drawings.innermost(jax.tree.map(lambda x: x[0], state))
+    return Moment(state, own(obs), None if action is None else own(action))

@@ -72,6 +72,10 @@ def half_observations():
             [*TRAIN, "--env-params", "reset_pool=4"],
             ["env = 'CartPole-v1': reset_pool = 4: no such parameter any more; give resets=pool:4"],
         ),
+        (
+            [*TRAIN, "--env-params", "reset_pool=0"],
+            ["env = 'CartPole-v1': reset_pool = 0: no such parameter any more; give resets=every"],
+        ),
         ([*TRAIN, "--env-params", "gravity=1", "gravity=2"], ["env_params = 'gravity=2': gravity is given twice"]),
         ([*TRAIN, "--env-params", "hide_velocity=3"], ["env = 'CartPole-v1': hide_velocity = 3: must be 0 or 1"]),
         ([*TRAIN, "--env-params", "frame_stack=0"], ["env = 'CartPole-v1': frame_stack = 0: must be a whole number"]),
