@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from purerl.counters import Count
 from purerl.spaces import Space
@@ -131,6 +132,18 @@ class Actors(NamedTuple):
     episode_length: Array
 
 
+class Situation(NamedTuple):
+    """What ``B`` rows act upon: what each of them sees, what its policy remembers, and the states of the environments.
+
+    ``env_state`` leads with the number of environments, which is smaller than ``B`` where agents share one; ``()``
+    where there is none to be seen, as outside of loops. Only who plans inside of the environment reads it.
+    """
+
+    obs: PyTree
+    carry: PyTree
+    env_state: PyTree = ()
+
+
 class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
@@ -144,6 +157,25 @@ class TrainState(NamedTuple):
     iteration: Count
     alive: Array
     key: Key
+
+
+class Scores(NamedTuple):
+    """What a learner on policy thought of the steps of a trajectory, ``[T, B]``: the value of each observation, and the
+    advantage of what was done there."""
+
+    value: Array
+    advantage: Array
+
+
+class Updated(NamedTuple):
+    """What an update returns: the new state, the metrics, and what it thought of each sample.
+
+    ``scores`` are `Scores` of a trajectory on policy, and the priorities ``[N]`` of a sample off policy.
+    """
+
+    state: PyTree
+    metrics: Metrics
+    scores: Any
 
 
 class Result(NamedTuple):
@@ -217,27 +249,42 @@ class Distribution(NamedTuple):
     entropy: Callable[[Array], Array]
 
 
+def unmoved(state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Metrics]:
+    """`Learner.observe` of one that need not know."""
+    return state, {}
+
+
 class Learner(NamedTuple):
     """An algorithm, as pure functions of its own ``State``. Observations are batched ``[B, ...]``.
 
-    ``policy(state)`` is the part of the state that ``exploit`` reads, and all that a saved policy holds.
+    ``behaviour(state)`` is all that ``explore`` needs of the state, so that who acts need not hold what learns, and
+    may be another program, an older version or another process. ``policy(state)`` is what ``exploit`` needs, and all
+    that a saved policy holds.
     ``noise(key, shape)`` draws the randomness of ``shape`` many calls of ``explore``, one environment each.
     ``restart`` is called after every step with what it returned, rewards and ends of episodes among it, and decides
     what the carry keeps of it and what begins anew; None: all of it does where an episode ended.
+
+    It learns from the ``rows`` of a fleet alone (int ``[B']``; None: from all). ``observe`` is told of what these rows
+    did, once an iteration, before anything is stored or learned. ``log_ratio(trajectory,
+    behaviour)`` is the log of the ratio of the probability that each action of a trajectory ``[T, B]`` had to the one
+    that ``behaviour`` would have given it, 0 where the action was ignored; None: there are no probabilities.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> State
     init_carry: Callable[[int], PyTree]  # (num_envs) -> carry
     noise: Callable[[Key, tuple[int, ...]], PyTree]
-    explore: Callable[[PyTree, PyTree, PyTree, PyTree], tuple[Array, PyTree, PyTree]]
-    # (State, obs, carry, noise) -> (action, carry, extras)
+    behaviour: Callable[[PyTree], PyTree]
+    explore: Callable[[PyTree, Situation, PyTree], tuple[Array, PyTree, PyTree]]
+    # (Behaviour, Situation [B], noise) -> (action, carry, extras)
     policy: Callable[[PyTree], PyTree]
-    exploit: Callable[[PyTree, PyTree, PyTree, Key], tuple[Array, PyTree]]
-    # (Policy, obs, carry, key) -> (action, carry)
-    update: Callable[..., tuple]
-    # on policy (State, Transition [T, B], key) -> (State, Metrics)
-    # off policy (State, Sample, key) -> (State, priority [N], Metrics)
+    exploit: Callable[[PyTree, Situation, Key], tuple[Array, PyTree]]  # (Policy, Situation [B], key) -> (action, carry)
+    update: Callable[[PyTree, Any, Key], Updated]
+    # (State, Transition [T, B] on policy or Sample [N] off policy, key)
     restart: Callable[[PyTree, Step], PyTree] | None = None  # (carry, Step [B]) -> carry
+    rows: np.ndarray | None = None
+    observe: Callable[[PyTree, Transition, Key], tuple[PyTree, Metrics]] = unmoved
+    # (State, Transition [T, B'], key) -> (State, metrics)
+    log_ratio: Callable[[Transition, PyTree], Array] | None = None
 
 
 class Replay(NamedTuple):
@@ -257,17 +304,29 @@ class Replay(NamedTuple):
 
 
 class Trainer(NamedTuple):
-    """A training as two pure functions: ``init(key)``, and ``step(state)`` which collects and learns once.
+    """A training as pure functions: ``init(key)``, and an iteration in two halves that may be two programs.
 
-    ``learner`` is kept for its policy; ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps``
-    the number that ``init`` takes, of one agent.
+    ``collect(behaviour, actors, key)`` acts, by what `Learner.behaviour` gives, and returns the actors, the trajectory
+    ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores it, if there is a replay,
+    learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step` is one
+    after the other. ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps`` the number that
+    ``init`` takes, of one agent.
     """
 
     init: Callable[[Key], TrainState]
-    step: Callable[[TrainState], tuple[TrainState, Metrics]]
+    collect: Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]
+    learn: Callable[[TrainState, Transition, Key], tuple[TrainState, Metrics]]
     learner: Learner
     env_steps: int
     warmup_steps: int = 0
+
+    def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
+        """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
+        key, key_collect, key_learn = jax.random.split(state.key, 3)
+        behaviour = self.learner.behaviour(state.learner)
+        actors, trajectory, episodes = self.collect(behaviour, state.actors, key_collect)
+        state, metrics = self.learn(state._replace(actors=actors, key=key), trajectory, key_learn)
+        return state, {**episodes, **metrics}
 
     def frames(self, iterations: int) -> int:
         """Frames of one agent after so many iterations, warm-up included."""

@@ -22,7 +22,7 @@ from purerl.envs.episodic import box, episodic
 from purerl.formulas import soft
 from purerl.learners import off_policy_gradients
 from purerl.spaces import Box, Discrete
-from purerl.types import Env
+from purerl.types import Env, Situation
 
 SMALL = {
     "total_steps": 20_000,
@@ -104,7 +104,7 @@ def overestimate(config: Any, env: Env, seeds: int) -> np.ndarray:
 
         def move(carry, noise):
             env_state, obs = carry
-            action = learner.exploit(learner.policy(state), obs[None], (), key)[0][0]
+            action = learner.exploit(learner.policy(state), Situation(obs[None], ()), key)[0][0]
             env_state, step = env.step(noise, env_state, action)
             return (env_state, step.next_obs), (judge(state.params["critic"], obs, to_unit(action)).mean(), step.reward)
 
@@ -176,7 +176,7 @@ def regulator(seeds: int) -> None:
         def train(key):
             learner = ddpg.make_learner(config, env)
             policy = learner.policy(ddpg.make_train(config, env)(key).state.learner)
-            return learner.exploit(policy, places, (), key)[0][:, 0]
+            return learner.exploit(policy, Situation(places, ()), key)[0][:, 0]
 
         return train
 

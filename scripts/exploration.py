@@ -21,12 +21,12 @@ from purerl.types import Array, Env, Key, Learner, PyTree
 FEED_FORWARD = {"memory": "none", "burn_in": 0, "num_envs": 16, "learning_rate_decay": 0.0}
 
 
-def cells_seen(key: Key, env: Env, learner: Learner, learned: PyTree, steps: int, rows: int = 64) -> Array:
+def cells_seen(key: Key, env: Env, learner: Learner, behaviour: PyTree, steps: int, rows: int = 64) -> Array:
     """Different cells of a grid that each of so many rows sees in one episode without a random action. ``[rows]``."""
     careful = learner._replace(noise=lambda key, shape: jnp.ones((*shape, 4)))
     many = fleet(env, rows)
     actors = init_actors(key, many, careful)
-    _, trajectory, _ = rollout(key, many, careful, learned, actors, steps)
+    _, trajectory, _ = rollout(key, many, careful, behaviour, actors, steps)
     shown = jnp.concatenate([trajectory.obs[:1], trajectory.next_obs])
     place = jnp.argmax(shown[..., :9], axis=-1) * 9 + jnp.argmax(shown[..., 9:18], axis=-1)
     return jnp.sum(jnp.any(jax.nn.one_hot(place, 81, dtype=bool), axis=0), axis=-1)
@@ -62,7 +62,9 @@ def explored(config: Any, env: Env, seeds: int) -> np.ndarray:
             key_train, key_play = jax.random.split(key)
             start = trainer.init(key_train)
             state, _ = jax.lax.scan(lambda s, _: trainer.step(s), start, None, config.num_iterations)
-            return jnp.mean(cells_seen(key_play, env, trainer.learner, state.learner, 40)[1::2])
+            return jnp.mean(
+                cells_seen(key_play, env, trainer.learner, trainer.learner.behaviour(state.learner), 40)[1::2]
+            )
 
         return train
 

@@ -23,9 +23,8 @@ from claims import claim, population, show
 from purerl import envs, ppo, trees, use_cpu_cores
 from purerl.envs import agents
 from purerl.formulas import games
-from purerl.learners.policy_gradients import Policy
 from purerl.loops.evaluation import Player, player, random_player, versus
-from purerl.types import Array, Learner, PyTree
+from purerl.types import Array, Learner, PyTree, Situation
 
 
 def kuhn(first: np.ndarray, second: np.ndarray) -> float:
@@ -89,7 +88,8 @@ def self_play(seeds: int) -> None:
         def read(config: Any) -> Callable:
             def train(key: Any) -> Array:
                 state, learner = ppo.make_train(config, env)(key).state, ppo.make_trainer(config, env).learner
-                _, _, extras = learner.explore(state.learner, obs, (), learner.noise(key, (12,)))
+                behaviour = learner.behaviour(state.learner)
+                _, _, extras = learner.explore(behaviour, Situation(obs, ()), learner.noise(key, (12,)))
                 return jax.nn.softmax(extras.policy)[:, 1].reshape(2, 2, 3)
 
             return train
@@ -130,10 +130,9 @@ def league(seeds: int) -> None:
             state = ppo.make_train(config, env)(key).state.learner
             main = player(learner, learner.policy(state))
             at_random = versus(jax.random.fold_in(key, 1), env, main, random_player(env), 1024).episode_return
-            one = trees.take(state.learner, 0)
 
             def meet(pair: Array) -> Array:
-                both = [sampled(alone, one, trees.take(state.past, i)) for i in pair]
+                both = [sampled(alone, trees.take(state.past, i)) for i in pair]
                 return jnp.mean(versus(jax.random.fold_in(key, 2), env, *both, 128).episode_return)
 
             pairs = jnp.stack(jnp.meshgrid(*[jnp.arange(config.past_selves)] * 2, indexing="ij"), axis=-1)
@@ -156,12 +155,11 @@ def league(seeds: int) -> None:
     claim("at least 75 % won on every seed", outcomes[:, 0].min() >= 0.75)
 
 
-def sampled(learner: Learner, state: PyTree, policy: Policy) -> Player:
-    """Plays as ``policy`` explores."""
-    acting = state._replace(params=policy.params, obs_moments=policy.obs_moments)
+def sampled(learner: Learner, behaviour: PyTree) -> Player:
+    """Plays as ``behaviour`` explores."""
 
-    def act(obs: PyTree, carry: PyTree, key: Any) -> tuple[Array, PyTree]:
-        return learner.explore(acting, obs, carry, learner.noise(key, (len(obs),)))[:2]
+    def act(here: Situation, key: Any) -> tuple[Array, PyTree]:
+        return learner.explore(behaviour, here, learner.noise(key, (len(here.obs),)))[:2]
 
     return Player(act, learner.init_carry)
 

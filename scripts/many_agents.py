@@ -18,6 +18,7 @@ from purerl.envs import agents
 from purerl.learners import factored_values, many_agents
 from purerl.loops.evaluation import evaluate, player, random_player, versus
 from purerl.networks import mixers
+from purerl.types import Situation
 
 TWO_STEP = {
     "total_steps": 20_512,
@@ -62,7 +63,7 @@ def two_step(seeds: int) -> None:
             env_state, _ = joint.reset(key)
             total, tables, obs = 0.0, [], obs_first
             for _ in range(2):
-                action, _ = learner.exploit(learner.policy(state), obs, learner.init_carry(1), key)
+                action, _ = learner.exploit(learner.policy(state), Situation(obs, learner.init_carry(1)), key)
                 env_state, step = joint.step(joint.noise(key, ()), env_state, action[0])
                 total, obs = total + step.reward, jax.tree.map(lambda x: x[None], step.next_obs)
             env_state, _ = joint.reset(key)

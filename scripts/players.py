@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from purerl.envs.native.exploration.cue_corridor import onward
 from purerl.loops.evaluation import Player
-from purerl.types import Array, Env, Key
+from purerl.types import Array, Env, Key, Situation
 
 
 def expert(env: Env) -> Player:
@@ -16,9 +16,9 @@ def expert(env: Env) -> Player:
     length = env.observation_space.shape[0] - 1
     way = jnp.asarray(onward(length))
 
-    def act(obs: Array, carry: Array, key: Key) -> tuple[Array, Array]:
-        cell, shown = jnp.argmax(obs[:, :-1], axis=-1), obs[:, -1].astype(jnp.int32)
-        cue = jnp.where(shown == 0, carry, shown)
+    def act(here: Situation, key: Key) -> tuple[Array, Array]:
+        cell, shown = jnp.argmax(here.obs[:, :-1], axis=-1), here.obs[:, -1].astype(jnp.int32)
+        cue = jnp.where(shown == 0, here.carry, shown)
         return jnp.where(cell == length - 1, (cue + 1) // 2, way[cell]), cue
 
     return Player(act, lambda num_envs: jnp.zeros(num_envs, jnp.int32))
@@ -32,8 +32,8 @@ def hesitant(env: Env) -> Player:
     """`expert`, but for one action in ten."""
     right = expert(env)
 
-    def act(obs: Array, carry: Array, key: Key) -> tuple[Array, Array]:
-        action, carry = right.act(obs, carry, key)
+    def act(here: Situation, key: Key) -> tuple[Array, Array]:
+        action, carry = right.act(here, key)
         return jnp.where(jax.random.bernoulli(key, MISTAKES, action.shape), 1 - action, action), carry
 
     return Player(act, right.init_carry)

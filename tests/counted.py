@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from purerl.types import Learner, Transition
+from purerl.loops.trainers import observed
+from purerl.types import Learner, Transition, Updated
 
 
 class Counted(NamedTuple):
@@ -17,34 +18,35 @@ class Counted(NamedTuple):
 def counting(num_steps, num_rows, begin):
     """Acts by its number, its observation and its noise; its memory adds up numbers. It is ``begin(obs)`` at first."""
 
-    def explore(state, obs, carry, noise):
-        return 10_000 * state.params + 100 * obs + noise, carry + state.params, obs
+    def explore(params, here, noise):
+        return 10_000 * params + 100 * here.obs + noise, here.carry + params, here.obs
 
     def update(state, trajectory, key):
         metrics = {"loss": state.params.astype(jnp.float32)}
-        return Counted(state.params + 1, (trajectory.action, trajectory.extras)), metrics
+        return Updated(Counted(state.params + 1, (trajectory.action, trajectory.extras)), metrics, trajectory.reward)
 
     nothing = jnp.zeros((num_steps, num_rows), jnp.int32)
     return Learner(
         init=lambda key, obs: Counted(begin(obs), (nothing, nothing)),
         init_carry=lambda num_rows: jnp.zeros(num_rows, jnp.int32),
         noise=lambda key, shape: jnp.zeros(shape, jnp.int32),
+        behaviour=lambda state: state.params,
         explore=explore,
         policy=lambda state: ("policy", state.params),
-        exploit=lambda policy, obs, carry, key: (obs, carry),
+        exploit=lambda policy, here, key: (here.obs, here.carry),
         update=update,
     )
 
 
-def around(wrapper, config, num_agents, learner):
-    """``wrapper`` of a learner that counts, as `self_play.against_past` and `league.league` are."""
-    return wrapper(
-        config,
-        num_agents,
-        learner,
-        snapshot=lambda state: state.params,
-        acting_as=lambda state, params: state._replace(params=params),
-    )
+def told(learner):
+    """``(state, trajectory [T, B], key) -> Updated``: one iteration's learning, as a loop on policy has it learn."""
+
+    def learn(state, trajectory, key):
+        state, mine, metrics = observed(learner, state, trajectory, key)
+        updated = learner.update(state, mine, key)
+        return updated._replace(metrics={**updated.metrics, **metrics})
+
+    return learn
 
 
 def trajectory(num_steps, num_rows, reward=None, last=None):

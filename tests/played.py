@@ -34,7 +34,7 @@ def given_demos(algorithm, env):
 
 def always_one(env):
     """A policy as somebody may have written it."""
-    return Player(lambda obs, carry, key: (jnp.ones(len(obs), jnp.int32), carry), lambda rows: ())
+    return Player(lambda here, key: (jnp.ones(len(here.obs), jnp.int32), here.carry), lambda rows: ())
 
 
 def nobody(env):
@@ -44,4 +44,4 @@ def nobody(env):
 
 def always_seven(env):
     """A policy of actions that there may not be."""
-    return Player(lambda obs, carry, key: (jnp.full(len(obs), 7, jnp.int32), carry), lambda rows: ())
+    return Player(lambda here, key: (jnp.full(len(here.obs), 7, jnp.int32), here.carry), lambda rows: ())

@@ -12,25 +12,33 @@ from purerl.errors import ConfigError
 
 if TYPE_CHECKING:
     from purerl.algos.algorithm import Algorithm
+    from purerl.learners.wrappers import Wrapper
 
 NOT_ALGORITHMS = ("__init__", "algorithm")
 
 
 class Table(Mapping):
-    """Algorithms by name: the files of this folder. ``MODULE:ATTRIBUTE`` names anybody's own, wherever it lies."""
+    """Algorithms by name: the files of this folder. ``MODULE:ATTRIBUTE`` names anybody's own, wherever it lies, and
+    ``NAME+MODULE:ATTRIBUTE`` an algorithm inside of anybody's own wrapper; of several the last is the outermost."""
 
     def __init__(self) -> None:
         files = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_ALGORITHMS)
         self.modules = {stem.replace("_", "-"): stem for stem in files}
 
     def __getitem__(self, name: str) -> "Algorithm":
+        name, *wrappers = name.split("+")
+        if wrappers:
+            return self[name].wrapped(*map(_own_wrapper, wrappers))
         if ":" in name:
             return _own(name)
         stem = self.modules[name]
         return getattr(importlib.import_module(f"purerl.algos.{stem}"), stem)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.modules or (isinstance(name, str) and ":" in name)
+        if not isinstance(name, str):
+            return False
+        name, *wrappers = name.split("+")
+        return (name in self.modules or ":" in name) and all(":" in wrapper for wrapper in wrappers)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.modules)
@@ -45,12 +53,21 @@ ALGORITHMS = Table()
 def _own(name: str) -> "Algorithm":
     from purerl.algos.algorithm import Algorithm
 
-    found = names.imported("algorithm", name)
-    if not isinstance(found, Algorithm):
-        raise ConfigError(
-            f"algorithm = {name!r}: is {type(found).__name__}, must be a purerl.algos.algorithm.Algorithm"
-        )
-    return found
+    return _of_kind("algorithm", name, Algorithm)
+
+
+def _own_wrapper(name: str) -> "Wrapper":
+    from purerl.learners.wrappers import Wrapper
+
+    return _of_kind("wrapper", name, Wrapper)
+
+
+def _of_kind(field: str, name: str, kind: type) -> Any:
+    """What ``MODULE:ATTRIBUTE`` names. Raises `ConfigError` if it is of another ``kind``."""
+    found = names.imported(field, name)
+    if isinstance(found, kind):
+        return found
+    raise ConfigError(f"{field} = {name!r}: is {type(found).__name__}, must be a {kind.__module__}.{kind.__name__}")
 
 
 def read_config(algo: str, fields: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.learners import estimates, policy_gradients
 from purerl.learners.estimates import Estimate, Experience
 from purerl.learners.policy_gradients import State, problems
-from purerl.types import Env, Key, Learner, Metrics
+from purerl.types import Env, Key, Learner, Updated
 
 
 @cfg.config
@@ -37,7 +37,7 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, 
     made = policy_gradients.make_parts(config, env, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience, at=policy_gradients.acting(state))
 
     return policy_gradients.make_learner(config, made, learn)

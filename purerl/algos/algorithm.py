@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
+from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.types import Env, Key, Learner, Result, Trainer
 
 NO_PRESETS: Mapping[str, dict[str, Any]] = {}
@@ -19,27 +20,51 @@ def rows(config: Any, env: Env) -> Env:
 class Algorithm(NamedTuple):
     """An algorithm as a value. A variant is ``ppo._replace(...)``.
 
-    ``Config`` is a frozen dataclass made by `purerl.config.config`; ``problems(config, env)`` lists why a config cannot
-    train on an environment (None: not known), a line each. ``loop(config, env, learner)`` makes a `Trainer`, and
-    ``parts`` are whatever else ``make_learner`` takes: a network, a loss, an optimiser. ``sockets`` names the places
-    for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together.
-    ``view(config, env)`` is how the algorithm sees an environment of several agents: what it makes learns and is
-    evaluated in this view. ``datasets`` names the parts that are datasets of play (`types.Dataset`) in this view: its
-    trainings need them, and ``loop`` takes them beside the learner.
+    What is its own are a class of configs, a frozen dataclass made by `purerl.config.config`; ``own_problems(config,
+    env)``, why a config cannot train on an environment (None: not known), a line each; and ``own_learner(config, env,
+    **parts)``, whose ``parts`` are a network, a loss, an optimiser. Around its learner are put those of ``wrappers``
+    that a config asks for (`purerl.learners.wrappers`): `Config`, `problems` and `make_learner` are of all together.
+
+    ``loop(config, env, learner)`` makes a `Trainer`. ``sockets`` names the places for a learned function
+    (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together. ``view(config, env)`` is
+    how the algorithm sees an environment of several agents: what it makes learns and is evaluated in this view.
+    ``datasets`` names the parts that are datasets of play (`types.Dataset`) in this view: its trainings need them, and
+    ``loop`` takes them beside the learner.
     """
 
     name: str
-    Config: type
-    problems: Callable[[Any, Env | None], list[str]]
-    make_learner: Callable[..., Learner]  # (config, env, **parts)
+    own_config: type
+    own_problems: Callable[[Any, Env | None], list[str]]
+    own_learner: Callable[..., Learner]  # (config, env, **parts)
     loop: Callable[..., Trainer]  # (config, env, learner, **datasets)
     sockets: tuple[str, ...] = ()
     presets: Mapping[str, dict[str, Any]] = NO_PRESETS
     view: Callable[[Any, Env], Env] = rows
     datasets: tuple[str, ...] = ()
+    wrappers: tuple[Wrapper, ...] = TABLE
 
     def __hash__(self) -> int:
-        return hash((self.name, self.Config, self.make_learner))
+        return hash((self.name, self.own_config, self.own_learner, self.wrappers))
+
+    @property
+    def Config(self) -> Any:
+        """The class of its configs: its own settings, and those of the wrappers that fit around its learner."""
+        return wrapper.composed(self.own_config, self.wrappers)
+
+    def wrapped(self, *wrappers: Wrapper) -> "Algorithm":
+        """The same with ``wrappers`` around all others."""
+        return self._replace(wrappers=(*self.wrappers, *wrappers))
+
+    def problems(self, config: Any, env: Env | None) -> list[str]:
+        """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+        found: list[str] = self.own_problems(config, env)
+        seen = env if found or env is None else self.view(config, env)
+        return found + wrapper.problems(self.own_config, self.wrappers, config, seen)
+
+    def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
+        """Its learner in ``env``, seen in its `view`, inside of the wrappers that ``config`` asks for."""
+        seen = self.view(config, env)
+        return wrapper.wrapped(self.wrappers, config, seen, self.own_learner(config, seen, **parts))
 
     def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
         """One iteration as a `Trainer`.
@@ -55,7 +80,7 @@ class Algorithm(NamedTuple):
         spaces = seen.observation_space, seen.action_space
         if found := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(found))
-        return self.loop(config, seen, self.make_learner(config, seen, **parts), **data)
+        return self.loop(config, seen, self.make_learner(config, env, **parts), **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""

@@ -14,7 +14,7 @@ from purerl.learners import estimates, older, policy_gradients, surrogates
 from purerl.learners.estimates import Experience
 from purerl.learners.policy_gradients import Parts
 from purerl.learners.surrogates import problems
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
+from purerl.types import Array, Env, Key, Learner, PyTree, Updated
 
 
 @cfg.config
@@ -69,7 +69,7 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
-    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, experience: Experience, key: Key) -> Updated:
         policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, experience)
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
         log_prob = made.distribution.log_prob(policy, experience.action)
@@ -78,9 +78,9 @@ def make_learner(
         )
         reference = jnp.maximum(log_prob, experience.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
-        state, metrics = surrogates.descend(config, made, objective, state, experience, key, **batch)
-        refreshed = older.refresh(state.params, state.target_params, state.target_age, config.target_period)
-        return state._replace(target_params=refreshed[0], target_age=refreshed[1]), metrics
+        updated = surrogates.descend(config, made, objective, state, experience, key, **batch)
+        params, age = older.refresh(updated.state.params, state.target_params, state.target_age, config.target_period)
+        return updated._replace(state=updated.state._replace(target_params=params, target_age=age))
 
     return policy_gradients.make_learner(config, made, learn, init_state)
 

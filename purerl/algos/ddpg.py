@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import counters, draw
+from purerl import draw
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners import off_policy_gradients
-from purerl.learners.off_policy_gradients import Method, State, problems
+from purerl.learners.off_policy_gradients import Method, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
@@ -56,15 +56,17 @@ def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambd
         shape = *shape, network.size
         return draw.normal(key_normal, shape), draw.uniform(key_uniform, shape, -1.0, 1.0)
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]) -> tuple[Array, PyTree]:
+    def explore(
+        actor: PyTree, begun: Array, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]
+    ) -> tuple[Array, PyTree]:
         normal, random = noise
         if config.noise == "gaussian":
             disturbance = config.noise_deviation * normal
         else:
             carry = exploration.ornstein_uhlenbeck(carry, normal, config.noise_damping, config.noise_deviation)
             disturbance = carry
-        action = jnp.clip(act(state.params["actor"], obs) + disturbance, -1.0, 1.0)
-        return to_box(jnp.where(counters.reached(state.updates, 1), action, random)), carry
+        action = jnp.clip(act(actor, obs) + disturbance, -1.0, 1.0)
+        return to_box(jnp.where(begun, action, random)), carry
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: tuple[Array, Array]) -> Array:
         action = smooth(act(target_params["actor"], next_obs), noise[0])

@@ -9,7 +9,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.learners import estimates, policy_gradients
 from purerl.learners.estimates import Columns, Experience
 from purerl.learners.policy_gradients import State, problems
-from purerl.types import Array, Env, Key, Learner, Metrics
+from purerl.types import Array, Env, Key, Learner, Updated
 
 MINATAR = {
     "total_steps": 10_000_000,
@@ -57,7 +57,7 @@ def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
 
-    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)

@@ -48,4 +48,4 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
     return parent.make_learner(config, env, network=network, **parts)
 
 
-mappo = ippo._replace(name="mappo", make_learner=make_learner, view=view)
+mappo = ippo._replace(name="mappo", own_learner=make_learner, view=view)

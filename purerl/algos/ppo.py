@@ -11,7 +11,7 @@ from purerl.learners import estimates, policy_gradients, surrogates
 from purerl.learners.estimates import Experience
 from purerl.learners.policy_gradients import State
 from purerl.learners.surrogates import problems
-from purerl.types import Env, Key, Learner, Metrics
+from purerl.types import Env, Key, Learner, Updated
 
 MINATAR = {
     "total_steps": 10_000_000,
@@ -110,7 +110,7 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, experience: Experience, key: Key) -> Updated:
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
         advantage, target = estimates.estimates(
             estimate, experience.log_prob, jnp.zeros_like(value), experience, value, next_value

@@ -8,7 +8,7 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import counters, draw, loops, networks
+from purerl import counters, draw, loops, networks, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.counters import Count
 from purerl.envs.fleet import fleet
@@ -16,7 +16,7 @@ from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
 from purerl.learners import checks, gradients, joint_actions, settings
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Trainer, Transition, Updated
 
 
 @cfg.config
@@ -58,6 +58,13 @@ class State(NamedTuple):
     params: PyTree
     opt_state: PyTree
     iterations: Count
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: parameters, and the probability of a random action."""
+
+    params: PyTree
+    epsilon: Array
 
 
 class Batch(NamedTuple):
@@ -118,23 +125,27 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q: Any = network.apply(params, obs)
         return exploration.masked(q, actions.legal(obs))
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
-        number = exploration.epsilon_greedy(values(state.params, obs), epsilon(state), noise, actions.legal(obs))
-        return actions.action(number), carry, ()
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        q = values(behaviour.params, here.obs)
+        number = exploration.epsilon_greedy(q, behaviour.epsilon, noise, actions.legal(here.obs))
+        return actions.action(number), here.carry, ()
 
-    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        return actions.action(jnp.argmax(values(policy, obs), axis=-1).astype(jnp.int32)), carry
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        return actions.action(jnp.argmax(values(policy, here.obs), axis=-1).astype(jnp.int32)), here.carry
 
-    def estimate(state: State, trajectory: Transition) -> Batch:
-        """Lambda returns of a trajectory (the paper's section 3.3), by the parameters it was collected with, as
-        ``[N = T * B]``."""
+    def estimate(state: State, trajectory: Transition) -> Array:
+        """Lambda returns ``[T, B]`` of a trajectory (the paper's section 3.3), by the parameters it was collected
+        with."""
         next_value = jnp.max(values(state.params, trajectory.next_obs), axis=-1)
         discount = config.gamma * (1 - trajectory.terminated)
-        target = jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(
+        return jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(
             trajectory.reward, next_value, discount, trajectory.last, config.trace_lambda
         )
-        batch = Batch(trajectory.obs, actions.number(trajectory.action), target)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+    def scores(state: State, trajectory: Transition, target: Array) -> Scores:
+        """By the parameters before the update; the advantage is what the return has over the greedy action's value."""
+        value = jnp.max(values(state.params, trajectory.obs), axis=-1)
+        return Scores(value, target - value)
 
     def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         q = values(params, batch.obs)
@@ -143,18 +154,20 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(jnp.abs(error))}
         return 0.5 * jnp.mean(jnp.square(error)), metrics
 
-    def learn(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, trajectory: Transition, key: Key) -> Updated:
+        target = estimate(state, trajectory)
+        batch = trees.merge(Batch(trajectory.obs, actions.number(trajectory.action), target), 2)
         indices = gradients.minibatch_indices(key, trajectory.reward.size, config.num_epochs, config.num_minibatches)
-        params, opt_state, metrics = gradients.epochs(
-            loss, optimiser, state.params, state.opt_state, estimate(state, trajectory), indices
-        )
+        params, opt_state, metrics = gradients.epochs(loss, optimiser, state.params, state.opt_state, batch, indices)
         metrics["epsilon"] = epsilon(state)
-        return State(params, opt_state, counters.increment(state.iterations)), metrics
+        following = State(params, opt_state, counters.increment(state.iterations))
+        return Updated(following, metrics, scores(state, trajectory, target))
 
     return Learner(
         init=init,
         init_carry=lambda num_envs: (),
         noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
+        behaviour=lambda state: Behaviour(state.params, epsilon(state)),
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,

@@ -15,11 +15,11 @@ from purerl.algos.algorithm import Algorithm
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners import action_values, sequences, settings
-from purerl.learners.action_values import State
+from purerl.learners.action_values import Behaviour, State
 from purerl.learners.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
 
 @cfg.config
@@ -89,14 +89,14 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     def init(key: Key, obs: PyTree) -> State:
         return action_values.init_state(config, optimiser, network.init(key, obs))
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
-        q, following = network.step(state.params, obs, carry)
-        epsilon = action_values.epsilons(config, state.updates, q.shape[0])
-        number = exploration.epsilon_greedy(q, epsilon, noise, actions.legal(obs))
-        return actions.action(number), following, carry
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        q, following = network.step(behaviour.params, here.obs, here.carry)
+        epsilon = action_values.epsilons(config, behaviour, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, noise, actions.legal(here.obs))
+        return actions.action(number), following, here.carry
 
-    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        q, carry = network.step(policy, obs, carry)
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        q, carry = network.step(policy, here.obs, here.carry)
         return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
@@ -116,7 +116,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
         return td_errors.unrescale(q, config.rescale_epsilon)
 
-    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
         target_q = sequences.unroll(config, network, state.target_params, sample.items)
         batch = sample.items, sample.weight, target_q
         return action_values.descend(config, env, optimiser, loss, state, batch)
@@ -125,6 +125,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         init=init,
         init_carry=network.init_carry,
         noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
+        behaviour=lambda state: action_values.behaviour(config, state.params, state.updates),
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,

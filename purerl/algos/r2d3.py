@@ -29,8 +29,9 @@ class Config(r2d2.Config):
 def make_trainer(config: Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
     """One iteration as a `Trainer`, learning from sequences of its own and of ``demos``."""
     view = replay.sequences(config.sample_rows, config.period)
-    own, given = from_replay.make_ring(config, env, view), from_replay.make_fixed(config, env, view, demos)
-    both = replay.mixed(own, given, config.demo_ratio, config.num_envs * env.num_agents)
+    own = from_replay.make_ring(config, env, view, rows=learner.rows)
+    given = from_replay.make_fixed(config, env, view, demos)
+    both = replay.mixed(own, given, config.demo_ratio, from_replay.num_actors(config, env, learner.rows))
     return from_replay.learning_from(replay.normalised(both), config, env, learner)
 
 

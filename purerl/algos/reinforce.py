@@ -8,7 +8,7 @@ from purerl.formulas import returns
 from purerl.learners import policy_gradients
 from purerl.learners.estimates import Columns, Experience
 from purerl.learners.policy_gradients import State, problems
-from purerl.types import Array, Env, Key, Learner, Metrics
+from purerl.types import Array, Env, Key, Learner, Updated
 
 
 @cfg.config
@@ -35,7 +35,7 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
         total = returns.lambda_returns(columns.reward, columns.next_value, columns.discount, columns.last, 1.0)
         return total - columns.value, total
 
-    def learn(state: State, experience: Experience, key: Key) -> tuple[State, Metrics]:
+    def learn(state: State, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)

@@ -75,8 +75,8 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     return Method(
         init=lambda key, obs: sac.init_params(config, network, key, obs),
         noise=categorical.noise,
-        explore=lambda state, obs, carry, noise: (
-            actions.action(categorical.sample(logits(state.params["actor"], obs), noise)),
+        explore=lambda actor, begun, obs, carry, noise: (
+            actions.action(categorical.sample(logits(actor, obs), noise)),
             carry,
         ),
         exploit=lambda actor, obs: actions.action(categorical.mode(logits(actor, obs))),

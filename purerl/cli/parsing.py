@@ -26,29 +26,64 @@ Config = TypeVar("Config")
 
 @dataclasses.dataclass(frozen=True)
 class Train(Generic[Options, Config]):
-    """The options of a command and the config of an algorithm, as one flat list of flags."""
+    """The options of a command and the config of an algorithm."""
 
-    options: Annotated[Options, tyro.conf.arg(name="")]
-    config: Annotated[Config, tyro.conf.arg(name="")]
+    options: Options
+    config: Config
+
+
+def grouped(options: type, algorithm: Any) -> type:
+    """A class of ``options``, an algorithm's own config, and the settings of each wrapper that can be put around it,
+    as one flat list of flags; in the help each wrapper's stand under a heading of their own."""
+    from purerl.learners.wrappers import wrapper
+
+    flat = tyro.conf.arg(name="")
+    fields: list[Any] = [("options", Annotated[options, flat]), ("config", Annotated[algorithm.own_config, flat])]
+    for each in wrapper.added(algorithm.own_config, algorithm.wrappers):
+        default = dataclasses.field(default_factory=each.Settings)
+        headed = tyro.conf.OmitArgPrefixes[Annotated[each.Settings, tyro.conf.arg(name=each.name)]]
+        fields.append((each.name.replace(" ", "_"), headed, default))
+    return dataclasses.make_dataclass("Grouped", fields, namespace={"__doc__": options.__doc__}, frozen=True)
+
+
+def together(given: Any, algorithm: Any) -> Train[Any, Any]:
+    """The options and the config of what was read into a class of `grouped`."""
+    parts = [getattr(given, field.name) for field in dataclasses.fields(given)[1:]]
+    values = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
+    return Train(given.options, algorithm.Config(**values))
+
+
+def apart(given: Train[Any, Any], kind: Any) -> Any:
+    """Options and a config as one of a class of `grouped`."""
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)[1:]]
+    of_part = lambda part: part(**{field.name: getattr(given.config, field.name) for field in dataclasses.fields(part)})
+    return kind(given.options, *(of_part(hints[name]) for name in names))
+
+
+def taken(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Arguments without those of ``flag``, and the values that it is given, as ``flag VALUE`` or ``flag=VALUE``."""
+    rest, values = [], []
+    waiting = iter(args)
+    for arg in waiting:
+        if arg == flag:
+            values.append(next(waiting, ""))
+        elif arg.startswith(f"{flag}="):
+            values.append(arg.partition("=")[2])
+        else:
+            rest.append(arg)
+    return rest, values
 
 
 def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
     """The config file that ``--config FILE`` names among ``args``, and the other arguments. Raises `ConfigError`."""
-    rest, path = [], None
-    waiting = iter(args)
-    for arg in waiting:
-        if arg == "--config":
-            path = next(waiting, "")
-        elif arg.startswith("--config="):
-            path = arg.partition("=")[2]
-        else:
-            rest.append(arg)
-    if path is None:
+    rest, paths = taken("--config", args)
+    if not paths:
         return None, rest
 
     from purerl.runs import config_file
 
-    file = config_file.read(Path(path))
+    file = config_file.read(Path(paths[-1]))
     config_file.trusted(file, rest, "name it on the command line as well if that is what you want")
     return file, rest
 
@@ -56,8 +91,10 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
 def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "ConfigFile | None"]:
     """What ``purerl COMMAND ALGO ...`` names: the algorithm, without JAX; the other arguments; and a config file.
 
-    A config file names the algorithm if the arguments do not. Raises `ConfigError` if there is none.
+    A config file names the algorithm if the arguments do not. Wrappers that ``--wrapper`` names become part of the
+    algorithm's name. Raises `ConfigError` if there is none.
     """
+    args, wrappers = taken("--wrapper", args)
     if not args or args[0] in ("-h", "--help"):
         print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
         print(f"\npurerl {command} ALGO --help lists the options.")
@@ -65,12 +102,15 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
     file, rest = from_file(args)
     named = rest and not rest[0].startswith("-")
     if file is None:
-        return choose("algorithm", args[0], ALGORITHMS), rest[1:], None
+        algo = choose("algorithm", args[0], ALGORITHMS)
+        return choose("wrapper", "+".join([algo, *wrappers]), ALGORITHMS), rest[1:], None
     if file.command not in (command, "train") and command != "plan":
         raise ConfigError(f"{file.path}: is of purerl {file.command}, not of purerl {command}")
     algo = choose(f"{file.path}: algo", file.take("algo", str, rest[0] if named else ""), ALGORITHMS)
     if named and rest[0] != algo:
         raise ConfigError(f"algorithm = {rest[0]!r}: {file.path} is of {algo}")
+    if wrappers:
+        raise ConfigError(f"wrapper = {wrappers[0]!r}: {file.path} has all wrappers; give one of the two")
     return algo, rest[1:] if named else rest, file
 
 
@@ -89,14 +129,14 @@ def with_preset(
     Raises `ConfigError`.
     """
     found = ALGORITHMS[algo]
-    pair: Any = Train  # of types that are known only as it runs
-    target = pair[options, found.Config], prog, args
-    given = parse(*target, default=started(start, options, algo) if start else None)
+    kind = grouped(options, found)
+    read = lambda default: together(parse(kind, prog, args, default=default), found)
+    given = read(apart(started(start, options, algo), kind) if start else None)
     if not given.options.preset:
         return given
     if start:
         raise ConfigError(f"preset = {given.options.preset!r}: a config file has all settings; give one of the two")
-    return parse(*target, default=Train(given.options, found.preset(given.options.preset)))
+    return read(apart(Train(given.options, found.preset(given.options.preset)), kind))
 
 
 def usual(start: "Start | None", algo: str) -> Any:
@@ -163,7 +203,7 @@ def with_settings(options: type[Options], socket: str) -> type[Options]:
 def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positional: bool = False) -> Any:
     """Reads ``args`` into a dataclass, from ``default`` on. Raises `ConfigError` where tyro would print a box.
 
-    - ``kind``: the dataclass, or a `Train` of two.
+    - ``kind``: the dataclass, or one of `grouped`.
     - ``prog``: the command, for texts.
     - ``args``: the arguments after it.
     - ``default``: values of what is not given.
@@ -173,11 +213,10 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
     registry = tyro.constructors.ConstructorRegistry()
     registry.primitive_rule(whole_numbers)
     settings = {"config": (tyro.conf.PositionalRequiredArgs,) if positional else (), "default": default}
-    description = (typing.get_args(kind) or (kind,))[0].__doc__
     box = io.StringIO()
     try:
         with registry, contextlib.redirect_stderr(box):
-            return tyro.cli(kind, prog=prog, args=args, description=description, **settings)
+            return tyro.cli(kind, prog=prog, args=args, description=kind.__doc__, **settings)
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -199,9 +238,9 @@ def check_flags(known: Sequence[str], prog: str, args: Sequence[str]) -> None:
 
 
 def flags(kind: Any, positional: bool = False) -> list[str]:
-    """The flags of a dataclass or of a `Train` of two: ``--name``, and ``--no-name`` of what is true or false."""
-    found = ["--help"]
-    for part in typing.get_args(kind) or (kind,):
+    """The flags of a dataclass, or of a class of `grouped`: ``--name``, and ``--no-name`` of what is true or false."""
+    found, parts = ["--help"], list(typing.get_type_hints(kind).values())
+    for part in parts if all(map(dataclasses.is_dataclass, parts)) else [kind]:
         hints = typing.get_type_hints(part)
         for field in dataclasses.fields(part):
             name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING

@@ -18,7 +18,7 @@ from purerl.formulas import exploration, schedules
 from purerl.learners import checks, from_replay, gradients, joint_actions, older, settings
 from purerl.networks.value_networks import ValueNetwork, as_value_network
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
 
 @cfg.config
@@ -63,6 +63,13 @@ class State(NamedTuple):
     past: older.Past | tuple[()]
     updates: Count
     target_age: Array
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: parameters, and the chance of a random action (of the first of the actors, on a ladder)."""
+
+    params: PyTree
+    epsilon: Array
 
 
 class Values(NamedTuple):
@@ -112,11 +119,16 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
     }
 
 
-def epsilons(config: Config, updates: Count, num_envs: int) -> Array:
-    """The chance of a random action in each of ``B`` environments after so many updates. ``[B]``."""
+def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
+    """How ``params`` act after so many updates."""
     annealing = config.exploration_fraction * float(config.total_updates)
-    epsilon = schedules.anneal(config.epsilon_start, config.epsilon_end, schedules.progress(updates, annealing))
-    return exploration.epsilon_ladder(epsilon, config.epsilon_ladder, num_envs)
+    progress = schedules.progress(updates, annealing)
+    return Behaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
+
+
+def epsilons(config: Config, behaviour: Behaviour, num_envs: int) -> Array:
+    """The chance of a random action in each of ``B`` environments. ``[B]``."""
+    return exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs)
 
 
 def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
@@ -132,12 +144,12 @@ def descend(
     loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
     state: State,
     batch: PyTree,
-) -> tuple[State, Array, Metrics]:
+) -> Updated:
     """One update down ``loss(params, batch) -> (loss, (priority [N], metrics))``, and what follows from it.
 
     The gradient is taken at the parameters of ``config.lag`` updates ago, and dropped if that is more than
     ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
-    that take turns have a lag of ``K - 1``. Returns the new state, the priorities and the metrics.
+    that take turns have a lag of ``K - 1``.
     """
 
     def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
@@ -149,9 +161,10 @@ def descend(
         scaled, optimiser, state.params, state.opt_state, batch, at=stale
     )
     target_params, target_age = older.refresh(params, state.target_params, state.target_age, config.target_period)
-    epsilon = jnp.mean(epsilons(config, state.updates, config.num_envs * env.num_agents))
+    acted = behaviour(config, state.params, state.updates)
+    epsilon = jnp.mean(epsilons(config, acted, config.num_envs * env.num_agents))
     state = State(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
-    return state, priority, {**more, **metrics, "epsilon": epsilon}
+    return Updated(state, {**more, **metrics, "epsilon": epsilon}, priority)
 
 
 def nothing(q: Array, action: Array) -> tuple[()]:
@@ -182,16 +195,16 @@ def make_learner(
         key_network, key_epsilon = jax.random.split(key)
         return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
         network_noise, epsilon_noise = noise
-        q = choices(network.apply(state.params, obs, network_noise), obs)
-        epsilon = epsilons(config, state.updates, q.shape[0])
-        number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(obs))
-        return actions.action(number), carry, record(q, number)
+        q = choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
+        epsilon = epsilons(config, behaviour, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(here.obs))
+        return actions.action(number), here.carry, record(q, number)
 
-    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        q = choices(network.apply(policy, obs, network.still((trees.length(obs),))), obs)
-        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), carry
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        q = choices(network.apply(policy, here.obs, network.still((trees.length(here.obs),))), here.obs)
+        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), here.carry
 
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
@@ -206,25 +219,26 @@ def make_learner(
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
         return jnp.mean(weight * each), (size, metrics)
 
-    def step(state: State, batch: PyTree) -> tuple[State, tuple[Array, Metrics]]:
+    def step(state: State, batch: PyTree) -> tuple[State, tuple[Metrics, Array]]:
         items, weight, noises, target_noise, next_noise = batch
         next_out = network.apply(state.target_params, items.next_obs, next_noise)
         target_out = network.apply(state.target_params, items.obs, target_noise)
         batch = items, weight, *noises, state.target_params, target_out, next_out
-        state, priority, metrics = descend(config, env, optimiser, loss, state, batch)
-        return state, (priority, metrics)
+        state, *rest = descend(config, env, optimiser, loss, state, batch)
+        return state, tuple(rest)
 
-    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
         shape, keys = sample.slot.shape, jax.random.split(key, 4)
         noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
         batch = sample.items, sample.weight, noises, network.noise(keys[2], shape), network.noise(keys[1], shape)
-        state, (priority, metrics) = kernels.fuse(step, "update")(state, batch)
-        return state, priority, metrics
+        state, (metrics, priority) = kernels.fuse(step, "update")(state, batch)
+        return Updated(state, metrics, priority)
 
     return Learner(
         init=init,
         init_carry=lambda num_envs: (),
         noise=noise,
+        behaviour=lambda state: behaviour(config, state.params, state.updates),
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,

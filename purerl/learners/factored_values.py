@@ -17,13 +17,13 @@ from purerl import draw, networks, replay, trees
 from purerl.envs import agents
 from purerl.formulas import exploration
 from purerl.learners import action_values, checks, from_replay, many_agents, sequences, settings
-from purerl.learners.action_values import State
+from purerl.learners.action_values import Behaviour, State
 from purerl.networks import recurrent
 from purerl.networks.mixers import Mixer
 from purerl.networks.recurrent import Recurrent
 from purerl.networks.value_networks import Streams
 from purerl.spaces import Discrete
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Trainer, Transition
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Transition, Updated
 
 
 @cfg.config
@@ -87,13 +87,13 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
         params = {"agents": network.init(key_agents, obs), "mixer": mixer.init(key_mixer, q, team.state(obs))}
         return action_values.init_state(config, optimiser, params)
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: Array):
-        q, following = network.step(state.params["agents"], obs, carry)
-        epsilon = action_values.epsilons(config, state.updates, q.shape[0])[:, None]
-        return exploration.epsilon_greedy(q, epsilon, noise, team.legal(obs)), following, carry
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        q, following = network.step(behaviour.params, here.obs, here.carry)
+        epsilon = action_values.epsilons(config, behaviour, q.shape[0])[:, None]
+        return exploration.epsilon_greedy(q, epsilon, noise, team.legal(here.obs)), following, here.carry
 
-    def exploit(policy: PyTree, obs: PyTree, carry: PyTree, key: Key):
-        q, carry = network.step(policy, obs, carry)
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        q, carry = network.step(policy, here.obs, here.carry)
         return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
 
     def values(params: PyTree, items: Transition) -> tuple[Array, Array]:
@@ -132,7 +132,7 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
         metrics = {"value": jnp.mean(taken), "td_error": jnp.mean(weight * mean_size)}
         return jnp.mean(weight * 0.5 * each), (mean_size, metrics)
 
-    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
         target_q = values(state.target_params, sample.items)
         batch = sample.items, sample.weight, state.target_params, target_q
         return action_values.descend(config, env, optimiser, loss, state, batch)
@@ -141,6 +141,7 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
         init=init,
         init_carry=network.init_carry,
         noise=lambda key, shape: draw.uniform(key, (*shape, team.num_agents, 2)),
+        behaviour=lambda state: action_values.behaviour(config, state.params["agents"], state.updates),
         explore=explore,
         policy=lambda state: state.params["agents"],
         exploit=exploit,

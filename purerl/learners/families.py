@@ -27,7 +27,19 @@ from purerl.networks.recurrent import Recurrent
 from purerl.networks.torsos import Informed
 from purerl.networks.value_networks import Streams
 from purerl.replay.views import Cut
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Recorded, Sample, Step, Transition
+from purerl.types import (
+    Array,
+    Env,
+    Key,
+    Learner,
+    PyTree,
+    Recorded,
+    Sample,
+    Situation,
+    Step,
+    Transition,
+    Updated,
+)
 
 
 class Told(NamedTuple):
@@ -66,9 +78,16 @@ class State(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What acting needs."""
+    """What the policy that is evaluated needs."""
 
     params: PyTree
+    judges: Judges
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: how the action values act, and what tells what is new."""
+
+    values: action_values.Behaviour
     judges: Judges
 
 
@@ -92,8 +111,8 @@ class Experience(NamedTuple):
 
 Read = Callable[[PyTree, Array], Array]
 """``(out [..., A, ...], policy [...]) -> q [..., A]``: the values by which a policy chooses."""
-Learn = Callable[[action_values.State, Experience, Array], tuple[action_values.State, Array, Metrics]]
-"""``(values, experience, weight [N]) -> (values, priority [N], metrics)``."""
+Learn = Callable[[action_values.State, Experience, Array], Updated]
+"""``(values, experience, weight [N])``, to the values, metrics and priorities ``[N]``."""
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
@@ -165,24 +184,26 @@ def make_learner(
         values = action_values.init_state(config, optimiser, network.init(key_values, seen))
         return State(values, *new.init(key_novelty, obs))
 
-    def step(policy: Policy, obs: PyTree, carry: Carry, which: Array) -> tuple[Array, Told, Carry]:
+    def step(policy: Policy, here: Situation, which: Array) -> tuple[Array, Told, Carry]:
         """Action values, what the network was told, and the carry but for the action."""
-        intrinsic, episode = new.pay(policy.judges, obs, carry.episode)
+        carry: Carry = here.carry
+        intrinsic, episode = new.pay(policy.judges, here.obs, carry.episode)
         told = carry.told._replace(intrinsic=intrinsic, policy=which)
-        out, memory = network.step(policy.params, (obs, told), carry.memory)
+        out, memory = network.step(policy.params, (here.obs, told), carry.memory)
         following = carry._replace(memory=memory, told=told, episode=episode, begins=jnp.zeros_like(carry.begins))
         return read(out, which), told, following
 
-    def explore(state: State, obs: PyTree, carry: Carry, noise: Array):
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        carry: Carry = here.carry
         which = jnp.where(carry.begins, controller.choose(carry.control, noise[:, 2:]), carry.told.policy)
-        q, told, following = step(acting(state), obs, carry, which)
-        epsilon = action_values.epsilons(config, state.values.updates, q.shape[0])
-        number = exploration.epsilon_greedy(q, epsilon, noise[:, :2], actions.legal(obs))
+        q, told, following = step(Policy(behaviour.values.params, behaviour.judges), here, which)
+        epsilon = action_values.epsilons(config, behaviour.values, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, noise[:, :2], actions.legal(here.obs))
         following = following._replace(told=following.told._replace(action=number))
         return actions.action(number), following, Recorded(carry.memory, told)
 
-    def exploit(policy: Policy, obs: PyTree, carry: Carry, key: Key):
-        q, _, following = step(policy, obs, carry, jnp.zeros_like(carry.told.policy))
+    def exploit(policy: Policy, here: Situation, key: Key):
+        q, _, following = step(policy, here, jnp.zeros_like(here.carry.told.policy))
         number = jnp.argmax(q, axis=-1).astype(jnp.int32)
         return actions.action(number), following._replace(told=following.told._replace(action=number))
 
@@ -200,24 +221,28 @@ def make_learner(
             total=jnp.where(last, 0.0, total),
         )
 
-    def acting(state: State) -> Policy:
+    def judges(state: State) -> Judges:
         embedding = state.embedding.params if state.embedding else ()
-        return Policy(state.params, Judges(embedding, state.distilled.judge if state.distilled else ()))
+        return Judges(embedding, state.distilled.judge if state.distilled else ())
 
-    def update(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+    def behaviour(state: State) -> Behaviour:
+        return Behaviour(action_values.behaviour(config, state.params, state.values.updates), judges(state))
+
+    def update(state: State, sample: Sample, key: Key) -> Updated:
         experience = experienced(config, actions.number, sample.items)
-        values, priority, metrics = learn(state.values, experience, sample.weight)
+        values, metrics, priority = learn(state.values, experience, sample.weight)
         tail = _tail(config, actions.number, sample)
         embedding, distilled, more = new.update(state.embedding, state.distilled, *tail)
         more["intrinsic_reward"] = jnp.mean(experience.intrinsic)
-        return State(values, embedding, distilled), priority, {**metrics, **more}
+        return Updated(State(values, embedding, distilled), {**metrics, **more}, priority)
 
     return Learner(
         init=init,
         init_carry=init_carry,
         noise=lambda key, shape: draw.uniform(key, (*shape, 4)),
+        behaviour=behaviour,
         explore=explore,
-        policy=acting,
+        policy=lambda state: Policy(state.params, judges(state)),
         exploit=exploit,
         update=update,
         restart=restart,

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import numpy as np
+
 from purerl import config as cfg
 from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
@@ -97,12 +99,23 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return found
 
 
-def make_ring(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+def num_actors(config: Any, env: Env, rows: np.ndarray | None) -> int:
+    """How many of the rows of a fleet are learned from: ``rows`` (`Learner.rows`), or all."""
+    return config.num_envs * env.num_agents if rows is None else len(rows)
+
+
+def make_ring(
+    config: Any,
+    env: Env,
+    view: replay.View,
+    initial: Callable[[PyTree], Array] | None = None,
+    rows: np.ndarray | None = None,
+) -> Replay:
     """The ring that ``config`` asks for, with weights that are not yet normalised. ``initial`` gives new samples their
-    priorities; None: the largest so far."""
+    priorities; None: the largest so far. It holds what these ``rows`` of the fleet did (`num_actors`)."""
     shape = {
         "num_rows": config.capacity_rows,
-        "num_envs": config.num_envs * env.num_agents,
+        "num_envs": num_actors(config, env, rows),
         "batch_size": config.batch_size,
         "view": view,
         "num_frames": spaces.frames(env.observation_space),
@@ -130,15 +143,15 @@ def priorities(config: Any) -> dict[str, Any]:
     }
 
 
-def make_replay(config: Any, env: Env, view: replay.View, initial: Callable[[PyTree], Array] | None = None) -> Replay:
+def make_replay(config: Any, env: Env, view: replay.View, **more: Any) -> Replay:
     """`make_ring`, with weights as a sample has them."""
-    ring = make_ring(config, env, view, initial)
+    ring = make_ring(config, env, view, **more)
     return replay.normalised(ring) if config.prioritised else ring
 
 
 def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
     """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
-    return learning_from(make_replay(config, env, **ring), config, env, learner)
+    return learning_from(make_replay(config, env, rows=learner.rows, **ring), config, env, learner)
 
 
 def learning_from(memory: Replay, config: Any, env: Env, learner: Learner) -> Trainer:

@@ -22,7 +22,7 @@ from purerl.learners import checks, from_replay, gradients, normalize, older, se
 from purerl.learners.normalize import Normalizer
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
-from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Trainer
+from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
 
 @cfg.config
@@ -87,10 +87,17 @@ class State(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What acting needs."""
+    """What the policy that is evaluated needs."""
 
     params: PyTree
     obs_moments: PyTree
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: a `Policy`, and whether anything has been learned yet (bool)."""
+
+    policy: Policy
+    begun: Array
 
 
 class Method(NamedTuple):
@@ -103,8 +110,8 @@ class Method(NamedTuple):
 
     init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
     noise: Callable[[Key, tuple[int, ...]], PyTree]  # of learning, and of exploring: one element an observation
-    explore: Callable[[State, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
-    # (state, obs, carry, noise) -> (action, carry)
+    explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
+    # (actor, begun, obs, carry, noise) -> (action, carry)
     exploit: Callable[[PyTree, PyTree], Array]  # (actor, obs) -> action
     value: Callable[[PyTree, PyTree, Array], Array]  # (critic, obs, action) -> [N, K]
     next_value: Callable[[dict, dict, PyTree, PyTree], Array]  # (params, target_params, next_obs, noise) -> [N]
@@ -175,12 +182,16 @@ def make_learner(
             jnp.zeros((), jnp.int32),
         )
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
-        action, carry = method.explore(state, normalizer.apply(state.obs_moments, obs), carry, noise)
-        return action, carry, ()
+    def behaviour(state: State) -> Behaviour:
+        return Behaviour(Policy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1))
 
-    def exploit(policy: Policy, obs: PyTree, carry: PyTree, key: Key):
-        return method.exploit(policy.params, normalizer.apply(policy.obs_moments, obs)), carry
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+        policy, begun = behaviour
+        obs = normalizer.apply(policy.obs_moments, here.obs)
+        return *method.explore(policy.params, begun, obs, here.carry, noise), ()
+
+    def exploit(policy: Policy, here: Situation, key: Key):
+        return method.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
 
     def critic_loss(critic: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
         obs, action, weight, target = batch
@@ -196,7 +207,7 @@ def make_learner(
         each, metrics = method.actor_loss(moving, critic, obs, noise)
         return jnp.mean(weight * each), metrics
 
-    def learn(state: State, sample: Sample, key: Key) -> tuple[State, Array, Metrics]:
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
         items: Outcome = sample.items
         key_next, key_actor = jax.random.split(key)
         obs, next_obs = (normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
@@ -238,12 +249,13 @@ def make_learner(
             waited,
         )
         of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"], **of_policy}
-        return learned, priority, {**more, **of_policy, **metrics}
+        return Updated(learned, {**more, **of_policy, **metrics}, priority)
 
     return Learner(
         init=init,
         init_carry=method.init_carry,
         noise=method.noise,
+        behaviour=behaviour,
         explore=explore,
         policy=lambda state: Policy(state.params["actor"], normalize.settled(state.obs_moments)),
         exploit=exploit,

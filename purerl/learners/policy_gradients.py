@@ -17,38 +17,32 @@ from purerl import config as cfg
 from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
-from purerl.learners import (
-    checks,
-    curiosity,
-    gradients,
-    league,
-    league_players,
-    normalize,
-    older,
-    regularised,
-    self_play,
-    settings,
-)
+from purerl.learners import checks, gradients, normalize, older, settings
 from purerl.learners.estimates import Estimate, Experience, estimates
 from purerl.learners.normalize import Normalizer, RewardScaler
-from purerl.learners.novelty import Distillation
 from purerl.networks import ActorCritic, recurrent
 from purerl.spaces import Box, Discrete, MultiDiscrete
-from purerl.types import Array, Distribution, Env, Key, Learner, Metrics, PyTree, Trainer, Transition
+from purerl.types import (
+    Array,
+    Distribution,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    PyTree,
+    Scores,
+    Situation,
+    Trainer,
+    Transition,
+    Updated,
+)
 
 
 @cfg.config
-class Config(
-    league_players.Settings,
-    regularised.Settings,
-    curiosity.Settings,
-    settings.Recall,
-    settings.Torso,
-    settings.Adam,
-    settings.OnPolicy,
-):
+class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
+    offers: ClassVar[tuple[str, ...]] = (settings.LOG_RATIOS,)
     adam_epsilon: ClassVar[float] = 1e-5
     value_coef: cfg.NonNegative = 0.5
     """Weight of the value loss."""
@@ -111,8 +105,6 @@ class Parts(NamedTuple):
     scaler: RewardScaler
     value_loss: ValueLoss
     acting: Callable[[PyTree], Array] | None
-    num_agents: int
-    distillation: Distillation | None
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -131,8 +123,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
             f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
             "have a leaf of its own for them"
         )
-    found += checks.iteration_problems(config) + regularised.problems(config, env)
-    found += self_play.problems(config, env) + league_players.problems(config, env) + curiosity.problems(config)
+    found += checks.iteration_problems(config)
     return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
@@ -174,8 +165,6 @@ def make_parts(
         scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
         value_loss,
         env.acting,
-        env.num_agents,
-        curiosity.make_distillation(config, env),
     )
 
 
@@ -217,10 +206,10 @@ def experience(config: Config, parts: Parts, state: Any, trajectory: Transition)
 def make_learner(
     config: Config,
     parts: Parts,
-    learn: Callable[[Any, Experience, Key], tuple[Any, Metrics]],
+    learn: Callable[[Any, Experience, Key], Updated],
     init_state: Callable[[Any, Parts, PyTree, PyTree], Any] = init_state,
 ) -> Learner:
-    """A `Learner` whose parameters ``learn(state, experience, key) -> (state, metrics)`` moves.
+    """A `Learner` whose parameters ``learn(state, experience, key)`` moves.
 
     ``init_state`` makes a state with at least the fields of `State`. Experience that is older than ``max_lag`` moves
     nothing.
@@ -230,51 +219,44 @@ def make_learner(
     def init(key: Key, obs: PyTree) -> Any:
         return init_state(config, parts, network.init(key, obs), obs)
 
-    def explore(state: Any, obs: PyTree, carry: PyTree, noise: PyTree):
-        policy, following = network.act(acting(state), normalizer.apply(state.obs_moments, obs), carry)
-        return distribution.sample(policy, noise), following, Extras(policy, carry)
+    def act(policy: Policy, here: Situation) -> tuple[Array, PyTree]:
+        return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
 
-    def exploit(policy: Policy, obs: PyTree, carry: PyTree, key: Key):
-        chosen, carry = network.act(policy.params, normalizer.apply(policy.obs_moments, obs), carry)
+    def explore(behaviour: Policy, here: Situation, noise: PyTree):
+        chosen, following = act(behaviour, here)
+        return distribution.sample(chosen, noise), following, Extras(chosen, here.carry)
+
+    def exploit(policy: Policy, here: Situation, key: Key):
+        chosen, carry = act(policy, here)
         return distribution.mode(chosen), carry
 
-    def learn_and_age(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
+    def learn_and_age(state: Any, trajectory: Transition, key: Key) -> Updated:
         experienced, reward_scale = experience(config, parts, state, trajectory)
-        learned, metrics = learn(state, experienced, key)
+        learned, metrics, scores = learn(state, experienced, key)
         if config.max_lag:
             learned = jax.tree.map(lambda new, old: jnp.where(config.lag <= config.max_lag, new, old), learned, state)
             metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
             stale, past = older.delay(state.past, learned.params, config.lag)
             learned = learned._replace(stale=stale, past=past)
         obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
-        return learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics
+        return Updated(learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics, scores)
 
-    learner = Learner(
+    return Learner(
         init=init,
         init_carry=network.init_carry,
         noise=distribution.noise,
+        behaviour=lambda state: Policy(acting(state), state.obs_moments),
         explore=explore,
         policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
         exploit=exploit,
         update=learn_and_age,
+        log_ratio=functools.partial(log_ratio, parts),
     )
-    snapshot = lambda state: Policy(state.params, state.obs_moments)
-    acting_as = lambda state, policy: state._replace(params=policy.params, obs_moments=policy.obs_moments)
-    if config.reference_period:
-        distance = functools.partial(log_ratio, parts)
-        learner = regularised.regularised(config, parts.num_agents, learner, snapshot, distance)
-    if config.opponents != "latest":
-        meet = league.league if config.opponents == "league" else self_play.against_past
-        learner = meet(config, parts.num_agents, learner, snapshot, acting_as)
-    return curiosity.curious(config, parts.distillation, learner) if parts.distillation else learner
 
 
 def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
-    """The log of the ratio of the probability of each action under the policy that acted to that under another, 0 where
-    the action was ignored. ``[T, B]``.
-
-    With a memory the other begins the trajectory with what the one that acted remembered.
-    """
+    """`Learner.log_ratio` ``[T, B]``. With a memory ``policy`` begins the trajectory with what the one that acted
+    remembered."""
     acted, carry = trajectory.extras
     obs, start = parts.normalizer.apply(policy.obs_moments, trajectory.obs), jax.tree.map(lambda x: x[0], carry)
     other, _, _ = parts.network.unroll(policy.params, obs, start, trajectory.last)
@@ -296,14 +278,14 @@ def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tu
 
 def descend(
     config: Config, parts: Parts, estimate: Estimate, state: Any, experience: Experience, at: PyTree | None = None
-) -> tuple[Any, Metrics]:
+) -> Updated:
     """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
     parameters).
 
     Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
     """
 
-    def loss(params: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+    def loss(params: PyTree, experience: Experience) -> tuple[Array, tuple[Metrics, Scores]]:
         policy, value, next_value = evaluate(parts.network, params, experience)
         merged = policy, value, experience.action, experience.log_prob, experience.acting
         policy, value, action, acted, acting = trees.merge(merged, 2)
@@ -317,12 +299,18 @@ def descend(
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
         entropy = losses.mean(parts.distribution.entropy(policy), acting)
         total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
-        return total, {**metrics, "explained_variance": losses.explained_variance(value, target)}
+        metrics["explained_variance"] = losses.explained_variance(value, target)
+        return total, (metrics, scores(columns[2], estimated[0]))
 
-    params, opt_state, more, metrics = gradients.gradient_step(
+    params, opt_state, (more, thought), metrics = gradients.gradient_step(
         loss, parts.optimiser, state.params, state.opt_state, experience, at=at
     )
-    return state._replace(params=params, opt_state=opt_state), {**more, **metrics}
+    return Updated(state._replace(params=params, opt_state=opt_state), {**more, **metrics}, thought)
+
+
+def scores(value: Array, advantage: Array) -> Scores:
+    """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
+    return Scores(value[..., 0] if value.ndim > advantage.ndim else value, advantage)
 
 
 def three_terms(

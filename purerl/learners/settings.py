@@ -15,6 +15,12 @@ from purerl.networks import memory
 from purerl.networks.memory import Memory
 from purerl.types import Env
 
+ON_POLICY = "whole trajectories to learn from, as algorithms on policy have them"
+LOG_RATIOS = "probabilities of actions, as policy gradients have them"
+TORSO = "the settings of a torso"
+EVERY_DECISION = "the decisions of all agents"
+"""What learners ``offers`` to those that are put around them (`wrappers`)."""
+
 
 @cfg.config
 class Loop:
@@ -33,6 +39,8 @@ class Loop:
 @cfg.config
 class OnPolicy(Loop):
     """Settings of `loops.on_policy`."""
+
+    offers: ClassVar[tuple[str, ...]] = (ON_POLICY,)
 
     @property
     def batch_size(self) -> int:
@@ -62,6 +70,7 @@ class Adam:
 class Torso:
     """Settings of `make_torso`."""
 
+    offers: ClassVar[tuple[str, ...]] = (TORSO,)
     torso: Literal["plain", "resnet"] = "plain"
     """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)

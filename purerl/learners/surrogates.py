@@ -13,7 +13,7 @@ from purerl.learners import checks, gradients, policy_gradients, settings
 from purerl.learners.estimates import Experience
 from purerl.learners.policy_gradients import Parts
 from purerl.networks import ActorCritic
-from purerl.types import Array, Env, Key, Metrics, PyTree
+from purerl.types import Array, Env, Key, Metrics, PyTree, Updated
 
 Objective = Callable[[Array, Array, Any], Array]
 """``(log_ratio, advantage, config) ->`` what is maximised, elementwise."""
@@ -85,7 +85,7 @@ def descend(
     value: Array,
     advantage: Array,
     target: Array,
-) -> tuple[Any, Metrics]:
+) -> Updated:
     """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
 
     Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
@@ -124,7 +124,8 @@ def descend(
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
     metrics["explained_variance"] = losses.explained_variance(value, target)
-    return state._replace(params=params, opt_state=opt_state), metrics
+    scores = policy_gradients.scores(value, advantage)
+    return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores)
 
 
 def _unroll(network: ActorCritic, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:

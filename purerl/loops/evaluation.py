@@ -12,7 +12,7 @@ from purerl.errors import ConfigError
 from purerl.formulas import exploration
 from purerl.loops.rollout import forgets, restart
 from purerl.spaces import Discrete, sample
-from purerl.types import Array, Env, Key, Learner, PyTree, Step
+from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
 
 
 class Evaluation(NamedTuple):
@@ -24,10 +24,10 @@ class Evaluation(NamedTuple):
 
 
 class Player(NamedTuple):
-    """Whoever plays rows: ``act(obs [B, ...], carry, key) -> (action, carry)``. ``begin_anew(carry, step)`` is what it
+    """Whoever plays rows: ``act(situation [B], key) -> (action, carry)``. ``begin_anew(carry, step)`` is what it
     remembers after each step; None: where an episode ended, nothing."""
 
-    act: Callable[[PyTree, PyTree, Key], tuple[Array, PyTree]]
+    act: Callable[[Situation, Key], tuple[Array, PyTree]]
     init_carry: Callable[[int], PyTree]
     begin_anew: Callable[[PyTree, Step], PyTree] | None = None
 
@@ -38,8 +38,7 @@ class Player(NamedTuple):
 
 def player(learner: Learner, policy: PyTree) -> Player:
     """The evaluated policy of ``learner``."""
-    act = lambda obs, carry, key: learner.exploit(policy, obs, carry, key)
-    return Player(act, learner.init_carry, restart(learner))
+    return Player(lambda here, key: learner.exploit(policy, here, key), learner.init_carry, restart(learner))
 
 
 def random_player(env: Env) -> Player:
@@ -48,12 +47,12 @@ def random_player(env: Env) -> Player:
     if env.legal and not isinstance(env.action_space, Discrete):
         raise ConfigError(f"env = {env.name!r}: random actions are legal only if they are Discrete")
 
-    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
+    def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
         if env.legal is None:
-            return sample(env.action_space, key, (trees.length(obs),)), carry
-        legal = env.legal(obs)
+            return sample(env.action_space, key, (trees.length(here.obs),)), here.carry
+        legal = env.legal(here.obs)
         noise = jax.random.uniform(key, (*legal.shape[:-1], 2))
-        return exploration.epsilon_greedy(legal.astype(jnp.float32), 1.0, noise, legal), carry
+        return exploration.epsilon_greedy(legal.astype(jnp.float32), 1.0, noise, legal), here.carry
 
     return Player(act, lambda num_envs: ())
 
@@ -69,9 +68,9 @@ def versus(
     ours = np.arange(env.num_agents)[None] == seat[:, None]  # [E, N]
     rows = np.flatnonzero(ours.reshape(-1))
 
-    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
-        key_one, key_other = jax.random.split(key)
-        (first, carry_one), (second, carry_other) = one.act(obs, carry[0], key_one), other.act(obs, carry[1], key_other)
+    def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
+        keys, of = jax.random.split(key), lambda i: here._replace(carry=here.carry[i])
+        (first, carry_one), (second, carry_other) = one.act(of(0), keys[0]), other.act(of(1), keys[1])
         which = ours.reshape(-1, *[1] * (first.ndim - 1))
         return jnp.where(which, first, second), (carry_one, carry_other)
 
@@ -105,11 +104,11 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -
         return (time < max_steps) & ~jnp.all(finished)
 
     def act(loop):
-        time, table, total, length, finished = loop
-        table, _, step = move(table, time)
+        time, here, total, length, finished = loop
+        here, _, step = move(here, time)
         total = total + jnp.where(finished, 0.0, step.reward)
         length = length + ~finished
-        return time + 1, table, total, length, finished | step.last
+        return time + 1, here, total, length, finished | step.last
 
     size = num_episodes * env.num_agents
     nothing = jnp.zeros(size), jnp.zeros(size, jnp.int32), jnp.zeros(size, bool)
@@ -117,18 +116,11 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -
     return Evaluation(total, length, finished)
 
 
-class Table(NamedTuple):
-    """``B`` rows at play: states of the environments, what is seen ``[B, ...]``, and what the player remembers."""
-
-    env_state: PyTree
-    obs: PyTree
-    carry: PyTree
-
-
 def playing(
     key: Key, env: Env, whole: Player, num_episodes: int
-) -> tuple[Callable[[], Table], Callable[[Table, Array], tuple[Table, Array, Step]]]:
-    """``begin() -> table`` and ``move(table, time) -> (table, action, step)`` of ``num_episodes`` games side by side.
+) -> tuple[Callable[[], Situation], Callable[[Situation, Array], tuple[Situation, Array, Step]]]:
+    """``begin() -> situation`` and ``move(situation, time) -> (situation, action, step)`` of ``num_episodes`` games
+    side by side.
 
     Arguments are as for `play`; what happens follows from ``key``, which is consumed. Nothing begins anew: of a game
     that ended, what further moves give means nothing.
@@ -137,16 +129,16 @@ def playing(
     several = env.num_agents > 1
     size = num_episodes * env.num_agents
 
-    def begin() -> Table:
+    def begin() -> Situation:
         env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_episodes))
-        return Table(env_state, trees.merge(obs, 2) if several else obs, whole.init_carry(size))
+        return Situation(trees.merge(obs, 2) if several else obs, whole.init_carry(size), env_state)
 
-    def move(table: Table, time: Array) -> tuple[Table, Array, Step]:
+    def move(here: Situation, time: Array) -> tuple[Situation, Array, Step]:
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
-        action, carry = whole.act(table.obs, table.carry, key_policy)
+        action, carry = whole.act(here, key_policy)
         theirs = trees.split(action, (num_episodes, env.num_agents)) if several else action
-        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), table.env_state, theirs)
+        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), here.env_state, theirs)
         step = trees.merge(step, 2) if several else step
-        return Table(env_state, step.next_obs, whole.remember(carry, step)), action, step
+        return Situation(step.next_obs, whole.remember(carry, step), env_state), action, step
 
     return begin, move

@@ -24,10 +24,10 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
     begin, move = playing(key, env, whole, num_episodes)
 
     def act(state: tuple[PyTree, Array], time: Array) -> tuple[tuple[PyTree, Array], tuple[Dataset, Array]]:
-        table, finished = state
-        following, action, step = move(table, time)
+        here, finished = state
+        following, action, step = move(here, time)
         cut = step.truncated | ((time + 1 >= max_steps) & ~step.terminated)
-        made = Dataset(table.obs, action, step.reward, step.terminated, cut, step.next_obs)
+        made = Dataset(here.obs, action, step.reward, step.terminated, cut, step.next_obs)
         return (following, finished | made.last), (made, ~finished)
 
     segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)))

@@ -8,7 +8,7 @@ from jax.tree_util import Partial
 
 from purerl import backend, kernels, trees
 from purerl.envs.fleet import Fleet
-from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Step, Transition
+from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Situation, Step, Transition
 
 
 def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
@@ -56,15 +56,15 @@ def packed_scan(
 
 
 def rollout(
-    key: Key, fleet: Fleet, learner: Learner, learned: PyTree, actors: Actors, num_steps: int
+    key: Key, fleet: Fleet, learner: Learner, behaviour: PyTree, actors: Actors, num_steps: int
 ) -> tuple[Actors, Transition, Metrics]:
-    """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, exploring in state ``learned``.
+    """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, by a ``behaviour`` of ``learner``.
 
     Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
     `episode_metrics` and of the fleet's resets. Where an episode ends the carry begins anew, as `restart` says. No
-    gradient flows from what happens into what was learned.
+    gradient flows from what happens into the behaviour.
     """
-    learned = jax.lax.stop_gradient(learned)
+    behaviour = jax.lax.stop_gradient(behaviour)
     key_env, key_policy = jax.random.split(key)
     noises = fleet.noise(key_env, (num_steps,)), learner.noise(key_policy, (num_steps, fleet.size))
     begin_anew = restart(learner)
@@ -72,7 +72,7 @@ def rollout(
     def act(state, noises):
         env_state, obs, carry = state
         env_noise, policy_noise = noises
-        action, carry, extras = learner.explore(learned, obs, carry, policy_noise)
+        action, carry, extras = learner.explore(behaviour, Situation(obs, carry, env_state), policy_noise)
         env_state, following, step = fleet.step(env_noise, env_state, action)
         carry = begin_anew(carry, step)
         transition = Transition(obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)

@@ -1,6 +1,7 @@
 """The training loops: each makes a `Trainer` of an environment and a learner; `train` and `chunk` run one."""
 
 import functools
+import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,18 +32,14 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
         actors = init_actors(key_actors, fleet, learner)
-        learned = learner.init(key_learner, actors.obs)
-        return TrainState(learned, actors, (), counters.of(), jnp.ones((), bool), key)
+        return begun(learner.init(key_learner, actors.obs), actors, (), key)
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, key_rollout, key_update = jax.random.split(state.key, 3)
-        actors, trajectory, episodes = rollout(key_rollout, fleet, learner, state.learner, state.actors, num_steps)
-        learned, metrics = learner.update(state.learner, trajectory, key_update)
-        alive, learned = survive(state, learned, metrics["loss"])
-        state = TrainState(learned, actors, (), counters.increment(state.iteration), alive, key)
-        return state, {**episodes, **metrics, "alive": alive}
+    def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
+        told, trajectory, metrics = observed(learner, state.learner, trajectory, key)
+        updated = learner.update(told, trajectory, key)
+        return learned(state, updated.state, (), {**updated.metrics, **metrics})
 
-    return Trainer(init, step, learner, fleet.env_steps * num_steps)
+    return Trainer(init, collecting(fleet, learner, num_steps), learn, learner, fleet.env_steps * num_steps)
 
 
 def off_policy(
@@ -59,46 +56,77 @@ def off_policy(
         raise ValueError(
             f"warmup = {warmup}: must be a multiple of num_steps = {num_steps}, and at least a sample's {replay.rows}"
         )
-
-    def act(key: Key, learned: PyTree, actors: Actors) -> tuple[Actors, Transition, Metrics]:
-        return rollout(key, fleet, learner, learned, actors, num_steps)
+    collect = collecting(fleet, learner, num_steps)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
         actors = init_actors(key_actors, fleet, learner)
-        learned = learner.init(key_learner, actors.obs)
-        _, trajectory, _ = jax.eval_shape(act, key_warmup, learned, actors)
+        initial = learner.init(key_learner, actors.obs)
+        behaviour = learner.behaviour(initial)
+        _, trajectory, _ = jax.eval_shape(collect, behaviour, actors, key_warmup)
         item = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), trajectory)
 
         def fill(state, key):
             actors, stored = state
-            actors, trajectory, _ = act(key, learned, actors)
-            return (actors, replay.add(stored, trajectory)), None
+            actors, trajectory, _ = collect(behaviour, actors, key)
+            return (actors, replay.add(stored, own_rows(learner, trajectory))), None
 
         keys = jax.random.split(key_warmup, warmup // num_steps)
         with jax.named_scope("warm-up"):
             (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
-        return TrainState(learned, actors, stored, counters.of(), jnp.ones((), bool), key)
+        return begun(initial, actors, stored, key)
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, key_rollout, key_updates = jax.random.split(state.key, 3)
-        actors, trajectory, episodes = act(key_rollout, state.learner, state.actors)
-        stored = replay.add(state.replay, trajectory)
-
-        def learn(state, keys):
-            learned, stored = state
+    def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
+        def update(state, keys):
+            before, stored = state
             key_sample, key_update = keys
             sample = replay.sample(stored, key_sample)
-            learned, priority, metrics = learner.update(learned, sample, key_update)
-            return (learned, replay.update(stored, sample, priority)), metrics
+            updated = learner.update(before, sample, key_update)
+            return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
 
-        keys = tuple(jax.random.split(key_updates, (2, num_updates)))
-        (learned, stored), metrics = trees.scan_means(learn, (state.learner, stored), keys)
-        alive, learned = survive(state, learned, metrics["loss"])
-        state = TrainState(learned, actors, stored, counters.increment(state.iteration), alive, key)
-        return state, {**episodes, **metrics, "alive": alive}
+        told, trajectory, more = observed(learner, state.learner, trajectory, key)
+        start = told, replay.add(state.replay, trajectory)
+        keys = tuple(jax.random.split(key, (2, num_updates)))
+        (after, stored), metrics = trees.scan_means(update, start, keys)
+        return learned(state, after, stored, {**metrics, **more})
 
-    return Trainer(init, step, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)
+    return Trainer(init, collect, learn, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)
+
+
+def collecting(
+    fleet: Fleet, learner: Learner, num_steps: int
+) -> Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]:
+    """`Trainer.collect` in the rows of ``fleet``, ``num_steps`` at a time."""
+    return lambda behaviour, actors, key: rollout(key, fleet, learner, behaviour, actors, num_steps)
+
+
+def own_rows(learner: Learner, trajectory: Transition) -> Transition:
+    """What ``learner`` learns from of a trajectory ``[T, B]``."""
+    return trajectory if learner.rows is None else trees.take(trajectory, (slice(None), learner.rows))
+
+
+OBSERVING = zlib.crc32(b"observing")
+"""Sets the key of observing apart from that of learning."""
+
+
+def observed(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Transition, Metrics]:
+    """The learner's state once it was told of a trajectory ``[T, B]``, its own rows of it, and what it says of them."""
+    mine = own_rows(learner, trajectory)
+    state, metrics = learner.observe(state, mine, jax.random.fold_in(key, OBSERVING))
+    return state, mine, metrics
+
+
+def begun(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:
+    """The state before the first iteration."""
+    return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key)
+
+
+def learned(state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics) -> tuple[TrainState, Metrics]:
+    """What `Trainer.learn` returns once the learner is as ``after`` and the replay is ``replay``: the iteration is
+    counted, and the learner kept if it survives."""
+    alive, learner = survive(state, after, metrics["loss"])
+    state = state._replace(learner=learner, replay=replay, iteration=counters.increment(state.iteration), alive=alive)
+    return state, {**metrics, "alive": alive}
 
 
 def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyTree]:

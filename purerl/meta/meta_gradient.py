@@ -181,9 +181,10 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
     - ``key``: consumed by the rollout.
     """
     parts = policy_gradients.make_parts(config, env)
-    learned = agent.learner._replace(stale=agent.learner.params if agent.learner.past else ())
+    learned = agent.learner
+    latest = policy_gradients.Policy(learned.params, learned.obs_moments)
     _, trajectory, _ = rollout(
-        key, fleet(env, config.num_envs), trainer.learner, learned, agent.actors, config.num_steps
+        key, fleet(env, config.num_envs), trainer.learner, latest, agent.actors, config.num_steps
     )
     experience, _ = policy_gradients.experience(config, parts, learned, trajectory)
     policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, experience)

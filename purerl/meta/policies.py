@@ -13,7 +13,7 @@ from purerl.loops.evaluation import Player, play
 from purerl.meta.evolution import Evolution, evolution
 from purerl.meta.strategies import make as make_strategy
 from purerl.networks import Head, torso
-from purerl.types import Array, Env, Key, PyTree
+from purerl.types import Array, Env, Key, PyTree, Situation
 
 
 def make_network(env: Env, hidden_sizes: tuple[int, ...] = (64,), activation: str = "tanh") -> nn.Module:
@@ -27,9 +27,9 @@ def player(env: Env, network: nn.Module, params: PyTree) -> Player:
     """Plays the mode of what ``network`` with ``params`` gives for an observation."""
     distribution = distributions.for_space(env.action_space)
 
-    def act(obs: PyTree, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
-        out: Any = network.apply(params, obs)
-        return distribution.mode(out), carry
+    def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
+        out: Any = network.apply(params, here.obs)
+        return distribution.mode(out), here.carry
 
     return Player(act, lambda num_envs: ())
 

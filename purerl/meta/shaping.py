@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import counters, spaces, trees
+from purerl import spaces, trees
 from purerl.algos.ppo import ppo
 from purerl.envs.adapters.stepping import check_counts
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.native.games.coin_game import coin_game
 from purerl.errors import ConfigError
-from purerl.loops.rollout import episode_metrics, init_actors, restart
-from purerl.loops.trainers import survive
+from purerl.loops.rollout import init_actors
+from purerl.loops.trainers import begun, collecting, learned, observed
 from purerl.meta.learning import learning
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Step, Trainer, TrainState, Transition
@@ -64,41 +64,26 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     At every ``num_steps``-th the learner learns from the trajectory ``[T = num_steps, B]`` of the last ones, which is
     in ``TrainState.replay`` while it grows. Metrics of learning are 0 at the iterations between.
     """
-    begin_anew = restart(learner)
-
-    def act(key: Key, learned: PyTree, actors: Any) -> tuple[PyTree, Transition, Step]:
-        key_env, key_policy = jax.random.split(key)
-        noise = learner.noise(key_policy, (fleet.size,))
-        action, carry, extras = learner.explore(learned, actors.obs, actors.carry, noise)
-        env_state, obs, step = fleet.step(fleet.noise(key_env, ()), actors.env_state, action)
-        taken = Transition(actors.obs, action, step.reward, step.terminated, step.truncated, step.next_obs, extras)
-        return actors._replace(env_state=env_state, obs=obs, carry=begin_anew(carry, step)), taken, step
+    collect = collecting(fleet, learner, 1)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
         actors = init_actors(key_actors, fleet, learner)
-        learned = learner.init(key_learner, actors.obs)
-        taken = jax.eval_shape(act, key, learned, actors)[1]
-        rows = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape), x.dtype), taken)
-        return TrainState(learned, actors, rows, counters.of(), jnp.ones((), bool), key)
+        initial = learner.init(key_learner, actors.obs)
+        _, taken, _ = jax.eval_shape(collect, learner.behaviour(initial), actors, key)
+        rows = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape[1:]), x.dtype), taken)
+        return begun(initial, actors, rows, key)
 
-    def step(state: TrainState) -> tuple[TrainState, Metrics]:
-        key, key_act, key_update = jax.random.split(state.key, 3)
-        actors, taken, made = act(key_act, state.learner, state.actors)
-        total, length, episodes = episode_metrics(
-            actors.episode_return, actors.episode_length, made.reward[None], made.last[None]
-        )
+    def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         row = (state.iteration.low % num_steps).astype(jnp.int32)
-        rows = jax.tree.map(lambda all_rows, new: all_rows.at[row].set(new), state.replay, taken)
-        update = lambda: learner.update(state.learner, rows, key_update)
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(update)[1])
-        learned, metrics = where_needed(row == num_steps - 1, update, (state.learner, nothing))
-        alive, learned = survive(state, learned, metrics["loss"])
-        actors = actors._replace(episode_return=total, episode_length=length)
-        following = TrainState(learned, actors, rows, counters.increment(state.iteration), alive, key)
-        return following, {**episodes, **metrics, "alive": alive}
+        rows = jax.tree.map(lambda all_rows, new: all_rows.at[row].set(new[0]), state.replay, trajectory)
+        told, _, more = observed(learner, state.learner, trajectory, key)
+        update = lambda: learner.update(told, rows, key)[:2]
+        nothing = trees.zeros(jax.eval_shape(update)[1])
+        after, metrics = where_needed(row == num_steps - 1, update, (told, nothing))
+        return learned(state, after, rows, {**metrics, **more})
 
-    return Trainer(init, step, learner, fleet.env_steps)
+    return Trainer(init, collect, learn, learner, fleet.env_steps)
 
 
 def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:

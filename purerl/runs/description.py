@@ -15,8 +15,7 @@ from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
-from purerl.learners import diagnostics as looking
-from purerl.learners.diagnostics import diagnosed
+from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.runs import datasets, untrusted
 from purerl.runs.config_file import ConfigFile, Start
 from purerl.runs.environments import checked
@@ -117,6 +116,8 @@ def describe(
         size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
         problems.append(f"num_seeds = {options.num_seeds}: {size}")
     env, functions, algorithm = None, dict(learned or {}), ALGORITHMS[algo]
+    if getattr(options, "diagnostics", False):
+        algorithm = algorithm.wrapped(looking)
     try:
         env = checked(options.env, env_params, env_part(swept))
     except ConfigError as error:
@@ -133,7 +134,6 @@ def describe(
         problems.append(str(error))
     if algorithm.datasets and env_part(swept):
         problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
-    problems += looking.problems(config) if getattr(options, "diagnostics", False) else []
     of_play: dict[str, Any] = {}
     if algorithm.datasets and env is not None and not problems:
         seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
@@ -164,13 +164,12 @@ class Setup(NamedTuple):
 
     @classmethod
     def of(cls, description: Description, diagnostics: bool = False) -> "Setup":
-        """The members that ``description`` asks for, whose learners are `diagnosed` if asked for. Raises `ConfigError`
+        """The members that ``description`` asks for, with `diagnostics` around them if asked for. Raises `ConfigError`
         for learned functions that are damaged."""
         algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
-        make = algo.make_learner
-        trained = algo._replace(make_learner=lambda *a, **k: diagnosed(make(*a, **k))) if diagnostics else algo
+        trained = algo.wrapped(looking) if diagnostics else algo
 
         def plain_env(env_params: dict[str, Any] | None = None) -> Env:
             made = envs.make(description.env, **{**description.env_params, **(env_params or {})})
@@ -180,7 +179,7 @@ class Setup(NamedTuple):
             return algo.view(config, plain_env(env_params))
 
         def make_learner(config: Any, env_params: dict[str, Any] | None = None) -> Learner:
-            return algo.make_learner(config, make_env(env_params), **artefacts.parts(learned, config))
+            return algo.make_learner(config, plain_env(env_params), **artefacts.parts(learned, config))
 
         @functools.cache
         def data() -> dict[str, Dataset]:

@@ -37,8 +37,8 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
     A run with an algorithm or an environment of anybody's own, a ``MODULE:ATTRIBUTE``, is refused unless ``trust``:
     its module is imported.
 
-    ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), obs, run.learner.init_carry(B), key)`` acts as agent
-    ``i`` does in observations ``[B, ...]``.
+    ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), Situation(obs, run.learner.init_carry(B)), key)``
+    acts as agent ``i`` does in observations ``[B, ...]``.
     """
     path = Path(directory) / policies.DESCRIPTION
     saved = policies.load_description(Path(directory))

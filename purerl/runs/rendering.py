@@ -12,12 +12,12 @@ import numpy as np
 from purerl.display import drawings, films
 from purerl.display.drawings import Moment
 from purerl.display.films import Picture
-from purerl.loops.evaluation import Table, player, playing
+from purerl.loops.evaluation import player, playing
 from purerl.runs import evaluation
 from purerl.runs.directory import FILMS, check_out
 from purerl.runs.evaluation import Agent
 from purerl.runs.options import RenderOptions
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Situation
 
 SALT = 2**31 + 3
 """Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
@@ -67,20 +67,20 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
     """The steps of each episode that an agent plays, in its own environment."""
     env, whole = agent.env, player(agent.learner, agent.policy)
 
-    def begin(key: Array) -> Table:
+    def begin(key: Array) -> Situation:
         return playing(key, env, whole, 1)[0]()
 
-    def play(key: Array, table: Table, first: Array) -> tuple[Table, tuple[PyTree, ...]]:
+    def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
         _, move = playing(key, env, whole, 1)
 
-        def one(table: Table, time: Array):
-            after, action, step = move(table, time)
-            return after, ((table.env_state, table.obs), action, step._replace(next_obs=()))
+        def one(here: Situation, time: Array):
+            after, action, step = move(here, time)
+            return after, ((here.env_state, here.obs), action, step._replace(next_obs=()))
 
-        table, (shown, action, step) = jax.lax.scan(one, table, first + jnp.arange(STEPS))
-        last = table.env_state, table.obs
+        here, (shown, action, step) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
+        last = here.env_state, here.obs
         shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
-        return table, (shown, action, step)
+        return here, (shown, action, step)
 
     start, go_on = jax.jit(begin), jax.jit(play)
     key = jax.random.fold_in(jax.random.key(options.seed), SALT)
@@ -89,9 +89,9 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
 
 
 def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int) -> Iterator[Played]:
-    table = start(key)
+    here = start(key)
     for first in itertools.count(0, STEPS):
-        table, rows = go_on(key, table, first)
+        here, rows = go_on(key, here, first)
         shown, action, step = jax.device_get(rows)
         for i in range(min(STEPS, max_steps - first)):
             before = _moment(shown, i, num_agents, action[i])

@@ -1,5 +1,6 @@
 """What is wrong with the description of a run that a file holds, which anybody may have written."""
 
+import dataclasses
 import reprlib
 from typing import Any
 
@@ -49,7 +50,8 @@ def problems(fields: Any, trust: bool) -> list[str]:
         config = read_config(algo, fields["config"])
     except ConfigError as error:
         return str(error).splitlines()
-    missing = [name for name in vars(config) if name not in fields["config"]]
+    own = dataclasses.fields(ALGORITHMS[algo].own_config)  # those of wrappers came later, and are off by default
+    missing = [field.name for field in own if field.name not in fields["config"]]
     found = [f"config lacks {name}" for name in missing] + cfg.problems(config)
     found += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
     if not found and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:

@@ -39,7 +39,7 @@ from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
 from purerl.learners import policy_gradients
 from purerl.spaces import Box
-from purerl.types import Env, Step
+from purerl.types import Env, Situation, Step
 
 GAMMA = 0.9
 
@@ -97,7 +97,7 @@ def family_value(module, read):
         learner, network = module.make_learner(config, env), module.make_network(config, env)
         carry, found = learner.init_carry(1), []
         for one in obs[:, None]:
-            _, following = learner.exploit(learner.policy(state), one, carry, jax.random.key(0))
+            _, following = learner.exploit(learner.policy(state), Situation(one, carry), jax.random.key(0))
             told = following.told._replace(action=carry.told.action)
             q = read(network.step(state.params, (one, told), carry.memory)[0])
             found.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))

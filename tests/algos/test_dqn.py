@@ -52,7 +52,7 @@ def test_updates_beyond_int32(sample, key):
     config = dataclasses.replace(CONFIG, total_steps=10**11, exploration_fraction=1.0)
     learner = make_learner(config)
     state = learner.init(key, sample.items.obs)._replace(updates=counters.of(2**31 - 1))
-    state, _, metrics = learner.update(state, sample, key)
+    state, metrics, _ = learner.update(state, sample, key)
     assert counters.number(state.updates) == 2**31 and state.target_age == 1
     np.testing.assert_allclose(metrics["epsilon"], 1 - 0.95 * 2**31 / config.total_updates, rtol=1e-6)
 
@@ -81,7 +81,7 @@ def test_loss_against_numpy(sample, key, double):
     state = learner.init(key, sample.items.obs)
     disturbed = jax.tree.map(lambda x: x + jax.random.normal(jax.random.key(5), x.shape), state.params)
     state = state._replace(params=disturbed)
-    _, priority, metrics = learner.update(state, sample, key)
+    _, metrics, priority = learner.update(state, sample, key)
     obs, next_obs = sample.items.obs, sample.items.next_obs
     q, online, target = (
         np.asarray(network.apply(params, x, ()), np.float64)

@@ -16,7 +16,7 @@ from purerl.errors import ConfigError
 from purerl.learners import off_policy_gradients
 from purerl.learners.normalize import Moments
 from purerl.spaces import Box
-from purerl.types import Outcome, Sample
+from purerl.types import Outcome, Sample, Situation
 
 SMALL = {
     "total_steps": 64 * 4,
@@ -69,7 +69,7 @@ def test_target_by_hand(algo, sample):
     learner = make_learner(algo, config)
     state = learner.init(jax.random.key(1), sample.items.obs)
     state = state._replace(target_params=jax.tree.map(lambda x: 1.5 * x + 0.1, state.target_params))
-    _, priority, metrics = learner.update(state, sample, jax.random.key(2))
+    _, metrics, priority = learner.update(state, sample, jax.random.key(2))
     noise = jax.random.split(jax.random.key(2))[0]
     network = (make_network if algo is td3 else make_sac_network)(config, PENDULUM)
     items, bonus = sample.items, 0.0
@@ -113,12 +113,12 @@ def test_actions_begin_at_random_and_fill_the_box(sample):
     learner = make_learner(ddpg, config, PENDULUM._replace(action_space=box))
     obs = jnp.zeros((512, 3))
     state, noise = learner.init(jax.random.key(1), obs), learner.noise(jax.random.key(2), (512,))
-    action, _, _ = learner.explore(state, obs, (), noise)
+    action, _, _ = learner.explore(learner.behaviour(state), Situation(obs, ()), noise)
     np.testing.assert_allclose(np.min(action, axis=0), [-1.0, 0.0], atol=0.05)
     np.testing.assert_allclose(np.max(action, axis=0), [3.0, 0.5], atol=0.05)
     np.testing.assert_allclose(np.mean(action, axis=0), [1.0, 0.25], atol=0.2)
     learned = state._replace(updates=state.updates._replace(low=jnp.uint32(1)))
-    narrow, _, _ = learner.explore(learned, obs, (), noise)
+    narrow, _, _ = learner.explore(learner.behaviour(learned), Situation(obs, ()), noise)
     assert np.all(np.std(narrow, axis=0) < 0.5 * np.std(action, axis=0))
 
 
@@ -144,8 +144,8 @@ def test_observations_are_normalised(sample):
     plain = make_learner(sac, dataclasses.replace(config, normalize_obs=False))
     seen = np.asarray(far.items.obs)
     seen = (seen - np.mean(seen, axis=0)) / np.std(seen, axis=0)
-    by_hand, _ = plain.exploit(policy._replace(obs_moments=()), jnp.float32(seen), (), jax.random.key(3))
-    found, _ = learner.exploit(policy, far.items.obs, (), jax.random.key(3))
+    by_hand, _ = plain.exploit(policy._replace(obs_moments=()), Situation(jnp.float32(seen), ()), jax.random.key(3))
+    found, _ = learner.exploit(policy, Situation(far.items.obs, ()), jax.random.key(3))
     np.testing.assert_allclose(found, by_hand, atol=1e-5)
 
 
@@ -158,7 +158,9 @@ def test_noise_that_remembers_begins_anew():
     assert len(np.unique(state.actors.carry)) == 4
     learner = make_learner(ddpg, config)
     normal, random = learner.noise(jax.random.key(1), (4,))
-    _, carry, _ = learner.explore(state.learner, state.actors.obs, jnp.ones((4, 1)), (normal, random))
+    _, carry, _ = learner.explore(
+        learner.behaviour(state.learner), Situation(state.actors.obs, jnp.ones((4, 1))), (normal, random)
+    )
     np.testing.assert_allclose(carry, 0.85 + 0.2 * normal, rtol=1e-6)
 
 
@@ -183,7 +185,9 @@ def test_bounds_may_be_traced_or_huge():
         env = envs.make("Pendulum-v1", max_torque=max_torque)
         learner = ddpg.make_learner(config, env)
         state = learner.init(jax.random.key(0), jnp.ones((4, 3)))
-        return learner.explore(state, jnp.ones((4, 3)), (), learner.noise(jax.random.key(1), (4,)))[0]
+        return learner.explore(
+            learner.behaviour(state), Situation(jnp.ones((4, 3)), ()), learner.noise(jax.random.key(1), (4,))
+        )[0]
 
     actions = jax.jit(jax.vmap(act))(jnp.array([1.0, 3.0]))
     np.testing.assert_allclose(actions[1], 3 * actions[0], rtol=1e-6)
@@ -198,7 +202,9 @@ def test_discrete_policies_take_legal_actions_only():
     learner = make_learner(sac_discrete, sac_discrete.Config(**SMALL), env)
     obs = jax.vmap(lambda key: env.reset(key)[1])(jax.random.split(jax.random.key(0), 256))
     state = learner.init(jax.random.key(1), obs)
-    action, _, _ = learner.explore(state, obs, (), learner.noise(jax.random.key(2), (256,)))
+    action, _, _ = learner.explore(
+        learner.behaviour(state), Situation(obs, ()), learner.noise(jax.random.key(2), (256,))
+    )
     assert np.all(np.take_along_axis(np.asarray(env.legal(obs)), np.asarray(action)[:, None], axis=1))
 
 

@@ -12,7 +12,7 @@ from compiling import for_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from purerl import a2c, appo, dpo, envs, impala, ppo, reinforce
+from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import losses
 from purerl.learners import older, policy_gradients
@@ -82,7 +82,9 @@ def test_a_gradient_is_the_mean_of_its_workers(key):
     learner = a2c.make_learner(config, ENV, **SGD)
     trainer = a2c.make_trainer(config, ENV, **SGD)
     state = jit(trainer.init)(key)
-    _, trajectory, _ = jit(lambda: rollout(key, fleet(ENV, 8), learner, state.learner, state.actors, 16))()
+    _, trajectory, _ = jit(
+        lambda: rollout(key, fleet(ENV, 8), learner, learner.behaviour(state.learner), state.actors, 16)
+    )()
     learn = jit(learner.update)
     whole = learn(state.learner, trajectory, key)[0].params
     parts = [learn(state.learner, jax.tree.map(lambda x, w=w: x[:, w::4], trajectory), key)[0].params for w in range(4)]
@@ -142,7 +144,9 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
     versions = []
     for i in range(5):
         versions.append(state.learner.params)
-        _, trajectory, _ = rollout(key, fleet(ENV, 8), trainer.learner, state.learner, state.actors, 16)
+        _, trajectory, _ = rollout(
+            key, fleet(ENV, 8), trainer.learner, trainer.learner.behaviour(state.learner), state.actors, 16
+        )
         expected, _, _ = network.unroll(versions[max(i - 2, 0)], trajectory.obs, (), trajectory.last)
         close(trajectory.extras.policy, expected, atol=1e-6)
         state, _ = step(state)
@@ -161,9 +165,9 @@ def test_memories_line_up(key, kind, length):
     @jit
     def run(key):
         state = trainer.init(key)
-        act = lambda actors, _: rollout(key, fleet(ENV, 8), trainer.learner, state.learner, actors, config.num_steps)[
-            :2
-        ]
+        act = lambda actors, _: rollout(
+            key, fleet(ENV, 8), trainer.learner, trainer.learner.behaviour(state.learner), actors, config.num_steps
+        )[:2]
         both = jax.lax.scan(act, state.actors, None, length=2)[1]  # twice, so that carries are not zeros
         trajectory = jax.tree.map(lambda x: x[1], both)
         seen = policy_gradients.Experience(
@@ -186,6 +190,35 @@ def test_memories_line_up(key, kind, length):
     goes_on = ~np.asarray(trajectory.last)[:-1]
     np.testing.assert_allclose(next_value[:-1][goes_on], value[1:][goes_on], rtol=1e-4, atol=1e-4)
     assert np.all(np.abs(next_value[:-1] - value[1:])[~goes_on] > 1e-4)
+
+
+@pytest.mark.parametrize("algo", [a2c, appo, dpo, impala, ippo, mappo, reinforce], ids=lambda algo: algo.name)
+def test_ratios_begin_at_one(key, algo):
+    """With a memory, of every algorithm, in the second rollout, in which episodes end: what learns gives the actions
+    the probabilities that they had, as its update sees them, and others if ends of episodes were not seen."""
+    sizes = {**SIZES, "num_epochs": 1, "num_minibatches": 1, "sequence_length": 4}
+    names = [field.name for field in dataclasses.fields(algo.Config)]
+    config = algo.Config(**{name: x for name, x in sizes.items() if name in names}, memory="gru", memory_size=8)
+    trainer = algo.make_trainer(config, ENV)
+
+    @jit
+    def run(key):
+        state = trainer.init(key)
+        params = louder(state.learner.params)
+        networks = [name for name in ("params", "target_params") if hasattr(state.learner, name)]
+        learner = state.learner._replace(**dict.fromkeys(networks, params))
+        behaviour = trainer.learner.behaviour(learner)
+        act = lambda actors, _: trainer.collect(behaviour, actors, key)[:2]
+        trajectory = trees.take(jax.lax.scan(act, state.actors, None, length=2)[1], 1)
+        ratio = trainer.learner.log_ratio(trajectory, behaviour)
+        endless = trajectory._replace(terminated=trajectory.last & False, truncated=trajectory.last & False)
+        unseen = trainer.learner.log_ratio(endless, behaviour)
+        return trajectory.last, ratio, unseen, trainer.learner.update(learner, trajectory, key).metrics
+
+    last, ratio, unseen, metrics = run(key)
+    assert np.any(last[:-1]) and np.any(np.abs(unseen) > 1e-3)
+    np.testing.assert_allclose(ratio, 0.0, atol=2e-5)
+    assert abs(metrics["approximate_kl"]) < 1e-6
 
 
 def louder(params):

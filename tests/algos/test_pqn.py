@@ -12,7 +12,7 @@ from flax import linen as nn
 
 from purerl import ConfigError, check, counters, envs
 from purerl.algos import pqn
-from purerl.types import Transition
+from purerl.types import Situation, Transition
 
 T, B, STEP_SIZE = 6, 2, 0.5
 TERMINATED, TRUNCATED = (1, 0), (3, 1)  # a step of one environment each
@@ -42,7 +42,7 @@ def linear(config):
 def test_update_against_numpy(trajectory, key, num_epochs):
     """Gradient steps of a linear network on half the squared error, with targets that stay those of the start."""
     learner, state = linear(dataclasses.replace(CONFIG, num_epochs=num_epochs))
-    learned, metrics = jax.jit(learner.update)(state, trajectory, key)
+    learned, metrics, scores = jax.jit(learner.update)(state, trajectory, key)
 
     array = lambda x: np.asarray(x, np.float64)
     kernel, bias = (array(state.params["params"][name]) for name in ("kernel", "bias"))
@@ -55,6 +55,9 @@ def test_update_against_numpy(trajectory, key, num_epochs):
         ],
         axis=1,
     )
+    value = (array(trajectory.obs) @ kernel + bias).max(axis=-1)
+    np.testing.assert_allclose(scores.value, value, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scores.advantage, target - value, rtol=1e-5, atol=1e-5)
     losses = []
     for _ in range(num_epochs):
         kernel_step, bias_step, loss = np.zeros_like(kernel), np.zeros_like(bias), 0.0
@@ -117,9 +120,9 @@ def test_acts_at_random_below_epsilon():
     noise = jnp.array([[0.05, 0.2], [0.15, 0.2]])  # the random action is 0, the greedy one 1
     for iterations, actions in ((0, [0, 0]), (10, [0, 1])):
         state = pqn.State(params, (), counters.of(iterations))
-        action, _, _ = learner.explore(state, jnp.ones((2, 4)), (), noise)
+        action, _, _ = learner.explore(learner.behaviour(state), Situation(jnp.ones((2, 4)), ()), noise)
         np.testing.assert_array_equal(action, actions)
-    greedy, _ = learner.exploit(params, jnp.ones((2, 4)), (), jax.random.key(0))
+    greedy, _ = learner.exploit(params, Situation(jnp.ones((2, 4)), ()), jax.random.key(0))
     np.testing.assert_array_equal(greedy, [1, 1])
 
 
@@ -128,7 +131,7 @@ def test_iterations_beyond_int32(trajectory, key):
     config = dataclasses.replace(CONFIG, total_steps=CONFIG.batch_size * 2**33, exploration_fraction=1.0)
     learner, state = linear(config)
     state = state._replace(iterations=counters.of(2**32 - 1))
-    state, metrics = jax.jit(learner.update)(state, trajectory, key)
+    state, metrics, _ = jax.jit(learner.update)(state, trajectory, key)
     assert counters.number(state.iterations) == 2**32
     expected = (config.epsilon_start + config.epsilon_end) / 2
     np.testing.assert_allclose(metrics["epsilon"], expected, rtol=1e-6)

@@ -104,7 +104,7 @@ def test_no_illegal_action_in_a_million_steps(algo):
         key_actors, key_learner, key_rollout = jax.random.split(key, 3)
         actors = init_actors(key_actors, fleet(env, 512), learner)
         state = learner.init(key_learner, actors.obs)
-        trajectory = rollout(key_rollout, fleet(env, 512), learner, state, actors, 2048)[1]
+        trajectory = rollout(key_rollout, fleet(env, 512), learner, learner.behaviour(state), actors, 2048)[1]
         legal = jnp.take_along_axis(trajectory.obs["legal"], trajectory.action[..., None], axis=-1)
         counts = jnp.sum(jax.nn.one_hot(trajectory.action, 3, dtype=jnp.int32), axis=(0, 1))
         return jnp.sum(~legal), counts

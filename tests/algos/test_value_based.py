@@ -19,7 +19,7 @@ from purerl.algos.r2d2 import make_network as make_r2d2_network
 from purerl.envs.fleet import fleet
 from purerl.learners import from_replay
 from purerl.loops.rollout import init_actors, rollout
-from purerl.types import Outcome, Sample, Transition
+from purerl.types import Outcome, Sample, Situation, Transition
 
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16,)}
 APEX = apex.Config(
@@ -68,7 +68,7 @@ def actors(key):
     """Ape-X before its first update, online and target network alike, its ring full: learner, ring, state, a sample."""
     network = with_values(make_dqn_network(APEX, CARTPOLE))
     view = replay.transitions(APEX.n_step, APEX.gamma)
-    ring = from_replay.make_replay(APEX, CARTPOLE, view, initial_priority)
+    ring = from_replay.make_replay(APEX, CARTPOLE, view, initial=initial_priority)
     trainer = apex.make_trainer(APEX, CARTPOLE, network=network)
     state = jax.jit(trainer.init)(key)
     return trainer.learner, state, jax.jit(ring.sample)(state.replay, key)
@@ -108,7 +108,11 @@ def test_each_actor_has_its_epsilon(actors):
     def actions(chance):
         """By the two halves of the draw that picks a random action."""
         return [
-            learner.explore(state.learner, state.actors.obs, (), ((), jnp.stack([chance, jnp.full(8, half)], axis=1)))
+            learner.explore(
+                learner.behaviour(state.learner),
+                Situation(state.actors.obs, ()),
+                ((), jnp.stack([chance, jnp.full(8, half)], axis=1)),
+            )
             for half in (0.25, 0.75)
         ]
 
@@ -131,7 +135,7 @@ def acted(key):
     def run():
         actors = init_actors(key, fleet(FALLING, R2D2.num_envs), learner)
         state = learner.init(key, actors.obs)
-        _, trajectory, _ = rollout(key, fleet(FALLING, R2D2.num_envs), learner, state, actors, 48)
+        _, trajectory, _ = rollout(key, fleet(FALLING, R2D2.num_envs), learner, learner.behaviour(state), actors, 48)
         stored = ring.add(ring.init(jax.tree.map(lambda x: x[0, 0], trajectory)), trajectory)
         return state, trajectory, ring.sample(stored, key)
 

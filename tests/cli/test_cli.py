@@ -24,6 +24,7 @@ from purerl.cli.machine import is_small
 from purerl.errors import ConfigError
 from purerl.store.lock import LOCK
 from purerl.targets import absent
+from purerl.types import Situation
 
 ROOT = Path(purerl.__file__).parent.parent
 SHORT = ["--env", "CartPole-v1", "--total-steps", "1024", "--eval-episodes", "2"]
@@ -247,7 +248,7 @@ def test_policy_in_gymnasium(trained):
     """The policy plays Gymnasium's CartPole as well as ours: both means within the other's 99 % interval."""
     loaded = purerl.load(trained)
     policy = jax.tree.map(lambda x: x[0], loaded.policy)
-    exploit = jax.jit(lambda obs: loaded.learner.exploit(policy, obs, (), jax.random.key(0))[0])
+    exploit = jax.jit(lambda obs: loaded.learner.exploit(policy, Situation(obs, ()), jax.random.key(0))[0])
     vector = gymnasium.make_vec("CartPole-v1", num_envs=64, vectorization_mode="sync")
     obs, _ = vector.reset(seed=0)
     total, running = np.zeros(64), np.ones(64, bool)

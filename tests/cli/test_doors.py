@@ -60,7 +60,7 @@ def hesitates(env):
     return random_player(env)._replace(act=leaves)
 
 
-late = mine._replace(make_learner=leaves)
+late = mine._replace(own_learner=leaves)
 """
 
 

@@ -82,14 +82,14 @@ def test_a_learner_decides_what_its_carry_keeps():
     )
     explore = learner.explore
 
-    def counting(state, obs, carry, noise):
-        action, _, _ = explore(state, obs, (), noise)
-        return action, jax.tree.map(lambda x: x + 1, carry), carry
+    def counting(behaviour, here, noise):
+        action, _, _ = explore(behaviour, here._replace(carry=()), noise)
+        return action, jax.tree.map(lambda x: x + 1, here.carry), here.carry
 
     learner = learner._replace(explore=counting)
     actors = init_actors(jax.random.key(0), fleet(LONE, 3), learner)
     state = learner.init(jax.random.key(1), actors.obs)
-    after, trajectory, _ = rollout(jax.random.key(2), fleet(LONE, 3), learner, state, actors, 50)
+    after, trajectory, _ = rollout(jax.random.key(2), fleet(LONE, 3), learner, learner.behaviour(state), actors, 50)
     episode, life = trajectory.extras
     assert np.all(life == 2 * np.arange(50)[:, None]) and np.all(after.carry[1] == 100)
     began = np.concatenate([np.ones((1, 3), bool), np.asarray(trajectory.last)[:-1]])
@@ -188,7 +188,9 @@ def test_rounds_of_resets_are_counted(way, rounds):
     learner = ppo.make_learner(ppo.Config(), numbered(way))
     actors = init_actors(jax.random.key(0), fleet(numbered(way), 5), learner)
     state = learner.init(jax.random.key(1), actors.obs)
-    _, trajectory, told = rollout(jax.random.key(2), fleet(numbered(way), 5), learner, state, actors, 8)
+    _, trajectory, told = rollout(
+        jax.random.key(2), fleet(numbered(way), 5), learner, learner.behaviour(state), actors, 8
+    )
     assert told["reset_rounds"] == fleet(numbered(way), 5).metrics(trajectory.last)["reset_rounds"] > 0
 
 

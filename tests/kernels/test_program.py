@@ -14,7 +14,7 @@ from purerl.formulas import returns
 from purerl.kernels import program
 from purerl.loops.rollout import init_actors
 from purerl.networks.memory import cells
-from purerl.types import Outcome, Sample, TrainState, Transition
+from purerl.types import Outcome, Sample, Situation, TrainState, Transition
 
 KEY = jax.random.key(0)
 close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
@@ -84,13 +84,14 @@ def test_a_minibatch(head):
     with backend.tracing_for("gpu"):
         state = learner.init(next(keys), obs[0])
         noise = learner.noise(next(keys), (64, 16))
-        action, _, extras = jax.jit(jax.vmap(learner.explore, (None, 0, None, 0)))(state, obs, (), noise)
+        act = jax.vmap(learner.explore, (None, 0, 0))
+        action, _, extras = jax.jit(act)(learner.behaviour(state), Situation(obs, ()), noise)
     extras = extras._replace(policy=extras.policy + 0.3 * jax.random.normal(next(keys), extras.policy.shape))
     reward, ended = jax.random.normal(next(keys), (64, 16)), jax.random.bernoulli(next(keys), 0.1, (64, 16))
     trajectory = Transition(obs, action, reward, ended, jnp.zeros_like(ended), next_obs, extras)
     update = lambda *args: learner.update(*args)
     assert is_kernel(update, state, trajectory, KEY)
-    (plain, plain_metrics), (ours, our_metrics) = both(update, state, trajectory, KEY)
+    (plain, plain_metrics, _), (ours, our_metrics, _) = both(update, state, trajectory, KEY)
     jax.tree.map(close, plain.params, ours.params)
     jax.tree.map(close, plain_metrics, our_metrics)
     gradient = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), state.params, ours.params)
@@ -113,7 +114,7 @@ def test_an_update_of_action_values_and_whether_it_lives():
 
     def go_on(age, scale):
         before = state._replace(target_age=age)
-        learned, priority, metrics = learner.update(before, sample, keys[3])
+        learned, metrics, priority = learner.update(before, sample, keys[3])
         start = TrainState(before, (), (), (), jnp.ones((), bool), KEY)
         return *loops.trainers.survive(start, learned, metrics["loss"] * scale), priority, metrics
 
@@ -138,7 +139,7 @@ def test_a_rollout():
     learner, rows = ppo.make_learner(config, env), fleet(env, 3)
     actors = init_actors(KEY, rows, learner)
     state = learner.init(KEY, actors.obs)
-    act = lambda key: loops.rollout.rollout(key, rows, learner, state, actors, 12)
+    act = lambda key: loops.rollout.rollout(key, rows, learner, learner.behaviour(state), actors, 12)
     assert is_kernel(act, KEY)
     plain, ours = both(act, KEY)
     jax.tree.map(close, plain, ours)

@@ -9,9 +9,9 @@ import pytest
 from purerl import envs, ippo, ppo
 from purerl.algos import ALGORITHMS
 from purerl.formulas import activations
-from purerl.learners import diagnostics
+from purerl.learners.wrappers import diagnostics
 from purerl.networks import MLP, Head
-from purerl.types import Learner, Outcome, Sample, Transition
+from purerl.types import Learner, Outcome, Sample, Situation, Transition, Updated
 
 SMALL = {"num_envs": 2, "num_steps": 8, "total_steps": 1024, "hidden_sizes": (16, 8)}
 REPLAY = {**SMALL, "capacity": 512, "warmup_steps": 256, "batch_size": 8}
@@ -26,7 +26,7 @@ CONFIGS = {
 def test_every_family_can_be_looked_at(name):
     """Traced: two more metrics, and a state of the same shapes."""
     algo, env = ALGORITHMS[name], envs.make("CartPole-v1")
-    looked = algo._replace(make_learner=lambda *args: diagnostics.diagnosed(algo.make_learner(*args)))
+    looked = algo.wrapped(diagnostics.diagnostics)
 
     def traced(algo):
         trainer = algo.make_trainer(algo.Config(**CONFIGS[name]), env)
@@ -43,17 +43,18 @@ def test_what_is_learned_stays(key):
     params = network.init(key, jnp.zeros((1, 3)))
     kernel = params["params"]["torso"]["Dense_0"]["kernel"].at[:, :2].set(0.0)
     params["params"]["torso"]["Dense_0"]["kernel"] = kernel
-    exploit = lambda policy, obs, carry, key: (network.apply(policy, obs), carry)
-    parts = lambda update: Learner(None, lambda num: (), None, None, lambda state: state, exploit, update)
+    exploit = lambda policy, here, key: (network.apply(policy, here.obs), here.carry)
+    parts = lambda update: Learner(None, lambda num: (), None, None, None, lambda state: state, exploit, update)
     obs = jax.random.normal(key, (5, 6, 3))
     trajectory = Transition(obs, *[jnp.zeros((5, 6))] * 4, (), ())
-    state, metrics = diagnostics.diagnosed(parts(lambda *_: (params, {"loss": 1}))).update(None, trajectory, key)
+    on = diagnostics.diagnosed(parts(lambda *_: Updated(params, {"loss": 1}, ())))
+    state, metrics, _ = on.update(None, trajectory, key)
     assert state is params and metrics["loss"] == 1 and metrics["dormant_units"] == 0.5
     features = np.maximum(np.asarray(obs).reshape(-1, 3) @ np.asarray(kernel), 0)
     np.testing.assert_allclose(metrics["feature_rank"], activations.effective_rank(jnp.asarray(features)), rtol=1e-5)
     sample = Sample(Outcome(obs[0], *[jnp.zeros(6)] * 6), *[jnp.zeros(6)] * 3)
-    off = diagnostics.diagnosed(parts(lambda *_: (params, "priority", {})))
-    state, priority, metrics = off.update(None, sample, key)
+    off = diagnostics.diagnosed(parts(lambda *_: Updated(params, {}, "priority")))
+    state, metrics, priority = off.update(None, sample, key)
     assert state is params and priority == "priority" and metrics["dormant_units"] == 0.5
 
 
@@ -61,7 +62,7 @@ def test_layers_of_an_actor_are_those_of_a_walk_by_hand():
     learner = ppo.make_learner(ppo.Config(hidden_sizes=(16, 8)), envs.make("CartPole-v1"))
     obs = jax.random.normal(jax.random.key(1), (5, 4))
     state = learner.init(jax.random.key(0), obs)
-    forward = lambda: learner.exploit(learner.policy(state), obs, (), jax.random.key(2))
+    forward = lambda: learner.exploit(learner.policy(state), Situation(obs, ()), jax.random.key(2))
     found = diagnostics.hidden(forward, 5)
     torso = state.params["actor"]["params"]["torso"]
     x, expected = np.asarray(obs, np.float64), []
@@ -76,7 +77,7 @@ def test_layers_of_an_actor_are_those_of_a_walk_by_hand():
 
 
 def test_one_network_for_all_agents():
-    assert diagnostics.problems(ppo.Config()) == []
+    assert diagnostics.problems(ppo.Config(), None) == []
 
-    [line] = diagnostics.problems(ippo.Config(share_parameters=False))
+    [line] = diagnostics.problems(ippo.Config(share_parameters=False), None)
     assert line.startswith("diagnostics = True: needs one network")

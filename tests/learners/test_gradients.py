@@ -10,7 +10,7 @@ import scipy.stats
 from purerl import a2c, counters, dqn, envs, pqn, sac, trees
 from purerl.formulas import schedules
 from purerl.learners import gradients, settings
-from purerl.types import Outcome, Sample, Transition
+from purerl.types import Outcome, Sample, Situation, Transition
 
 
 def test_each_epoch_is_a_permutation(key):
@@ -64,7 +64,7 @@ def matrices_alone(params):
 def trajectory(learner, env, state, key):
     """Random steps ``[4, 2]``, with what ``learner`` records."""
     obs = jax.random.normal(key, (4, 2, *env.observation_space.shape))
-    explored = lambda obs: learner.explore(state, obs, (), learner.noise(key, (2,)))
+    explored = lambda obs: learner.explore(learner.behaviour(state), Situation(obs, ()), learner.noise(key, (2,)))
     action, _, extras = jax.vmap(explored)(obs)
     return Transition(obs, action, obs[..., 0], jnp.zeros((4, 2), bool), jnp.zeros((4, 2), bool), obs, extras)
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl import envs
-from purerl.algos import a2c, ppo
+from purerl import a2c, envs, ppo
 from purerl.formulas.opponents import Payoff
-from purerl.learners import league, league_players, policy_gradients
+from purerl.learners import policy_gradients
+from purerl.learners.wrappers import league_players
+from purerl.learners.wrappers.league import leagued
+from purerl.types import Situation
 
 T, MATCHES, KEPT, ENVS = 4, 2, 4, 12
 PLAYERS = ["main", "main exploiter", "league exploiter"]
@@ -34,14 +36,14 @@ TOTAL = len(PLAYERS) + KEPT
 def in_league(config, num_agents, learner=None):
     """A league of learners that count, each from its first row on."""
     count = counted.counting(T, config.num_envs // len(PLAYERS), lambda obs: 1000 * obs[0])
-    return counted.around(league.league, config, num_agents, learner or count)
+    return leagued(config, num_agents, learner or count)
 
 
 @pytest.fixture(scope="module")
 def pair():
     """Two agents: the league, its state after `init`, and its update, jitted."""
     learner = in_league(CONFIG, 2)
-    return learner, learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32)), jax.jit(learner.update)
+    return learner, learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32)), jax.jit(counted.told(learner))
 
 
 def roles(num_agents):
@@ -70,7 +72,8 @@ def test_who_plays_which_row(num_agents):
         past=jnp.array([10, 20, 30, 40], jnp.int32),
         met=jnp.asarray(met),
     )
-    action, carry, extras = jax.jit(learner.explore)(state, rows, 1000 * rows, rows)
+    behaviour, here = learner.behaviour(state), Situation(rows, 1000 * rows)
+    action, carry, extras = jax.jit(learner.explore)(behaviour, here, rows)
     everyone = [5, 6, 7, 10, 20, 30, 40]
     version = np.array([everyone[i] if mine else everyone[met[i, j]] for i, j, mine in found])
     np.testing.assert_array_equal(action, 10_000 * version + 101 * rows)
@@ -82,7 +85,7 @@ def test_who_plays_which_row(num_agents):
 def test_everybody_learns_from_their_own_rows(pair):
     _, state, update = pair
     data = trajectory(2 * ENVS)
-    after, metrics = update(state, data, KEY)
+    after, metrics, _ = update(state, data, KEY)
     action, extras = after.learner.given
     for i in range(len(PLAYERS)):
         own = [row for row, role in enumerate(roles(2)) if role[0] == i and role[2]]
@@ -105,7 +108,7 @@ def test_a_scripted_league(pair):
         reward = rng.choice([-1.0, 0.0, 1.0], size=(T, 2 * ENVS), p=[0.9 - wins, 0.1, wins])
         last = np.repeat(rng.random((T, ENVS)) < 0.9, 2, axis=1)
         before, met = state, np.asarray(state.met)
-        state, metrics = update(state, trajectory(2 * ENVS, reward, last), jax.random.key(age))
+        state, metrics, _ = update(state, trajectory(2 * ENVS, reward, last), jax.random.key(age))
         numbers, since = [x + 1 for x in numbers], [x + 1 for x in since]
         against_past = []
         for row, (i, j, mine) in enumerate(roles(2)):
@@ -205,8 +208,8 @@ def test_a_real_league():
         match_period=5,
         hidden_sizes=(4,),
     )
-    assert a2c.a2c.problems(config, env) == []
-    trainer = a2c.a2c.make_trainer(config, env)
+    assert a2c.problems(config, env) == []
+    trainer = a2c.make_trainer(config, env)
     _, states = jax.jit(lambda key: jax.lax.scan(lambda s, _: (trainer.step(s)[0],) * 2, trainer.init(key), None, 19))(
         KEY
     )
@@ -228,8 +231,6 @@ def test_a_real_league():
     ("change", "name", "line"),
     [
         ({}, "KuhnPoker-v0", None),
-        ({"opponents": "latest", "past_selves": 1}, "CartPole-v1", None),
-        ({"max_lag": 1}, "KuhnPoker-v0", "max_lag = 1: must be 0 in a league"),
         ({"past_selves": 2}, "KuhnPoker-v0", "past_selves = 2: must be at least the 3 players that learn"),
         (
             {"league_exploiters": 2},

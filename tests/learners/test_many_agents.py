@@ -15,7 +15,7 @@ from purerl.learners import factored_values
 from purerl.networks import mixers
 from purerl.replay.views import Cut
 from purerl.spaces import Box, Discrete
-from purerl.types import Env, Outcome, Sample, Step, Transition
+from purerl.types import Env, Outcome, Sample, Situation, Step, Transition
 
 M, A, GAMMA = 2, 3, 0.9
 KEY = jax.random.key(0)
@@ -92,7 +92,7 @@ def rows(request):
     """A learner of rows, its state and update, and experience in which the last row never acts."""
     algo, config = ROWS[request.param]
     env = algo.view(config, probe(legal=False))
-    learner, rng = algo.make_learner(config, env), np.random.default_rng(1)
+    learner, rng = algo.own_learner(config, env), np.random.default_rng(1)
 
     def observed():
         obs = seen(rng, 6, 2 * M)
@@ -104,7 +104,9 @@ def rows(request):
     obs, next_obs = observed(), observed()
     state = jax.jit(learner.init)(KEY, trees.take(obs, 0))
     extras = jax.eval_shape(
-        lambda s, o: learner.explore(s, o, (), learner.noise(KEY, (2 * M,)))[2], state, trees.take(obs, 0)
+        lambda s, o: learner.explore(learner.behaviour(s), Situation(o, ()), learner.noise(KEY, (2 * M,)))[2],
+        state,
+        trees.take(obs, 0),
     )
     extras = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=(6, *x.shape)), jnp.float32), extras)
     reward, flag = rng.normal(size=(6, 2 * M)), np.repeat(rng.random((6, 2)) < 0.3, M, axis=1)
@@ -122,9 +124,9 @@ def rows(request):
 
 def test_ignored_actions_move_nothing(rows):
     state, update, data, acting = rows
-    found, metrics = update(state, data, KEY)
+    found, metrics, _ = update(state, data, KEY)
     other = (data.action + 1) % A
-    again, same = update(state, data._replace(action=jnp.where(acting, data.action, other)), KEY)
+    again, same, _ = update(state, data._replace(action=jnp.where(acting, data.action, other)), KEY)
     assert all(equal(found, again)) and all(equal(metrics, same))
     assert not all(equal(found, update(state, data._replace(action=other), KEY)[0]))
 
@@ -132,16 +134,16 @@ def test_ignored_actions_move_nothing(rows):
 def test_who_never_acts_moves_no_policy(rows):
     """Its rewards, and what it sees, move the critic."""
     state, update, data, acting = rows
-    found, _ = update(state, data, KEY)
+    found, *_ = update(state, data, KEY)
     part = data.obs.get("obs", data.obs)
     blurred = {**part, "x": part["x"].at[:, 3].add(0.5)}
     other_obs = {**data.obs, "obs": blurred} if "obs" in data.obs else blurred
     assert not acting[:, 3].any()
     for change in ({"reward": data.reward.at[:, 3].add(3.0)}, {"obs": other_obs}):
-        again, _ = update(state, data._replace(**change), KEY)
+        again, *_ = update(state, data._replace(**change), KEY)
         assert all(equal(found.params["actor"], again.params["actor"]))
         assert not all(equal(found.params["critic"], again.params["critic"]))
-    moved, _ = update(state, data._replace(reward=data.reward.at[:, 2].add(np.arange(6.0))), KEY)
+    moved, *_ = update(state, data._replace(reward=data.reward.at[:, 2].add(np.arange(6.0))), KEY)
     assert not any(equal(found.params["actor"], moved.params["actor"]))
 
 
@@ -169,7 +171,7 @@ def factored(request):
     terminates, the third and the fourth are truncated, and only of the third is known what followed."""
     algo, config, mixer = FACTORS[request.param]
     env = algo.view(config, probe())
-    learner, rng = compiled(algo.make_learner(config, env), "init", "update"), np.random.default_rng(2)
+    learner, rng = compiled(algo.own_learner(config, env), "init", "update"), np.random.default_rng(2)
     obs, after = joint(seen(rng, L, N, M)), joint(seen(rng, N, M))
     state = learner.init(KEY, trees.take(obs, 0))
     state = state._replace(params=scattered(state.params, 3), target_params=scattered(state.params, 4))
@@ -237,7 +239,7 @@ def test_targets_of_teams(factored):
             learned.append(total + discount * value[at, n] - taken[t, n])
         sizes[n] = np.mean(np.abs(learned))
         errors[n] = np.sum(np.square(learned), axis=0) / (L - BURN_IN)
-    _, priority, metrics = update(state, sample, KEY)
+    _, metrics, priority = update(state, sample, KEY)
     np.testing.assert_allclose(priority, sizes, rtol=1e-4)
     loss = np.mean(np.asarray(sample.weight) * 0.5 * errors.sum(axis=1))
     np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-4)
@@ -268,7 +270,7 @@ def soft():
     config = masac.Config(hidden_sizes=(4,), gamma=GAMMA, initial_temperature=0.3)
     env = masac.masac.view(config, probe())
     network = masac.make_network(config, env)
-    learner, rng = compiled(masac.masac.make_learner(config, env), "init", "update"), np.random.default_rng(6)
+    learner, rng = compiled(masac.masac.own_learner(config, env), "init", "update"), np.random.default_rng(6)
     obs, next_obs = joint(seen(rng, N, M)), joint(seen(rng, N, M))
     next_obs["acting"] = jnp.array([[True, False], [False, True], [True, True], [True, False]])
     state = learner.init(KEY, obs)
@@ -308,7 +310,7 @@ def test_targets_of_soft_teams(soft):
     assert q.shape == (N, M, 2, A)
     taken = np.take_along_axis(q, items.action[..., None, None], axis=-1)[..., 0]
     error = target[..., None] - taken
-    _, priority, metrics = learner.update(state, sample, KEY)
+    _, metrics, priority = learner.update(state, sample, KEY)
     np.testing.assert_allclose(priority, np.mean(np.abs(error), axis=(1, 2)), rtol=1e-4)
     np.testing.assert_allclose(metrics["loss"], np.mean(0.5 * np.sum(error**2, axis=(1, 2))), rtol=1e-4)
 
@@ -337,7 +339,7 @@ def test_illegal_actions_are_never_taken(algo):
     made = getattr(algo, algo.__name__.rpartition(".")[2])
     config = made.Config(hidden_sizes=(4,), memory="none") if algo is not masac else made.Config(hidden_sizes=(4,))
     env, count = made.view(config, probe()), 400
-    learner, rng = compiled(made.make_learner(config, env), "init", "explore", "exploit"), np.random.default_rng(9)
+    learner, rng = compiled(made.own_learner(config, env), "init", "explore", "exploit"), np.random.default_rng(9)
     like = jax.eval_shape(env.reset, KEY)[1]
     together = env.num_agents == 1
     own = seen(rng, count, M)
@@ -350,8 +352,8 @@ def test_illegal_actions_are_never_taken(algo):
         obs = {"own": obs, "state": jnp.zeros((count, *like["state"].shape))} if algo is mappo else obs
         obs, legal, size = trees.merge(obs, 2), own["may"].reshape(-1, A), count * M
     state, carry = learner.init(KEY, obs), learner.init_carry(size)
-    explored = learner.explore(state, obs, carry, learner.noise(KEY, (size,)))[0]
-    exploited = learner.exploit(learner.policy(state), obs, carry, KEY)[0]
+    explored = learner.explore(learner.behaviour(state), Situation(obs, carry), learner.noise(KEY, (size,)))[0]
+    exploited = learner.exploit(learner.policy(state), Situation(obs, carry), KEY)[0]
     for action in (explored, exploited):
         assert np.all(np.take_along_axis(np.asarray(legal), np.asarray(action)[..., None], axis=-1))
     assert len(np.unique(explored)) == A
@@ -362,7 +364,7 @@ def test_parameters_that_are_not_shared(memory):
     """An agent's policy and value depend on its own parameters alone."""
     config = mappo.Config(hidden_sizes=(4,), share_parameters=False, agent_ids=False, memory=memory, memory_size=3)
     env = mappo.mappo.view(config, probe())
-    learner, rng = compiled(mappo.mappo.make_learner(config, env), "init"), np.random.default_rng(10)
+    learner, rng = compiled(mappo.mappo.own_learner(config, env), "init"), np.random.default_rng(10)
     own = {"obs": seen(rng, 3 * M), "id": jnp.tile(jnp.eye(M), (3, 1))}
     like = jax.eval_shape(env.reset, KEY)[1]["state"]
     obs = {"own": own, "state": jnp.asarray(rng.normal(size=(3 * M, like.shape[-1])), jnp.float32)}
@@ -370,7 +372,11 @@ def test_parameters_that_are_not_shared(memory):
     params = scattered(state.params, 11)
     other = jax.tree.map(lambda x, y: x.at[1].set(y[1]), params, scattered(state.params, 12))
     assert all(x.shape[0] == M for x in jax.tree.leaves(params))
-    acts = jax.jit(lambda params: learner.explore(state._replace(params=params), obs, carry, learner.noise(KEY, (6,))))
+    acts = jax.jit(
+        lambda params: learner.explore(
+            learner.behaviour(state._replace(params=params)), Situation(obs, carry), learner.noise(KEY, (6,))
+        )
+    )
     (_, following, extras), (_, following_too, extras_too) = acts(params), acts(other)
     same = np.all(np.asarray(extras.policy == extras_too.policy), axis=-1)
     np.testing.assert_array_equal(same, [True, False] * 3)

@@ -9,14 +9,15 @@ import numpy as np
 import oracles
 import pytest
 
-from purerl import a2c, agent57, envs, ngu
+from purerl import agent57, envs, ngu
 from purerl.algos.agent57 import make_controller
 from purerl.envs.fleet import fleet
 from purerl.formulas import bandits, returns, td_errors
-from purerl.learners import curiosity, families, novelty
+from purerl.learners import families, novelty
+from purerl.learners.wrappers.curiosity import Settings, curious
 from purerl.loops.rollout import init_actors, rollout
 from purerl.networks import MLP
-from purerl.types import Learner, Transition
+from purerl.types import Learner, Transition, Updated
 
 KEY = jax.random.key(0)
 
@@ -104,20 +105,21 @@ def test_a_bonus_is_added_to_every_reward():
         init=lambda key, obs: Given(jnp.zeros(()), jnp.zeros((steps, rows))),
         init_carry=lambda num: (),
         noise=lambda key, shape: jnp.zeros(shape),
-        explore=lambda state, obs, carry, noise: (obs, carry, ()),
+        behaviour=lambda state: (),
+        explore=lambda behaviour, here, noise: (here.obs, here.carry, ()),
         policy=lambda state: state.params,
-        exploit=lambda policy, obs, carry, key: (obs, carry),
-        update=lambda state, trajectory, key: (Given(state.params + 1, trajectory.reward), {"loss": jnp.zeros(())}),
+        exploit=lambda policy, here, key: (here.obs, here.carry),
+        update=lambda state, given, key: Updated(Given(state.params + 1, given.reward), {"loss": jnp.zeros(())}, ()),
     )
-    config = curiosity.Settings(intrinsic="rnd", intrinsic_coef=coef, intrinsic_gamma=gamma)
+    config = Settings(intrinsic="rnd", intrinsic_coef=coef, intrinsic_gamma=gamma)
     distillation = novelty.distillation(torso, 4, 1e-3)
-    learner = curiosity.curious(config, distillation, inner)
+    learner = curious(config, distillation, inner)
     rng = np.random.default_rng(0)
     obs, reward = jnp.float32(rng.normal(size=(steps, rows, 2))), jnp.float32(rng.normal(size=(steps, rows)))
     last = jnp.ones((steps, rows), bool)
     state = jax.jit(learner.init)(KEY, obs[0])
     error = np.asarray(distillation.error(state.distilled.judge, obs.reshape(-1, 2)), np.float64).reshape(steps, rows)
-    after, metrics = jax.jit(learner.update)(
+    after, metrics, _ = jax.jit(learner.update)(
         state, Transition(-obs, reward, reward, last, ~last, obs, ()), jax.random.key(1)
     )
     sums = np.array([sum(gamma ** (t - k) * error[k] for k in range(t + 1)) for t in range(steps)])
@@ -150,7 +152,7 @@ def played():
     def run():
         actors = init_actors(KEY, fleet(env, 4), learner)
         state = learner.init(KEY, actors.obs)
-        after, trajectory, _ = rollout(KEY, fleet(env, 4), learner, state, actors, 96)
+        after, trajectory, _ = rollout(KEY, fleet(env, 4), learner, learner.behaviour(state), actors, 96)
         return trajectory, after.carry
 
     return config, *jax.device_get(run())
@@ -247,11 +249,3 @@ def test_two_values_sum_to_that_of_the_sum():
     q = jax.jit(lambda: jax.lax.scan(sweep, jnp.zeros((2, 5, 2)), None, 400)[0])()
     joined = td_errors.joined(q[0], q[1], beta, 0.0)
     np.testing.assert_allclose(td_errors.unrescale(joined, 0.0), truth, atol=1e-3)
-
-
-def test_no_bonus_where_rewards_say_who_won():
-    line = "intrinsic = 'rnd': must be 'none' with opponents = 'past', where rewards say who won a game"
-    settings = {"opponents": "past", "past_games": 4, "num_envs": 8}
-    kuhn = envs.make("KuhnPoker-v0")
-    assert a2c.problems(a2c.Config(intrinsic="rnd", **settings), kuhn) == [line]
-    assert a2c.problems(a2c.Config(**settings), kuhn) == a2c.problems(a2c.Config(intrinsic="rnd"), kuhn) == []

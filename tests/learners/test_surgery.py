@@ -13,6 +13,7 @@ from purerl.algos import ALGORITHMS
 from purerl.algos.dqn import make_network as make_q_network
 from purerl.formulas import distributions
 from purerl.learners import gradients, older, policy_gradients, surgery
+from purerl.types import Situation
 
 KEY = jax.random.key(0)
 CARTPOLE, BREAKOUT = envs.make("CartPole-v1"), envs.make("Breakout-MinAtar")
@@ -172,7 +173,7 @@ def test_every_learner_acts_as_before(algo):
         taken = []
         for sizes, side in ((small, state), (large, widened(state, fresh))):
             player = learner(algo, hidden_sizes=sizes, **settings)
-            taken.append(player.exploit(player.policy(side), obs, player.init_carry(len(obs)), KEY)[0])
+            taken.append(player.exploit(player.policy(side), Situation(obs, player.init_carry(len(obs))), KEY)[0])
         return taken
 
     states = (begun(algo, seed=seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((small, large), 2))

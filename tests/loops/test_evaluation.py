@@ -6,6 +6,7 @@ import numpy as np
 
 from purerl import envs, evaluate, ppo
 from purerl.loops.evaluation import Player, versus
+from purerl.types import Situation
 
 
 def test_against_a_plain_loop(key):
@@ -20,7 +21,7 @@ def test_against_a_plain_loop(key):
     step = jax.jit(jax.vmap(env.step))
     lengths, running = np.zeros(16), np.ones(16, bool)
     while running.any():
-        action, _ = learner.exploit(policy, obs, (), key)
+        action, _ = learner.exploit(policy, Situation(obs, ()), key)
         state, out = step(env.noise(key, (16,)), state, action)
         obs, lengths = out.next_obs, lengths + running
         running &= ~np.asarray(out.terminated | out.truncated)
@@ -39,8 +40,10 @@ def test_endless_episodes_are_cut(key):
 def test_players_of_a_game_remember_what_each_sees(key):
     """One cooperates until it has been paid anything, and is paid 0 for it, since the other always defects; then 1."""
     env = envs.make("MatrixGame-v0", payoffs=[[[3, 0], [5, 1]], [[3, 5], [0, 1]]], rounds=3)
-    defect = Player(lambda obs, carry, key: (jnp.ones(len(obs), jnp.int32), carry), lambda rows: ())
+    defect = Player(lambda here, key: (jnp.ones(len(here.obs), jnp.int32), here.carry), lambda rows: ())
     total = lambda carry, step: jnp.where(step.last, 0.0, carry + 1 + step.reward)
-    wary = Player(lambda obs, paid, key: ((paid >= 0).astype(jnp.int32), paid), lambda rows: -jnp.ones(rows), total)
+    wary = Player(
+        lambda here, key: ((here.carry >= 0).astype(jnp.int32), here.carry), lambda rows: -jnp.ones(rows), total
+    )
     found = versus(key, env, wary, defect, 4)
     np.testing.assert_array_equal(found.episode_return, [0 + 1 + 1] * 4)

@@ -42,7 +42,7 @@ def unflat(state, obs):
 
 def test_agents_have_episodes_of_their_own():
     env = envs.make("MatrixGame-v0")
-    act = lambda obs, carry, key: (jnp.arange(len(jax.tree.leaves(obs)[0])) % 2, carry + 1)
+    act = lambda here, key: (jnp.arange(len(jax.tree.leaves(here.obs)[0])) % 2, here.carry + 1)
     data = record(KEY, env, Player(act, lambda rows: jnp.zeros(rows, jnp.int32)), 3, 100)
     assert np.sum(data.last) == 3 * env.num_agents
     np.testing.assert_array_equal(data.action[data.last], np.tile(np.arange(env.num_agents) % 2, 3))

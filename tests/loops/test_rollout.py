@@ -8,6 +8,7 @@ import pytest
 from purerl import envs, ppo
 from purerl.envs.fleet import fleet
 from purerl.loops.rollout import episode_metrics, init_actors, rollout
+from purerl.types import Situation
 
 
 def test_episode_metrics_against_a_loop():
@@ -41,7 +42,9 @@ def test_alignment(key):
     learner = ppo.make_learner(ppo.Config(), env)
     actors = init_actors(key, fleet(env, 4), learner)
     state = learner.init(key, actors.obs)
-    after, trajectory, metrics = jax.jit(lambda k, a: rollout(k, fleet(env, 4), learner, state, a, 64))(key, actors)
+    after, trajectory, metrics = jax.jit(
+        lambda k, a: rollout(k, fleet(env, 4), learner, learner.behaviour(state), a, 64)
+    )(key, actors)
     np.testing.assert_array_equal(trajectory.obs[0], actors.obs)
     following = jnp.concatenate([trajectory.obs[1:], after.obs[None]])
     goes_on = ~np.asarray(trajectory.last)
@@ -49,7 +52,7 @@ def test_alignment(key):
     assert np.all(np.any(following[~goes_on] != trajectory.next_obs[~goes_on], axis=-1))
     assert not np.any(trajectory.terminated & trajectory.truncated)
     assert metrics["episodes"] == np.sum(~goes_on) > 4 and metrics["episode_length"] <= 11
-    again = learner.explore(state, trajectory.obs[5], (), learner.noise(key, (4,)))[2]
+    again = learner.explore(learner.behaviour(state), Situation(trajectory.obs[5], ()), learner.noise(key, (4,)))[2]
     np.testing.assert_allclose(again.policy, trajectory.extras.policy[5], atol=1e-6)
 
 
@@ -70,7 +73,7 @@ def test_halves_of_the_environments_by_turns(key, memory):
         some = jax.tree.map(lambda x: x[which], actors)
         levels = lambda key, shape: env.levels(key, (shape[0], 8))[:, which]
         mine = fleet(env._replace(levels=levels), len(some.obs)), learner._replace(noise=noise(learner))
-        return jax.jit(lambda key, some: rollout(key, *mine, state, some, 32)[1])(key, some)
+        return jax.jit(lambda key, some: rollout(key, *mine, learner.behaviour(state), some, 32)[1])(key, some)
 
     whole, *halves = (part(which) for which in (slice(0, 8), slice(0, 4), slice(4, 8)))
     together = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *halves)

@@ -1,6 +1,7 @@
 """Population-based training and successive halving, on a problem whose optimum is planted."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 from purerl import config as cfg
 from purerl import loops, population
 from purerl.population import selection
-from purerl.types import Trainer, TrainState
+from purerl.types import TrainState
 
 SIZE, INTERVALS, ITERATIONS = 16, 20, 20
 
@@ -39,7 +40,7 @@ def noisy_quadratic(config):
         metrics = {"episode_return": -jnp.square(theta), "episodes": jnp.ones((), jnp.int32), "loss": theta}
         return TrainState(learned, (), (), state.iteration + 1, alive, key), metrics
 
-    return Trainer(init, step, None, 1)
+    return types.SimpleNamespace(init=init, step=step, env_steps=1)
 
 
 def members(seed, low=1e-3, high=1.0):

@@ -18,6 +18,7 @@ from purerl.runs.description import Setup, describe
 from purerl.runs.exports import exporting, programs, runner
 from purerl.runs.options import TrainOptions
 from purerl.store.policies import save_policy
+from purerl.types import Situation
 
 ALONE = """
 import sys
@@ -78,7 +79,9 @@ def actions(cartpole, observations):
     found = evaluation.load(cartpole)
     one = jax.tree.map(lambda x: x[1], found.policy)
     seen = observations.astype(np.float32)
-    return np.asarray(found.learner.exploit(one, seen, found.learner.init_carry(len(seen)), jax.random.key(0))[0])
+    return np.asarray(
+        found.learner.exploit(one, Situation(seen, found.learner.init_carry(len(seen))), jax.random.key(0))[0]
+    )
 
 
 def test_numpy_alone_acts_as_the_original(cartpole, observations, actions, tmp_path):
@@ -140,7 +143,7 @@ def given(structs, seed=0, rows=50):
 def test_programs_compute_what_jax_does(algo, env, fields, tmp_path):
     config = ALGORITHMS[algo].Config(**fields)
     made = ALGORITHMS[algo].view(config, envs.make(env))
-    learner = ALGORITHMS[algo].make_learner(config, made)
+    learner = ALGORITHMS[algo].make_learner(config, envs.make(env))
     fresh = lambda key: learner.policy(learner.init(key, fleet(made, config.num_envs).reset(key)[1]))
     found = exporting.acting(learner, jax.jit(fresh)(jax.random.key(0)), made.observation_space, {})
     exporting.write_numpy(tmp_path / "p", found)

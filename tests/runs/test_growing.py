@@ -10,6 +10,7 @@ import pytest
 from purerl import cli
 from purerl.runs import batches, evaluation
 from purerl.store import checkpoint, json_files, log
+from purerl.types import Situation
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--eval-episodes", "2", "--hidden-sizes", "8"]
 REPLAY = ["--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
@@ -48,7 +49,9 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     for i in range(small.setup.members.size):
         acted = [
             np.asarray(
-                each.learner.exploit(jax.tree.map(lambda x, i=i: x[i], each.policy), obs, (), jax.random.key(1))[0]
+                each.learner.exploit(
+                    jax.tree.map(lambda x, i=i: x[i], each.policy), Situation(obs, ()), jax.random.key(1)
+                )[0]
             )
             for each in (small, large)
         ]

@@ -18,7 +18,7 @@ from purerl.runs.exports import programs, runner
 from purerl.runs.options import ExportOptions
 from purerl.store import json_files
 from purerl.store.atomic import atomic
-from purerl.types import Learner, PyTree
+from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
 
 DEFAULTS = {"stablehlo": EXPORTS[0], "numpy": EXPORTS[2], "onnx": EXPORTS[3]}
@@ -56,7 +56,7 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
         )
     if any(np.any(leaf) for leaf in jax.tree.leaves(begin)):
         raise ConfigError("this policy begins an episode with a memory that is not zero; it cannot be exported")
-    exploit = lambda key, obs, carry: learner.exploit(policy, obs, carry, key)
+    exploit = lambda key, obs, carry: learner.exploit(policy, Situation(obs, carry), key)
     key = jax.random.key(0)
     if programs.uses_first(exploit, key, row, begin):
         raise ConfigError("this policy draws its actions at random; it cannot be exported")
@@ -68,7 +68,7 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     def act(*arrays: Any) -> list[Any]:
         seen = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
         memory = jax.tree.unflatten(jax.tree.structure(begin), arrays[len(obs) :])
-        action, after = learner.exploit(policy, seen, memory, key)
+        action, after = learner.exploit(policy, Situation(seen, memory), key)
         return [action, *jax.tree.leaves(after)]
 
     return Acting(act, obs, carry, card)

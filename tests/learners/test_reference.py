@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, trees
-from purerl.algos import a2c
+from purerl import a2c, envs, trees
 from purerl.envs.fleet import fleet
-from purerl.learners import policy_gradients, regularised
+from purerl.learners import policy_gradients
 from purerl.learners.policy_gradients import Policy
+from purerl.learners.wrappers.reference import problems, regularised, transformed
 from purerl.loops.rollout import rollout
-from purerl.types import Learner, Transition
+from purerl.types import Learner, Situation, Transition, Updated
 
 CONFIG = a2c.Config(
     total_steps=4 * 3 * 8,
@@ -33,7 +33,7 @@ ENV = envs.make("KuhnPoker-v0")
 def test_what_one_pays_the_others_get(num_agents):
     rng = np.random.default_rng(num_agents)
     reward, ratio = rng.normal(size=(2, 5, 4 * num_agents)).astype(np.float32)
-    found = np.asarray(regularised.transformed(jnp.asarray(reward), jnp.asarray(ratio), 0.3, num_agents))
+    found = np.asarray(transformed(jnp.asarray(reward), jnp.asarray(ratio), 0.3, num_agents))
     for t in range(5):
         for row in range(4 * num_agents):
             first = row // num_agents * num_agents
@@ -54,20 +54,20 @@ class Held(NamedTuple):
 
 def test_rewards_and_references():
     """The learner is given transformed rewards, and the reference becomes the newest at every third iteration."""
-    learner = regularised.regularised(
+    learner = regularised(
         CONFIG,
         2,
         Learner(
             init=lambda key, obs: Held(jnp.int32(7), jnp.zeros((3, 4))),
             init_carry=lambda size: (),
             noise=lambda key, shape: jnp.zeros(shape),
-            explore=lambda state, obs, carry, noise: (state.params + obs, carry, ()),
+            behaviour=lambda state: state.params,
+            explore=lambda params, here, noise: (params + here.obs, here.carry, ()),
             policy=lambda state: state.params,
-            exploit=lambda policy, obs, carry, key: (obs, carry),
-            update=lambda state, given, key: (Held(state.params + 1, given.reward), {"loss": jnp.zeros(())}),
+            exploit=lambda policy, here, key: (here.obs, here.carry),
+            update=lambda state, given, key: Updated(Held(state.params + 1, given.reward), {"loss": jnp.zeros(())}, ()),
+            log_ratio=lambda trajectory, reference: trajectory.action * reference,
         ),
-        snapshot=lambda state: state.params,
-        log_ratio=lambda trajectory, reference: trajectory.action * reference,
     )
     rng = np.random.default_rng(0)
     reward, action = jnp.asarray(rng.normal(size=(2, 3, 4)), jnp.float32)
@@ -78,9 +78,9 @@ def test_rewards_and_references():
     )
     for age, reference in enumerate((7, 7, 7, 10, 10, 10, 13)):
         assert state.reference == reference and learner.policy(state) == 7 + age
-        assert learner.explore(state, 100, (), 0)[0] == 107 + age
-        state, metrics = update(state, given, KEY)
-        expected = regularised.transformed(reward, action * reference, 0.2, 2)
+        assert learner.explore(learner.behaviour(state), Situation(100, ()), 0)[0] == 107 + age
+        state, metrics, _ = update(state, given, KEY)
+        expected = transformed(reward, action * reference, 0.2, 2)
         np.testing.assert_allclose(state.learner.reward, expected, rtol=1e-5)
         np.testing.assert_allclose(metrics["reference_divergence"], jnp.mean(action) * reference, rtol=1e-5)
 
@@ -90,11 +90,13 @@ def trained(request):
     """A few iterations of A2C, with and without a memory: its parts, its state, and a trajectory."""
     memory = {"memory": "gru", "memory_size": 4} if request.param == "gru" else {}
     config = dataclasses.replace(CONFIG, **memory)
-    assert a2c.a2c.problems(config, ENV) == []
-    trainer, parts = a2c.a2c.make_trainer(config, ENV), policy_gradients.make_parts(config, ENV)
+    assert a2c.problems(config, ENV) == []
+    trainer, parts = a2c.make_trainer(config, ENV), policy_gradients.make_parts(config, ENV)
     state, metrics = jax.jit(lambda key: jax.lax.scan(lambda s, _: trainer.step(s), trainer.init(key), None, 8))(KEY)
     rows = fleet(ENV, config.num_envs)
-    _, trajectory, _ = jax.jit(lambda s: rollout(KEY, rows, trainer.learner, s.learner, s.actors, 3))(state)
+    _, trajectory, _ = jax.jit(
+        lambda s: rollout(KEY, rows, trainer.learner, trainer.learner.behaviour(s.learner), s.actors, 3)
+    )(state)
     return parts, state, metrics, trajectory
 
 
@@ -131,19 +133,7 @@ def test_without_a_period_there_is_no_reference():
     assert isinstance(state, policy_gradients.State)
 
 
-@pytest.mark.parametrize(
-    ("change", "name", "line"),
-    [
-        ({}, "KuhnPoker-v0", None),
-        ({}, "CartPole-v1", "reference_period = 3: CartPole-v1 has one agent"),
-        ({"reference_period": 0, "opponents": "past"}, "CartPole-v1", None),
-        (
-            {"opponents": "past"},
-            "KuhnPoker-v0",
-            "reference_period = 3: must be 0 with opponents = 'past', whose decisions are not recorded",
-        ),
-    ],
-)
-def test_problems(change, name, line):
-    config = a2c.Config(**{"reference_period": 3, **change})
-    assert regularised.problems(config, envs.make(name)) == ([line] if line else [])
+def test_one_agent_has_nobody_to_pay():
+    assert problems(CONFIG, ENV) == []
+    [line] = problems(a2c.Config(reference_period=3), envs.make("CartPole-v1"))
+    assert line == "reference_period = 3: CartPole-v1 has one agent"

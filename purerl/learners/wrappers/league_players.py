@@ -18,7 +18,7 @@ from purerl import config as cfg
 from purerl.formulas import league as rules
 from purerl.formulas import opponents
 from purerl.formulas.opponents import Payoff
-from purerl.learners import self_play
+from purerl.learners.wrappers.past import minibatch_problems
 from purerl.types import Array, Env, Key, PyTree
 
 IN_LEAGUE = cfg.Needs("opponents = 'league'", lambda config: config.opponents == "league")
@@ -26,10 +26,10 @@ MAIN = 0
 
 
 @cfg.config
-class Settings(self_play.Settings):
-    """Settings of who the opponents are, in environments of several agents.
+class Settings:
+    """Settings of a league, beside those of `past`.
 
-    In a league ``past_selves`` are versions of all players, and one is kept or begins anew when a match period ends.
+    ``past_selves`` are versions of all players, and one is kept or begins anew when a match period ends.
     """
 
     main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
@@ -41,7 +41,7 @@ class Settings(self_play.Settings):
 
 
 class State(NamedTuple):
-    """``learner`` and ``initial``, what it began as, are ``[K, ...]``. ``past`` are acting policies ``[P, ...]``,
+    """``learner`` and ``initial``, what it began as, are ``[K, ...]``. ``past`` are behaviours ``[P, ...]``,
     versions of the players ``parent`` ``[P]``, -1 where there is none yet. ``payoff`` is of all players.
 
     Players ``met`` ``[K, G]`` are the opponents now, and ``whole`` ``[K, G, E]`` says which games under way began
@@ -68,11 +68,9 @@ def num_players(config: Any) -> int:
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why there can be no league, a line each."""
     counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
-    if config.opponents != "league" or not cfg.sound(config, *counts):
+    if not cfg.sound(config, *counts):
         return []
     found, players = [], num_players(config)
-    if config.max_lag:
-        found.append(f"max_lag = {config.max_lag}: must be 0 in a league")
     if config.past_selves < players:
         found.append(f"past_selves = {config.past_selves}: must be at least the {players} players that learn")
     if config.num_envs % (players * config.past_met):
@@ -84,7 +82,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
         return found
     if env.num_agents == 1:
         return [f"opponents = 'league': {env.name} has one agent"]
-    return self_play.minibatch_problems(config, config.num_envs // players)
+    return minibatch_problems(config, config.num_envs // players)
 
 
 def chances(config: Any, state: State) -> Array:

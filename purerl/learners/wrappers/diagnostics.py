@@ -7,16 +7,23 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from purerl import config as cfg
 from purerl import trees
 from purerl.formulas import activations
+from purerl.learners.wrappers.wrapper import Wrapper
 from purerl.networks import MLP
-from purerl.types import Array, Key, Learner, PyTree, Sample, Transition
+from purerl.types import Array, Env, Key, Learner, PyTree, Sample, Situation, Transition, Updated
 
 MOST_OBSERVATIONS = 256
 """Observations of a batch that a network is looked at with, at most."""
 
 
-def problems(config: Any) -> list[str]:
+@cfg.config
+class Settings:
+    """None: an option asks for it."""
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
     """Why the network cannot be looked at, a line each."""
     if getattr(config, "share_parameters", True):
         return []
@@ -33,14 +40,11 @@ def diagnosed(learner: Learner) -> Learner:
     nothing in it. Both are nan where no layer is hidden.
     """
 
-    def update(state: PyTree, given: Any, key: Key) -> tuple:
-        state, *rest, metrics = learner.update(state, given, key)
-        obs = _observations(given)
-        layers = hidden(
-            lambda: learner.exploit(learner.policy(state), obs, learner.init_carry(trees.length(obs)), key),
-            trees.length(obs),
-        )
-        return state, *rest, {**metrics, **_told(layers)}
+    def update(state: PyTree, given: Any, key: Key) -> Updated:
+        updated, obs = learner.update(state, given, key), _observations(given)
+        here = Situation(obs, learner.init_carry(trees.length(obs)))
+        forward = lambda: learner.exploit(learner.policy(updated.state), here, key)
+        return updated._replace(metrics={**updated.metrics, **_told(hidden(forward, trees.length(obs)))})
 
     return learner._replace(update=update)
 
@@ -79,3 +83,15 @@ def _told(layers: list[Array]) -> dict[str, Array]:
         "dormant_units": jnp.mean(dormant, dtype=jnp.float32),
         "feature_rank": activations.effective_rank(layers[-1]),
     }
+
+
+diagnostics = Wrapper(
+    "diagnostics",
+    Settings,
+    "diagnostics",
+    False,
+    asked=lambda config: True,
+    problems=problems,
+    wrap=lambda config, env, learner: diagnosed(learner),
+)
+"""Not in the table: whoever makes an algorithm puts it around it."""

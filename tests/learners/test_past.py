@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs
-from purerl.algos import a2c, ppo
-from purerl.learners import self_play
-from purerl.types import Transition
+from purerl import a2c, envs, ppo, trees
+from purerl.learners.wrappers.past import against_past, num_games, problems, seats
+from purerl.types import Situation, Transition
 
 T, GAMES, MET, KEPT = 3, 4, 2, 3
 SETTINGS = {
@@ -31,16 +30,16 @@ trajectory = functools.partial(counted.trajectory, T)
 
 def against(config, num_agents, learner=None):
     """A learner that counts its updates, and meets its past selves."""
-    num_rows = self_play.seats(config, num_agents).learned.size
+    num_rows = seats(config, num_agents).learned.size
     count = counted.counting(T, num_rows, lambda obs: jnp.zeros((), jnp.int32))
-    return counted.around(self_play.against_past, config, num_agents, learner or count)
+    return against_past(config, num_agents, learner or count)
 
 
 @pytest.fixture(scope="module")
 def pair():
     """Two agents: the learner, its state after `init`, and its update, jitted."""
     learner = against(CONFIG, 2)
-    return learner, learner.init(KEY, jnp.zeros(12, jnp.int32)), jax.jit(learner.update)
+    return learner, learner.init(KEY, jnp.zeros(12, jnp.int32)), jax.jit(counted.told(learner))
 
 
 def roles(num_agents):
@@ -55,7 +54,7 @@ def roles(num_agents):
 @pytest.mark.parametrize("num_agents", [2, 3])
 def test_seats(num_agents):
     """Every row is learned from or is a past self's; the learner has one seat in each game, which takes turns."""
-    where, found = self_play.seats(CONFIG, num_agents), roles(num_agents)
+    where, found = seats(CONFIG, num_agents), roles(num_agents)
     assert sorted([*where.learned, *where.theirs.reshape(-1)]) == list(range(CONFIG.num_envs * num_agents))
     assert where.learned.tolist() == [row for row, role in enumerate(found) if role is None]
     for i in range(MET):
@@ -67,7 +66,7 @@ def test_seats(num_agents):
 def test_a_fifth_of_the_games_by_default():
     for num_envs, met, expected in ((40, 4, 8), (64, 4, 12), (8, 4, 4), (10, 1, 2)):
         config = ppo.Config(**SETTINGS | {"num_envs": num_envs, "past_met": met, "past_games": 0})
-        assert self_play.num_games(config) == expected
+        assert num_games(config) == expected
 
 
 @pytest.mark.parametrize("num_agents", [2, 3])
@@ -81,7 +80,8 @@ def test_who_plays_which_row(num_agents):
         past=jnp.array([10, 20, 30], jnp.int32),
         met=jnp.array([2, 0], jnp.int32),
     )
-    action, carry, extras = jax.jit(learner.explore)(state, rows, 1000 * rows, rows)
+    behaviour, here = learner.behaviour(state), Situation(rows, 1000 * rows)
+    action, carry, extras = jax.jit(learner.explore)(behaviour, here, rows)
     version = np.array([5 if role is None else [30, 10][role] for role in found])
     np.testing.assert_array_equal(action, 10_000 * version + 101 * rows)
     np.testing.assert_array_equal(carry, 1000 * rows + version)
@@ -91,7 +91,7 @@ def test_who_plays_which_row(num_agents):
 
 def test_only_its_own_rows_are_learned_from(pair):
     _, state, update = pair
-    data, rows = trajectory(12), self_play.seats(CONFIG, 2).learned
+    data, rows = trajectory(12), seats(CONFIG, 2).learned
     action, extras = update(state, data, KEY)[0].learner.given
     np.testing.assert_array_equal(action, data.action[:, rows])
     np.testing.assert_array_equal(extras, data.extras[:, rows])
@@ -103,16 +103,16 @@ def test_snapshots(pair):
     past = np.zeros(KEPT, int)
     for age in range(1, 45):
         before = state
-        state, metrics = update(state, trajectory(12), jax.random.key(age))
+        state, metrics, _ = update(state, trajectory(12), jax.random.key(age))
         if age % 11 == 0:
-            past[age // 11 % KEPT] = age
+            past[age // 11 % KEPT] = age - 1
         np.testing.assert_array_equal(state.past, past)
         np.testing.assert_array_equal(state.present, np.arange(KEPT) <= age // 11)
         assert metrics["past_selves"] == min(1 + age // 11, KEPT)
         assert np.all(np.asarray(state.met) <= age // 11)
         assert jax.tree.structure(before) == jax.tree.structure(state)
         assert [x.aval for x in jax.tree.leaves(before)] == [x.aval for x in jax.tree.leaves(state)]
-    assert state.age == 44 and past.tolist() == [33, 44, 22]
+    assert state.age == 44 and past.tolist() == [32, 43, 21]
 
 
 def test_record(pair):
@@ -141,12 +141,12 @@ def test_record(pair):
                 games[opponent] += 1
                 quality[opponent] -= 0.01 * (won[-1] == 1) / (2 * chance[opponent])
         assert {0.0, 0.5, 1.0} == set(won)
-        found, metrics = update(state._replace(met=jnp.array(met, jnp.int32)), trajectory(12, reward, last), KEY)
+        found, metrics, _ = update(state._replace(met=jnp.array(met, jnp.int32)), trajectory(12, reward, last), KEY)
         np.testing.assert_allclose(found.score, score, rtol=1e-6)
         np.testing.assert_allclose(found.games, games, rtol=1e-6)
         np.testing.assert_allclose(found.quality, quality, rtol=1e-6)
         np.testing.assert_allclose(metrics["score_against_past"], np.mean(won), rtol=1e-6)
-    entered, _ = update(state._replace(age=jnp.int32(10), score=state.score + 5), trajectory(12), KEY)
+    entered, *_ = update(state._replace(age=jnp.int32(10), score=state.score + 5), trajectory(12), KEY)
     np.testing.assert_allclose(entered.quality, [0.3, 0.3, 9.0], rtol=1e-6)
     np.testing.assert_array_equal(entered.games, np.float32([6 * 0.99, 0, 0]))
     np.testing.assert_array_equal(np.asarray(entered.score) > 0, [True, False, True])
@@ -157,7 +157,7 @@ def met_after(config, **change):
     """Who is met in 40 iterations, after a state with these changes."""
     learner = against(config, 2)
     state = learner.init(KEY, jnp.zeros(12, jnp.int32))._replace(**change)
-    update = jax.jit(jax.vmap(learner.update, in_axes=(None, None, 0)))
+    update = jax.jit(jax.vmap(counted.told(learner), in_axes=(None, None, 0)))
     return np.asarray(update(state, trajectory(12), jax.random.split(KEY, 40))[0].met).reshape(-1)
 
 
@@ -190,7 +190,7 @@ def real():
         normalize_reward=True,
     )
     config = dataclasses.replace(alone, opponents="past", snapshot_period=1)
-    assert ppo.ppo.problems(config, env) == []
+    assert ppo.problems(config, env) == []
     plain, learner = (ppo.make_learner(x, env) for x in (alone, config))
     obs = jnp.zeros((12, 9), bool)
     state = jax.jit(learner.init)(KEY, obs)
@@ -205,7 +205,8 @@ def real():
 
     def experience():
         carry = jax.eval_shape(lambda: learner.init_carry(1))
-        shapes = jax.eval_shape(learner.explore, state, obs, learner.init_carry(12), learner.noise(KEY, (12,)))
+        here = Situation(obs, learner.init_carry(12))
+        shapes = jax.eval_shape(learner.explore, learner.behaviour(state), here, learner.noise(KEY, (12,)))
         extras = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes[2])
         assert jax.tree.structure(extras.carry) == jax.tree.structure(carry)
         one = lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype)
@@ -222,14 +223,14 @@ def test_what_past_selves_did_is_not_learned_from(real):
     """Nothing of their rows moves anything: parameters, normalisers, or the record."""
     _, learner, state, _, experience = real
     one, other = experience(), experience()
-    theirs = np.isin(np.arange(12), self_play.seats(CONFIG, 2).theirs)
+    theirs = np.isin(np.arange(12), seats(CONFIG, 2).theirs)
     mixed = jax.tree.map(lambda x, y: jnp.where(theirs.reshape(1, -1, *[1] * (x.ndim - 2)), y, x), one, other)
-    update = jax.jit(learner.update)
+    update = jax.jit(counted.told(learner))
     found, again, moved = (update(state, x, KEY) for x in (one, mixed, other))
     jax.tree.map(np.testing.assert_array_equal, found, again)
     differs = jax.tree.map(lambda x, y: np.any(x != y), found[0].learner, moved[0].learner)
     assert all(jax.tree.leaves(differs.params)) and differs.reward_scale.moments.mean
-    entered = jax.tree.map(lambda x, y: np.array_equal(x[1], y), found[0].past.params, found[0].learner.params)
+    entered = jax.tree.map(lambda x, y: np.array_equal(x[1], y), found[0].past.params, state.learner.params)
     assert all(jax.tree.leaves(entered))
 
 
@@ -240,14 +241,11 @@ def test_past_selves_act_and_remember_as_they_did(real):
     obs, carry = data.obs[0], jax.tree.map(lambda x: x[0], data.extras.carry)
     noise = learner.noise(KEY, (12,))
     state = state._replace(past=past, met=jnp.array([2, 1], jnp.int32))
-    action, following, _ = jax.jit(learner.explore)(state, obs, carry, noise)
-    where, explore = self_play.seats(CONFIG, 2), jax.jit(plain.explore)
+    action, following, _ = jax.jit(learner.explore)(learner.behaviour(state), Situation(obs, carry), noise)
+    where, explore = seats(CONFIG, 2), jax.jit(plain.explore)
     for rows, version in ((where.learned, None), (where.theirs[0], 2), (where.theirs[1], 1)):
-        acting = state.learner
-        if version is not None:
-            policy = jax.tree.map(lambda x, version=version: x[version], past)
-            acting = acting._replace(params=policy.params, obs_moments=policy.obs_moments)
-        expected = explore(acting, obs, carry, noise)
+        acting = plain.behaviour(state.learner) if version is None else trees.take(past, version)
+        expected = explore(acting, Situation(obs, carry), noise)
         np.testing.assert_array_equal(action[rows], expected[0][rows])
         jax.tree.map(
             lambda x, y, rows=rows: np.testing.assert_allclose(x[rows], y[rows], atol=1e-5), following, expected[1]
@@ -263,7 +261,6 @@ def test_latest_is_the_algorithm_itself(real):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"max_lag": 1}, "max_lag = 1: must be 0 with past opponents"),
         ({"past_games": 3}, "past_games = 3: must be a multiple of past_met = 2, at most num_envs = 6"),
         ({"past_games": 8}, "past_games = 8: must be a multiple of past_met = 2, at most num_envs = 6"),
         ({"num_envs": 1, "past_games": 0}, "past_games = 2: must be a multiple of past_met = 2, at most num_envs = 1"),
@@ -278,12 +275,14 @@ def test_latest_is_the_algorithm_itself(real):
 )
 def test_problems(change, line):
     config = dataclasses.replace(CONFIG, **{"num_minibatches": 4, **change})
-    found = self_play.problems(config, envs.make("KuhnPoker-v0"))
+    found = problems(config, envs.make("KuhnPoker-v0"))
     assert found == ([line] if line else [])
 
 
 def test_problems_of_one_agent():
-    assert self_play.problems(CONFIG, envs.make("CartPole-v1")) == ["opponents = 'past': CartPole-v1 has one agent"]
-    assert self_play.problems(dataclasses.replace(CONFIG, opponents="latest"), envs.make("CartPole-v1")) == []
-    assert self_play.problems(a2c.Config(**SETTINGS, memory="gru"), envs.make("KuhnPoker-v0")) == []
-    assert self_play.problems(dataclasses.replace(CONFIG, num_minibatches=0), envs.make("KuhnPoker-v0")) == []
+    assert problems(CONFIG, envs.make("CartPole-v1")) == ["opponents = 'past': CartPole-v1 has one agent"]
+    assert (
+        ppo.problems(dataclasses.replace(CONFIG, opponents="latest", num_minibatches=2), envs.make("CartPole-v1")) == []
+    )
+    assert problems(a2c.Config(**SETTINGS, memory="gru"), envs.make("KuhnPoker-v0")) == []
+    assert problems(dataclasses.replace(CONFIG, num_minibatches=0), envs.make("KuhnPoker-v0")) == []

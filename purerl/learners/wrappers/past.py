@@ -8,7 +8,6 @@ of the environments one seat is the learner's and the others are an older versio
 ``j`` is row ``i * N + j``.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -16,8 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import config as cfg
+from purerl import trees
 from purerl.formulas import opponents
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Transition
+from purerl.learners import settings
+from purerl.learners.wrappers.wrapper import Wrapper, inside
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Situation, Transition, Updated
 
 AGAINST_PAST = "past", "prioritised"
 WITH_PAST = cfg.Needs("past opponents", lambda config: config.opponents != "latest")
@@ -47,7 +49,7 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``past`` are acting policies ``[K, ...]``, of which ``present`` says which there are; ``quality``, ``score`` and
+    """``past`` are behaviours ``[K, ...]``, of which ``present`` says which there are; ``quality``, ``score`` and
     ``games`` ``[K]`` are the record against them. ``met`` ``[G]`` are played now. ``age`` counts iterations."""
 
     learner: PyTree
@@ -76,11 +78,9 @@ def num_games(config: Any) -> int:
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why past selves cannot be met, a line each."""
-    if config.opponents not in AGAINST_PAST or not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
+    if not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
         return []
     found, games = [], num_games(config)
-    if config.max_lag:
-        found.append(f"max_lag = {config.max_lag}: must be 0 with past opponents")
     if games % config.past_met or games > config.num_envs:
         found.append(
             f"past_games = {games}: must be a multiple of past_met = {config.past_met}, at most num_envs = "
@@ -96,10 +96,11 @@ def problems(config: Any, env: Env | None) -> list[str]:
 def minibatch_problems(config: Any, num_rows: int) -> list[str]:
     """A line if a trajectory of only ``num_rows`` rows cannot be cut into the minibatches of ``config``, if it has
     any."""
-    if not hasattr(config, "num_minibatches") or not cfg.sound(config, "num_minibatches", "sequence_length"):
+    sizes = [name for name in ("num_minibatches", "sequence_length") if hasattr(config, name)]
+    if "num_minibatches" not in sizes or not cfg.sound(config, *sizes):
         return []
     samples, what = num_rows * config.num_steps, "steps"
-    if config.memory != "none":
+    if getattr(config, "memory", "none") != "none":
         samples, what = samples // config.sequence_steps, "sequences"
     if samples % config.num_minibatches:
         return [f"num_minibatches = {config.num_minibatches}: must divide the {samples} {what} that are learned from"]
@@ -120,69 +121,71 @@ def seats(config: Any, num_agents: int) -> Seats:
     )
 
 
-def against_past(
-    config: Any,
-    num_agents: int,
-    learner: Learner,
-    snapshot: Callable[[PyTree], PyTree],
-    acting_as: Callable[[PyTree, PyTree], PyTree],
-) -> Learner:
+class Behaviour(NamedTuple):
+    """What acting needs: the learner's behaviour, and those of the past selves that are met ``[G, ...]``."""
+
+    learner: PyTree
+    facing: PyTree
+
+
+def at_rows(here: Situation, rows: np.ndarray, num_agents: int) -> Situation:
+    """The situation of these rows, with the states of their environments."""
+    env_state = trees.take(here.env_state, rows // num_agents)
+    return Situation(trees.take(here.obs, rows), trees.take(here.carry, rows), env_state)
+
+
+def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
     """``learner`` that meets its past selves, with a `State` around its own.
 
-    ``snapshot(state)`` is what acting needs of its state, and ``acting_as(state, snapshot)`` the state that acts so. A
-    game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
-    past selves are cut out before anything is learned.
+    A game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
+    past selves are none of its `Learner.rows`. A version that is kept is how the learner acted in the last rollout.
     """
     where = seats(config, num_agents)
-    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)
+    ours = np.searchsorted(where.learned, where.ours)
 
     def init(key: Key, obs: PyTree) -> State:
-        learned = learner.init(key, of(where.learned, obs))
+        learned = learner.init(key, trees.take(obs, where.learned))
         count, first = config.past_selves, jnp.zeros(config.past_selves)
-        past = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), snapshot(learned))
+        past = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), learner.behaviour(learned))
         met = jnp.zeros(config.past_met, jnp.int32)
         present = jnp.arange(count) == 0
         return State(learned, past, present, first, first, first, met, jnp.zeros((), jnp.int32))
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
-        action, following, extras = learner.explore(state.learner, obs, carry, noise)
+    def behaviour(state: State) -> Behaviour:
+        return Behaviour(learner.behaviour(state.learner), trees.take(state.past, state.met))
 
-        def theirs(policy: PyTree, obs: PyTree, carry: PyTree, noise: PyTree) -> tuple[Array, PyTree]:
-            return learner.explore(acting_as(state.learner, policy), obs, carry, noise)[:2]
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+        *mine, extras = learner.explore(behaviour.learner, here, noise)
+        given = at_rows(here, where.theirs, num_agents), trees.take(noise, where.theirs)
+        *theirs, _ = jax.vmap(learner.explore)(behaviour.facing, *given)
+        return *jax.tree.map(lambda x, new: x.at[where.theirs].set(new), mine, theirs), extras
 
-        facing = of(state.met, state.past)
-        made = jax.vmap(theirs)(facing, *(of(where.theirs, x) for x in (obs, carry, noise)))
-        replaced = jax.tree.map(lambda x, new: x.at[where.theirs].set(new), (action, following), made)
-        return *replaced, extras
-
-    def update(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
-        key_learn, key_choose = jax.random.split(key)
-        mine = jax.tree.map(lambda x: x[:, where.learned], trajectory)
-        learned, metrics = learner.update(state.learner, mine, key_learn)
-        reward, last = trajectory.reward[:, where.ours], trajectory.last[:, where.ours]  # [T, G, games]
-        points = opponents.points(reward)
+    def observe(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+        key_learner, key_choose = jax.random.split(key)
+        inner, more = learner.observe(state.learner, trajectory, key_learner)
+        state = state._replace(learner=inner)
+        points, last = opponents.points(trajectory.reward[:, ours]), trajectory.last[:, ours]  # [T, G, games]
         of_each = lambda x: jnp.sum(jnp.where(last, x, 0.0), axis=(0, 2))
         score, games, wins = of_each(points), of_each(1.0), of_each(points == 1)
-        state = state._replace(learner=learned, age=state.age + 1)
-        state = _enter(config, _recorded(state, score, games, wins), snapshot(learned))
+        state = _recorded(state, score, games, wins)._replace(age=state.age + 1)
+        state = _enter(config, state, learner.behaviour(state.learner))
         chance = opponents.by_quality(state.quality, state.present)
         if config.opponents == "prioritised":
             rates = opponents.win_rates(opponents.Payoff(state.score, state.games))
             chance = opponents.shares(opponents.hard(rates), state.present)
-        drawn = jax.random.uniform(key_choose, (config.past_met,))
-        met = jax.vmap(opponents.choose, in_axes=(None, 0))(chance, drawn)
+        met = jax.vmap(opponents.choose, in_axes=(None, 0))(chance, jax.random.uniform(key_choose, (config.past_met,)))
         of_past = {
             "past_selves": jnp.sum(state.present, dtype=jnp.float32),
             "score_against_past": jnp.sum(score) / jnp.sum(games),
         }
-        return state._replace(met=met), {**metrics, **of_past}
+        return state._replace(met=met), {**more, **of_past}
 
-    return learner._replace(
-        init=init,
-        explore=explore,
-        policy=lambda state: learner.policy(state.learner),
-        update=update,
-    )
+    def update(state: State, given: Any, key: Key) -> Updated:
+        updated = learner.update(state.learner, given, key)
+        return updated._replace(state=state._replace(learner=updated.state))
+
+    functions = {"init": init, "behaviour": behaviour, "explore": explore, "observe": observe, "update": update}
+    return inside(learner, **functions, rows=where.learned)
 
 
 def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
@@ -209,3 +212,15 @@ def _enter(config: Settings, state: State, policy: PyTree) -> State:
     )
     chosen: State = jax.tree.map(lambda new, old: jnp.where(due, new, old), entered, state)
     return chosen
+
+
+past = Wrapper(
+    "opponents",
+    Settings,
+    "opponents",
+    "latest",
+    asked=lambda config: getattr(config, "opponents", "latest") in AGAINST_PAST,
+    problems=problems,
+    wrap=lambda config, env, learner: against_past(config, env.num_agents, learner),
+    withholds=(settings.EVERY_DECISION,),
+)

@@ -9,14 +9,14 @@ iterations, and any policy gradient takes the place of their dynamics.
 Rows are those of `envs.fleet`: environment ``i``, agent ``j`` is row ``i * N + j``.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl.learners import older
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scalar, Transition
+from purerl.learners import older, settings
+from purerl.learners.wrappers.wrapper import Wrapper, inside
+from purerl.types import Array, Env, Key, Learner, PyTree, Scalar, Transition, Updated
 
 WITH_REFERENCE = cfg.Needs("a reference_period", lambda config: config.reference_period > 0)
 
@@ -33,7 +33,7 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``reference`` is an acting policy; ``age`` counts the iterations since it was replaced."""
+    """``reference`` is a behaviour of the learner; ``age`` counts the iterations since it was replaced."""
 
     learner: PyTree
     reference: PyTree
@@ -42,17 +42,9 @@ class State(NamedTuple):
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why there can be no reference policy, a line each."""
-    if not cfg.sound(config, "reference_period") or not config.reference_period:
+    if env is None or env.num_agents > 1:
         return []
-    found = []
-    if config.opponents != "latest":
-        found.append(
-            f"reference_period = {config.reference_period}: must be 0 with opponents = {config.opponents!r}, whose "
-            "decisions are not recorded"
-        )
-    if env is not None and env.num_agents == 1:
-        found.append(f"reference_period = {config.reference_period}: {env.name} has one agent")
-    return found
+    return [f"reference_period = {config.reference_period}: {env.name} has one agent"]
 
 
 def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -> Array:
@@ -68,33 +60,33 @@ def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -
     return reward + (received - paid).reshape(reward.shape)
 
 
-def regularised(
-    config: Any,
-    num_agents: int,
-    learner: Learner,
-    snapshot: Callable[[PyTree], PyTree],
-    log_ratio: Callable[[Transition, PyTree], Array],
-) -> Learner:
-    """``learner`` on `transformed` rewards, with a `State` around its own.
+def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
+    """``learner`` on `transformed` rewards, with a `State` around its own. The first reference is what it begins as."""
 
-    ``snapshot(state)`` is what acting needs of its state. ``log_ratio(trajectory, reference)`` ``[T, B]`` is that of
-    the policy that acted to such a snapshot, 0 where the action was ignored. The first reference is the initial policy.
-    """
+    log_ratio: Any = learner.log_ratio
 
     def init(key: Key, obs: PyTree) -> State:
         learned = learner.init(key, obs)
-        return State(learned, snapshot(learned), jnp.zeros((), jnp.int32))
+        return State(learned, learner.behaviour(learned), jnp.zeros((), jnp.int32))
 
-    def update(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, trajectory: Transition, key: Key) -> Updated:
         ratio = log_ratio(trajectory, state.reference)
         reward = transformed(trajectory.reward, ratio, config.regularisation, num_agents)
-        learned, metrics = learner.update(state.learner, trajectory._replace(reward=reward), key)
-        reference, age = older.refresh(snapshot(learned), state.reference, state.age, config.reference_period)
-        return State(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}
+        learned, metrics, scores = learner.update(state.learner, trajectory._replace(reward=reward), key)
+        newest = learner.behaviour(learned)
+        reference, age = older.refresh(newest, state.reference, state.age, config.reference_period)
+        return Updated(State(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}, scores)
 
-    return learner._replace(
-        init=init,
-        explore=lambda state, *rest: learner.explore(state.learner, *rest),
-        policy=lambda state: learner.policy(state.learner),
-        update=update,
-    )
+    return inside(learner, init=init, update=update)
+
+
+reference = Wrapper(
+    "reference policy",
+    Settings,
+    "reference_period",
+    0,
+    asked=lambda config: getattr(config, "reference_period", 0) > 0,
+    problems=problems,
+    wrap=lambda config, env, learner: regularised(config, env.num_agents, learner),
+    needs=(settings.ON_POLICY, settings.LOG_RATIOS, settings.EVERY_DECISION),
+)

@@ -5,7 +5,6 @@ has one seat, from which it learns, and its opponent all others. The policy of a
 players are, and whom they meet, is in `league_players`. Rows are those of `envs.fleet`.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,9 +13,12 @@ import numpy as np
 
 from purerl import trees
 from purerl.formulas import opponents
-from purerl.learners import league_players
-from purerl.learners.league_players import MAIN, State, num_players
-from purerl.types import Key, Learner, Metrics, PyTree, Transition
+from purerl.learners import settings
+from purerl.learners.wrappers import league_players
+from purerl.learners.wrappers.league_players import MAIN, Settings, State, num_players
+from purerl.learners.wrappers.past import at_rows
+from purerl.learners.wrappers.wrapper import Wrapper
+from purerl.types import Key, Learner, Metrics, PyTree, Situation, Transition, Updated
 
 
 class Seats(NamedTuple):
@@ -37,27 +39,26 @@ def seats(config: Any, num_agents: int) -> Seats:
     return Seats(mine, theirs, np.argsort(np.concatenate([mine.reshape(-1), theirs.reshape(-1)])))
 
 
-def league(
-    config: Any,
-    num_agents: int,
-    learner: Learner,
-    snapshot: Callable[[PyTree], PyTree],
-    acting_as: Callable[[PyTree, PyTree], PyTree],
-) -> Learner:
+class Behaviour(NamedTuple):
+    """What acting needs: behaviours of the players ``[K, ...]``, and of their opponents ``[K * G, ...]``."""
+
+    players: PyTree
+    facing: PyTree
+
+
+def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
     """A league of ``learner``, with a `State` around those of its players.
 
-    ``snapshot(state)`` is what acting needs of a learner's state, and ``acting_as(state, snapshot)`` the state that
-    acts so. A game is won if its last reward is above 0. Metrics are the main agent's.
+    A game is won if its last reward is above 0. Metrics are the main agent's.
     """
     where, players = seats(config, num_agents), num_players(config)
     own, others = where.own.reshape(players, -1), where.others.reshape(players * config.past_met, -1)
-    of = lambda rows, tree: jax.tree.map(lambda x: x[rows], tree)
 
     def init(key: Key, obs: PyTree) -> State:
         key_learner, key_match = jax.random.split(key)
         keys = jax.random.split(key_learner, players)
-        learned = jax.lax.map(lambda given: learner.init(*given), (keys, of(own, obs)))
-        first, none = snapshot(trees.take(learned, MAIN)), jnp.zeros((), jnp.int32)
+        learned = jax.lax.map(lambda given: learner.init(*given), (keys, trees.take(obs, own)))
+        first, none = learner.behaviour(trees.take(learned, MAIN)), jnp.zeros((), jnp.int32)
         state = State(
             learner=learned,
             initial=learned,
@@ -72,28 +73,30 @@ def league(
         )
         return state._replace(met=league_players.draw(config, state, key_match))
 
-    def explore(state: State, obs: PyTree, carry: PyTree, noise: PyTree):
-        def theirs(policy: PyTree, *given: PyTree):
-            return learner.explore(acting_as(trees.take(state.learner, MAIN), policy), *given)
+    def behaviour(state: State) -> Behaviour:
+        playing = jax.vmap(learner.behaviour)(state.learner)
+        everyone = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), playing, state.past)
+        return Behaviour(playing, trees.take(everyone, state.met.reshape(-1)))
 
-        given = obs, carry, noise
-        everyone = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), jax.vmap(snapshot)(state.learner), state.past)
-        facing = of(state.met.reshape(-1), everyone)
-        made = jax.vmap(learner.explore)(state.learner, *of(own, given)), jax.vmap(theirs)(facing, *of(others, given))
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+        act = lambda who, rows: jax.vmap(learner.explore)(who, at_rows(here, rows, num_agents), trees.take(noise, rows))
+        made = act(behaviour.players, own), act(behaviour.facing, others)
         return jax.tree.map(lambda x, y: jnp.concatenate([x, y])[where.order], *trees.merge(made, 2))
 
-    def update(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+    def update(state: State, trajectory: Transition, key: Key) -> Updated:
         key_learn, key_keep, key_match = jax.random.split(key, 3)
-        mine = of((slice(None), own), trajectory)  # [T, K, G * E]
-        learned, metrics = jax.vmap(learner.update, in_axes=(0, 1, 0))(
-            state.learner, mine, jax.random.split(key_learn, players)
-        )
-        points, last = opponents.points(trajectory.reward[:, where.own]), trajectory.last[:, where.own]
+        matches = jax.tree.map(lambda x: x.reshape(len(x), *where.own.shape), (trajectory.reward, trajectory.last))
+        mine = jax.tree.map(lambda x: x.reshape(len(x), *own.shape, *x.shape[2:]), trajectory)  # [T, K, G * E]
+        learned, metrics, scores = jax.vmap(
+            lambda *given: tuple(learner.update(*given)), in_axes=(0, 1, 0), out_axes=(0, 0, 1)
+        )(state.learner, mine, jax.random.split(key_learn, players))
+        points, last = opponents.points(matches[0]), matches[1]
         facing_past = (state.met[MAIN] >= players)[None, :, None]
         state, counts = league_players.recorded(state, points, last)
         state = state._replace(learner=learned, kept_ago=state.kept_ago + 1, age=state.age + 1)
         due = state.age % config.match_period == 0
-        state, begins = league_players.keep(config, state, jax.vmap(snapshot)(learned), due, key_keep)
+        behaviours = jax.vmap(learner.behaviour)(learned)
+        state, begins = league_players.keep(config, state, behaviours, due, key_keep)
         met = league_players.draw(config, state, key_match)
         state = state._replace(met=jnp.where(due, met, state.met), whole=jnp.where(due, last[-1], state.whole))
         against_past = counts[:, MAIN] & facing_past
@@ -102,11 +105,35 @@ def league(
             "score_against_past": jnp.sum(points[:, MAIN] * against_past) / jnp.sum(against_past),
             "exploiters_reset": jnp.sum(begins, dtype=jnp.float32),
         }
-        return state, {**trees.take(metrics, MAIN), **of_league}
+        scores = jax.tree.map(lambda x: x.reshape(len(x), -1), scores)
+        return Updated(state, {**trees.take(metrics, MAIN), **of_league}, scores)
+
+    def observe(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+        mine = jax.tree.map(lambda x: x.reshape(len(x), *own.shape, *x.shape[2:]), trajectory)
+        observed, metrics = jax.vmap(learner.observe, in_axes=(0, 1, 0))(
+            state.learner, mine, jax.random.split(key, players)
+        )
+        return state._replace(learner=observed), trees.take(metrics, MAIN)
 
     return learner._replace(
         init=init,
+        behaviour=behaviour,
         explore=explore,
         policy=lambda state: learner.policy(trees.take(state.learner, MAIN)),
         update=update,
+        rows=own.reshape(-1),
+        observe=observe,
     )
+
+
+league = Wrapper(
+    "league",
+    Settings,
+    "opponents",
+    "latest",
+    asked=lambda config: getattr(config, "opponents", "latest") == "league",
+    problems=league_players.problems,
+    wrap=lambda config, env, learner: leagued(config, env.num_agents, learner),
+    needs=(settings.ON_POLICY,),
+    withholds=(settings.EVERY_DECISION,),
+)
