@@ -95,6 +95,9 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
     algorithm's name. Raises `ConfigError` if there is none.
     """
     args, wrappers = taken("--wrapper", args)
+    for wrapper in wrappers:
+        if ":" not in wrapper:
+            raise ConfigError(f"wrapper = {wrapper!r}: must be MODULE:ATTRIBUTE")
     if not args or args[0] in ("-h", "--help"):
         print(f"usage: purerl {command} ALGO --env ENV [OPTIONS]\n\nalgorithms: " + ", ".join(ALGORITHMS))
         print(f"\npurerl {command} ALGO --help lists the options.")
@@ -102,8 +105,7 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
     file, rest = from_file(args)
     named = rest and not rest[0].startswith("-")
     if file is None:
-        algo = choose("algorithm", args[0], ALGORITHMS)
-        return choose("wrapper", "+".join([algo, *wrappers]), ALGORITHMS), rest[1:], None
+        return "+".join([choose("algorithm", args[0], ALGORITHMS), *wrappers]), rest[1:], None
     if file.command not in (command, "train") and command != "plan":
         raise ConfigError(f"{file.path}: is of purerl {file.command}, not of purerl {command}")
     algo = choose(f"{file.path}: algo", file.take("algo", str, rest[0] if named else ""), ALGORITHMS)
@@ -114,11 +116,19 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
     return algo, rest[1:] if named else rest, file
 
 
+BESIDE = (
+    "--config FILE takes options from the config file of a run, and --wrapper MODULE:ATTRIBUTE puts a wrapper of your "
+    "own around the learner."
+)
+
+
 def training(
     command: str, algo: str, options: type[Options], args: list[str], start: "Start | None" = None
 ) -> Train[Options, Any]:
     """The options and the config that ``args`` give for ``purerl COMMAND ALGO``. Raises `ConfigError`."""
-    return with_preset(with_learned(options, algo), algo, f"purerl {command} {algo}", args, start)
+    made = with_learned(options, algo)
+    made.__doc__ = f"{made.__doc__} {BESIDE}"
+    return with_preset(made, algo, f"purerl {command} {algo}", args, start)
 
 
 def with_preset(
