@@ -113,7 +113,15 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in ("corridor", "my_algorithm", "my_wrapper", "my_package", "my_package.my_module", "scripts", "scripts.players"):
+    for name in (
+        "corridor",
+        "my_algorithm",
+        "my_wrapper",
+        "my_package",
+        "my_package.my_module",
+        "scripts",
+        "scripts.players",
+    ):
         sys.modules.pop(name, None)
 
 

@@ -41,7 +41,8 @@ def grouped(options: type, algorithm: Any) -> type:
     fields: list[Any] = [("options", Annotated[options, flat]), ("config", Annotated[algorithm.own_config, flat])]
     for each in wrapper.added(algorithm.own_config, algorithm.wrappers):
         default = dataclasses.field(default_factory=each.Settings)
-        headed = tyro.conf.OmitArgPrefixes[Annotated[each.Settings, tyro.conf.arg(name=each.name)]]
+        settings: Any = each.Settings
+        headed = tyro.conf.OmitArgPrefixes[Annotated[settings, tyro.conf.arg(name=each.name)]]
         fields.append((each.name.replace(" ", "_"), headed, default))
     return dataclasses.make_dataclass("Grouped", fields, namespace={"__doc__": options.__doc__}, frozen=True)
 

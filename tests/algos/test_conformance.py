@@ -22,10 +22,15 @@ from purerl.algos import (
     dpo,
     dqn,
     impala,
+    ippo,
+    iql,
     iqn,
+    mappo,
+    masac,
     ngu,
     ppo,
     pqn,
+    qmix,
     qr_dqn,
     r2d2,
     r2d3,
@@ -34,10 +39,12 @@ from purerl.algos import (
     sac,
     sac_discrete,
     td3,
+    vdn,
 )
 from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
-from purerl.learners import policy_gradients
+from purerl.learners import factored_values, many_agents, policy_gradients
+from purerl.networks import mixers
 from purerl.spaces import Box
 from purerl.types import Env, Situation, Step
 
@@ -123,6 +130,35 @@ def of_box(mode):
     return lambda out, network, critic, obs: network.judge(critic, obs, mode(out))
 
 
+def team_value(mixer):
+    """What ``mixer`` makes of the largest of the action values of a team of one."""
+
+    def value(config, env, state, obs):
+        joint, obs = factored_values.view(config, env), {"agents": obs[:, None]}
+        network = factored_values.make_network(config, joint)
+        q, _ = network.step(state.params["agents"], obs, network.init_carry(len(obs["agents"])))
+        mixed = mixer(config).mix(state.params["mixer"], q.max(axis=-1), many_agents.team(joint).state(obs))
+        return mixed[:, 0]
+
+    return value
+
+
+def central_critic(config, env, state, obs):
+    """MAPPO's, which sees the whole environment: of one agent, what this one sees."""
+    seen = mappo.mappo.view(config, env)
+    network = mappo.make_network(config, seen, distributions.for_space(env.action_space))
+    return network.unroll(state.params, {"own": obs, "state": obs}, (), jnp.zeros(len(obs), bool))[1]
+
+
+def central_critics(config, env, state, obs):
+    """MASAC's, of the action that the policy prefers."""
+    network = masac.make_network(config, masac.view(config, env))
+    obs = {"agents": obs[:, None]}
+    out, q = network.act(state.params["actor"], obs), network.judge(state.params["critic"], obs)  # [B, 1, K, A]
+    chosen = jax.nn.one_hot(jnp.argmax(out, axis=-1), out.shape[-1])
+    return jnp.mean(jnp.sum(q * chosen[..., None, :], axis=-1), axis=(1, 2))
+
+
 def of_discrete(out, network, critic, obs):
     q = network.judge(critic, obs)
     return jnp.sum(q * jax.nn.one_hot(jnp.argmax(out, axis=-1), out.shape[-1])[:, None], axis=-1)
@@ -174,6 +210,7 @@ FAMILY = {
     "episode_memory": 16,
     "novelty_steps": 2,
 }
+TEAM = {**REPLAY, "memory": "none", "unroll": 2, "period": 1, "agent_ids": False, "last_action": False}
 FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {
     "ppo": Row(ppo.ppo, ppo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
@@ -185,6 +222,16 @@ ROWS = {
         idle=("lag",),
     ),
     "dpo": Row(dpo.dpo, dpo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
+    "ippo": Row(
+        ippo.ippo, ippo.Config(**SURROGATE, agent_ids=False), critic, free={"clip_epsilon": 10.0}, idle=("lag",)
+    ),
+    "mappo": Row(
+        mappo.mappo,
+        mappo.mappo.Config(**SURROGATE, agent_ids=False),
+        central_critic,
+        free={"clip_epsilon": 10.0},
+        idle=("lag",),
+    ),
     "a2c": Row(a2c.a2c, a2c.Config(**ONE_STEP), critic),
     "reinforce": Row(
         reinforce.reinforce, reinforce.Config(**ONE_STEP | {"lag": 0.0, "max_lag": 0}), critic, idle=("lag",)
@@ -264,6 +311,14 @@ ROWS = {
         longer=5,
         rtol=0.03,
     ),
+    "iql": Row(iql.iql, iql.iql.Config(**TEAM), team_value(lambda config: mixers.apart()), idle=PRIORITIES),
+    "vdn": Row(vdn.vdn, vdn.vdn.Config(**TEAM), team_value(lambda config: mixers.summed()), idle=PRIORITIES),
+    "qmix": Row(
+        qmix.qmix,
+        qmix.Config(**TEAM, mixer_size=8, hyper_size=8),
+        team_value(lambda config: mixers.monotonic(config.mixer_size, config.hyper_size)),
+        idle=PRIORITIES,
+    ),
     "ddpg": Row(
         ddpg.ddpg,
         ddpg.Config(
@@ -294,6 +349,13 @@ ROWS = {
         sac_discrete.sac_discrete,
         sac_discrete.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
         critics_at_mode(sac_discrete.make_network, of_discrete),
+        free=FREE,
+        idle=PRIORITIES,
+    ),
+    "masac": Row(
+        masac.masac,
+        masac.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
+        central_critics,
         free=FREE,
         idle=PRIORITIES,
     ),
@@ -414,7 +476,7 @@ def test_seeds_differ_from_the_first_parameter_on(row, short, env, first):
     kernels = [x for x in jax.tree.leaves(policy(everyone.learner)) if x.ndim > 2]
     kernels = [x for x in kernels if np.ptp(x[0])]  # the others begin as a constant: deviations of noisy layers
     assert kernels and all(np.all(np.any(x[0] != x[1])) for x in kernels)
-    assert np.any(everyone.actors.obs[0] != everyone.actors.obs[1])
+    assert any(np.any(x[0] != x[1]) for x in jax.tree.leaves(everyone.actors.obs))
 
 
 def test_every_parameter_learns(first, runs):
@@ -496,7 +558,8 @@ def probed(row):
         env = choose(task)
         learner = row.algo.make_learner(config, env)
         state = row.algo.make_train(config, env)(KEYS[0]).state.learner
-        found = evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=32, max_steps=5)
+        seen = row.algo.view(config, env)
+        found = evaluate(jax.random.key(1), seen, learner, learner.policy(state), num_episodes=32, max_steps=5)
         return row.value(config, env, state, OBS), jnp.mean(found.episode_return)
 
     found = jit(jax.vmap(train))(
@@ -539,7 +602,7 @@ def test_policy_of_continuous_actions(row, probed):
     @jit
     def run():
         state = row.algo.make_train(config, TARGET)(KEYS[0]).state.learner
-        learner = row.algo.make_learner(row.config, TARGET)
-        return evaluate(jax.random.key(1), TARGET, learner, learner.policy(state), num_episodes=32).episode_return
+        learner, seen = row.algo.make_learner(row.config, TARGET), row.algo.view(row.config, TARGET)
+        return evaluate(jax.random.key(1), seen, learner, learner.policy(state), num_episodes=32).episode_return
 
     np.testing.assert_allclose(np.mean(run()), 0.0, atol=0.01)
