@@ -54,6 +54,10 @@ TEAM = (
     "--memory none --no-last-action --hidden-sizes 64 --epsilon-end 1 --target-period 100 --learning-rate-decay 0"
 )
 ROWS_OF_AGENTS = "--num-envs 64 --num-steps 16 --learning-rate 5e-3"
+TWO_ON_TWO = (
+    "--env-params ways=1 --num-envs 16 --num-steps 1 --num-updates 1 --capacity 100000 --store-next-obs "
+    "--hidden-sizes 64 64 --learning-rate 1e-3 --actor-learning-rate 1e-3 --initial-temperature 0.1 --gamma 0.9"
+)
 TUNED = (
     "--num-envs 16 --num-epochs 10 --num-minibatches 16 --gamma 0.9 --learning-rate 1e-3 --entropy-coef 0 "
     "--normalize-reward"
@@ -72,6 +76,7 @@ ROWS = (
     Row("iql", "TwoStep-v0", 20_512, TEAM),
     Row("ippo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
     Row("mappo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
+    Row("masac", "Landmarks-v0", 96_000, TWO_ON_TWO, 8),
     Row("dqn", "Catch-bsuite", 1e5),
     Row("c51", "CartPole-v1", 2e5, TO_100, 8),
     Row("qr-dqn", "CartPole-v1", 2e5, "", 8),

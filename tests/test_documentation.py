@@ -278,10 +278,6 @@ def test_docstrings_name_what_is_there():
     assert missing == []
 
 
-def test_every_algorithm_has_a_page():
-    assert {page.stem for page in (DOCS / "algorithms").glob("*.md")} - {"index"} == set(ALGORITHMS)
-
-
 def test_the_page_of_results_is_made_of_its_lines():
     assert (DOCS / results.PAGE).read_text() == results.page(results.read(DOCS / results.LINES).values())
 

@@ -1,0 +1,65 @@
+"""Writes the table of algorithms in ``docs/algorithms/index.md``, from what each says of itself and its page.
+
+    python scripts/index.py
+
+What is written is all that stands between the lines `BEGIN` and `END` of that page; ``tests/algos/test_owed.py`` holds
+the page to it.
+"""
+
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent.parent / "docs" / "algorithms"
+BEGIN, END = "<!-- scripts/index.py writes what follows -->", "<!-- and ends here -->"
+KINDS = {"Discrete": "CartPole-v1", "Box": "Pendulum-v1"}
+TEAM = "TwoStep-v0"
+
+
+def title(name: str) -> str:
+    """The first words of a page's first sentence, which say what the algorithm is."""
+    page = FOLDER / f"{name}.md"
+    text = page.read_text().partition("\n\n")[2] if page.is_file() else ""
+    return re.split(r"[,:.] ", text.replace("\n", " "), maxsplit=1)[0]
+
+
+def row(name: str) -> str:
+    """The line of an algorithm."""
+    from purerl import envs
+    from purerl.algos import ALGORITHMS
+    from purerl.learners import settings
+    from purerl.learners.wrappers import wrapper
+
+    algorithm = ALGORITHMS[name]
+    config, hints = algorithm.Config(), typing.get_type_hints(algorithm.Config)
+    source = "what it just did"
+    if settings.ON_POLICY not in wrapper.offered(algorithm.own_config):
+        source = "sequences of a replay" if hasattr(config, "unroll") else "a replay"
+    source += f", and {', '.join(algorithm.datasets)}" if algorithm.datasets else ""
+    actions = [kind for kind, env in KINDS.items() if not algorithm.problems(config, envs.make(env))]
+    memories = typing.get_args(hints["memory"]) if "memory" in hints else ("none",)
+    memory = "optional" if len(memories) > 1 else "none"
+    memory = memory if "none" in memories else "always"
+    agents = "a team" if algorithm.view(config, envs.make(TEAM)).num_agents == 1 else "a row each"
+    return f"| [{name}]({name}.md) | {title(name)} | {source} | {', '.join(actions)} | {memory} | {agents} |"
+
+
+def table() -> str:
+    """The lines of all algorithms."""
+    from purerl.algos import ALGORITHMS
+
+    head = "| page | is | learns from | actions | memory | several agents |\n|---|---|---|---|---|---|"
+    return "\n".join([head, *map(row, ALGORITHMS)])
+
+
+def written(text: str) -> Any:
+    """A page with the table in its place."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    page = FOLDER / "index.md"
+    page.write_text(written(page.read_text()))

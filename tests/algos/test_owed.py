@@ -1,0 +1,64 @@
+"""What an algorithm needs beside its file, by name: one test tells what is missing, and the command that makes it."""
+
+import json
+
+import index
+import pytest
+import results
+from budgets import TABLE, TARGET
+from test_conformance import ROWS
+
+from purerl.algos import ALGORITHMS
+from purerl.errors import ConfigError
+from purerl.targets import absent
+
+
+def missing(name):
+    """A line for each thing that there is not. What learns from a dataset has no row of results, which is one command."""
+    found = []
+    if ALGORITHMS[name].name not in {row.algo.name for row in ROWS.values()}:
+        found.append("a row in ROWS of tests/algos/test_conformance.py")
+    if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
+        found.append(
+            f"a row in ROWS of scripts/results.py; then: python scripts/reproduce.py results --scale full --only {name}"
+        )
+    if not (index.FOLDER / f"{name}.md").is_file():
+        found.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
+    if name not in json.loads(TABLE.read_text()) and compiles():
+        found.append(f"its budget in tests/targets/budgets.json: python scripts/budgets.py {name} --write")
+    return found
+
+
+def compiles():
+    """Whether there is something that compiles for GPUs; without it nobody can make a budget."""
+    try:
+        absent.device(TARGET)
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_nothing_is_missing(name):
+    assert missing(name) == []
+
+
+def test_nothing_is_left_of_algorithms_that_are_gone():
+    pages = {page.stem for page in index.FOLDER.glob("*.md")} - {"index"}
+    assert pages == set(ALGORITHMS) and set(json.loads(TABLE.read_text())) <= set(ALGORITHMS)
+    assert {row.algo.name for row in ROWS.values()} == set(ALGORITHMS) >= {row.algo for row in results.ROWS}
+
+
+def test_the_index_is_made_of_what_algorithms_say():
+    """If not: python scripts/index.py."""
+    page = (index.FOLDER / "index.md").read_text()
+    assert index.written(page) == page
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(ALGORITHMS.modules, "new", "ppo")
+    monkeypatch.setitem(globals(), "ROWS", {})
+    row, result, page = missing("new")[:3]
+    assert row == "a row in ROWS of tests/algos/test_conformance.py"
+    assert result.endswith("then: python scripts/reproduce.py results --scale full --only new")
+    assert page == "its page, docs/algorithms/new.md; then: python scripts/index.py"
