@@ -14,13 +14,13 @@ from purerl.targets import absent
 
 
 def missing(name):
-    """A line for each thing that there is not. What learns from a dataset has no row of results, which is one command."""
+    """A line for each thing that there is not. What learns from a dataset has no row of results: rows are commands."""
     found = []
     if ALGORITHMS[name].name not in {row.algo.name for row in ROWS.values()}:
         found.append("a row in ROWS of tests/algos/test_conformance.py")
     if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
         found.append(
-            f"a row in ROWS of scripts/results.py; then: python scripts/reproduce.py results --scale full --only {name}"
+            f"a row in ROWS of scripts/results.py; then: python scripts/reproduce.py results --scale full --names {name}"
         )
     if not (index.FOLDER / f"{name}.md").is_file():
         found.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
@@ -60,5 +60,5 @@ def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(globals(), "ROWS", {})
     row, result, page = missing("new")[:3]
     assert row == "a row in ROWS of tests/algos/test_conformance.py"
-    assert result.endswith("then: python scripts/reproduce.py results --scale full --only new")
+    assert result.endswith("then: python scripts/reproduce.py results --scale full --names new")
     assert page == "its page, docs/algorithms/new.md; then: python scripts/index.py"
