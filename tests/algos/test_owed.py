@@ -19,9 +19,8 @@ def missing(name):
     if ALGORITHMS[name].name not in {row.algo.name for row in ROWS.values()}:
         found.append("a row in ROWS of tests/algos/test_conformance.py")
     if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
-        found.append(
-            f"a row in ROWS of scripts/results.py; then: python scripts/reproduce.py results --scale full --names {name}"
-        )
+        command = f"python scripts/reproduce.py results --scale full --names {name}"
+        found.append(f"a row in ROWS of scripts/results.py; then: {command}")
     if not (index.FOLDER / f"{name}.md").is_file():
         found.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
     if name not in json.loads(TABLE.read_text()) and compiles():
