@@ -84,7 +84,7 @@ def test_actors_give_the_learners_priorities(actors, key):
     """The same parameters give the same errors, also where an episode ended within the three steps; but not of what
     followed a truncated step, which no actor saw."""
     learner, state, sample = actors
-    _, priority, _ = jax.jit(learner.update)(state.learner, sample, key)
+    priority = jax.jit(learner.update)(state.learner, sample, key).scores
     discount, rows = np.asarray(sample.items.discount), state.replay.ring.items
     steps = np.where(discount > 0, np.round(np.log(np.maximum(discount, 0.01)) / np.log(APEX.gamma)), 1).astype(int)
     cut = np.asarray(rows.truncated)[(sample.slot + steps - 1) % len(rows.reward), sample.env]
@@ -179,8 +179,8 @@ def test_no_gradient_flows_through_the_burn_in(acted, key):
     ]
     params = [result[0].params for result in results]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *params[:2])
-    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-5)
-    assert np.abs(results[0][2]["loss"] - results[2][2]["loss"]) > 1e-3
+    np.testing.assert_allclose(results[0].scores, results[1].scores, rtol=1e-5)
+    assert np.abs(results[0].metrics["loss"] - results[2].metrics["loss"]) > 1e-3
 
 
 def rescaled(x):
@@ -224,7 +224,7 @@ def test_sequences_by_hand(acted, key, double):
     )
     state = state._replace(target_params=disturbed(state.params, -2.0))
     slots = jnp.zeros(size, jnp.int32)
-    _, priority, metrics = jax.jit(learner.update)(state, Sample(items, slots, slots, floats(weight)), key)
+    _, metrics, priority = jax.jit(learner.update)(state, Sample(items, slots, slots, floats(weight)), key)
 
     q, next_q = {}, {}
     for name, params in (("online", state.params), ("target", state.target_params)):
@@ -283,7 +283,7 @@ def updated(config):
     slots = jnp.zeros(8, jnp.int32)
     sample = Sample(Outcome(obs, action, reward, jnp.full(8, 0.9), next_obs, (), ()), slots, slots, jnp.ones(8))
     state = at_random(learner.init, jax.random.key(0), obs)
-    return jax.jit(learner.update)(state, sample, jax.random.key(1))[2]["loss"]
+    return jax.jit(learner.update)(state, sample, jax.random.key(1)).metrics["loss"]
 
 
 @pytest.fixture(scope="module")

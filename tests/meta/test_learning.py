@@ -135,7 +135,7 @@ def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     before = jax.tree.map(lambda x: x[6, 1], training.learner)
     rows = jax.tree.map(lambda x: x[7, 1], training.replay)
     key = jax.random.split(training.key[6, 1], 3)[2]
-    after, _ = jax.jit(learner.update)(before, rows, key)
+    after, *_ = jax.jit(learner.update)(before, rows, key)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x[7, 1], y, rtol=1e-5, atol=1e-6), training.learner, after)
     np.testing.assert_array_equal(rows.reward[:, 0], made.next_obs["reward"][4:8, 1, 0, 1])
 

@@ -197,7 +197,7 @@ def test_policies_that_draw_or_remember_in_their_own_way_are_refused():
     with pytest.raises(ConfigError, match="remembers rewards"):
         exporting.acting(ALGORITHMS["ngu"].make_learner(config, env), None, env.observation_space, {})
     learner = ALGORITHMS["ppo"].make_learner(ALGORITHMS["ppo"].Config(hidden_sizes=(8,)), env)
-    at_random = lambda policy, obs, carry, key: (jax.random.randint(key, obs.shape[:1], 0, 2), carry)
+    at_random = lambda policy, here, key: (jax.random.randint(key, here.obs.shape[:1], 0, 2), here.carry)
     with pytest.raises(ConfigError, match="at random"):
         exporting.acting(learner._replace(exploit=at_random), None, env.observation_space, {})
 
