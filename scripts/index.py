@@ -9,7 +9,6 @@ the page to it.
 import re
 import typing
 from pathlib import Path
-from typing import Any
 
 FOLDER = Path(__file__).parent.parent / "docs" / "algorithms"
 BEGIN, END = "<!-- scripts/index.py writes what follows -->", "<!-- and ends here -->"
@@ -53,7 +52,7 @@ def table() -> str:
     return "\n".join([head, *map(row, ALGORITHMS)])
 
 
-def written(text: str) -> Any:
+def written(text: str) -> str:
     """A page with the table in its place."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from purerl.loops.trainers import observed
+from purerl.loops.trainers import observe
 from purerl.types import Learner, Transition, Updated
 
 
@@ -42,7 +42,7 @@ def told(learner):
     """``(state, trajectory [T, B], key) -> Updated``: one iteration's learning, as a loop on policy has it learn."""
 
     def learn(state, trajectory, key):
-        state, mine, metrics = observed(learner, state, trajectory, key)
+        state, mine, metrics = observe(learner, state, trajectory, key)
         updated = learner.update(state, mine, key)
         return updated._replace(metrics={**updated.metrics, **metrics})
 

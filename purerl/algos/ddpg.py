@@ -57,7 +57,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambd
         return draw.normal(key_normal, shape), draw.uniform(key_uniform, shape, -1.0, 1.0)
 
     def explore(
-        actor: PyTree, begun: Array, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]
+        actor: PyTree, updated: Array, obs: PyTree, carry: PyTree, noise: tuple[Array, Array]
     ) -> tuple[Array, PyTree]:
         normal, random = noise
         if config.noise == "gaussian":
@@ -66,7 +66,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambd
             carry = exploration.ornstein_uhlenbeck(carry, normal, config.noise_damping, config.noise_deviation)
             disturbance = carry
         action = jnp.clip(act(actor, obs) + disturbance, -1.0, 1.0)
-        return to_box(jnp.where(begun, action, random)), carry
+        return to_box(jnp.where(updated, action, random)), carry
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: tuple[Array, Array]) -> Array:
         action = smooth(act(target_params["actor"], next_obs), noise[0])

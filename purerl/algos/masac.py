@@ -94,7 +94,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     return Method(
         init=lambda key, obs: sac.init_params(config, network, key, obs),
         noise=lambda key, shape: categorical.noise(key, (*shape, team.num_agents)),
-        explore=lambda actor, begun, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
+        explore=lambda actor, updated, obs, carry, noise: (categorical.sample(logits(actor, obs), noise), carry),
         exploit=lambda actor, obs: categorical.mode(logits(actor, obs)),
         value=value,
         next_value=next_value,

@@ -98,7 +98,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     return Method(
         init=lambda key, obs: init_params(config, network, key, obs),
         noise=lambda key, shape: draw.normal(key, (*shape, network.size)),
-        explore=lambda actor, begun, obs, carry, noise: (to_box(sample(actor, obs, noise)[0]), carry),
+        explore=lambda actor, updated, obs, carry, noise: (to_box(sample(actor, obs, noise)[0]), carry),
         exploit=lambda actor, obs: to_box(soft.squashed_mode(network.act(actor, obs))),
         value=lambda critic, obs, action: network.judge(critic, obs, to_unit(action)),
         next_value=next_value,

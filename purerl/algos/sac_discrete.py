@@ -75,7 +75,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     return Method(
         init=lambda key, obs: sac.init_params(config, network, key, obs),
         noise=categorical.noise,
-        explore=lambda actor, begun, obs, carry, noise: (
+        explore=lambda actor, updated, obs, carry, noise: (
             actions.action(categorical.sample(logits(actor, obs), noise)),
             carry,
         ),

@@ -34,9 +34,17 @@ class Train(Generic[Options, Config]):
 
 def grouped(options: type, algorithm: Any) -> type:
     """A class of ``options``, an algorithm's own config, and the settings of each wrapper that can be put around it,
-    as one flat list of flags; in the help each wrapper's stand under a heading of their own."""
+    as one flat list of flags; in the help each wrapper's stand under a heading of their own.
+
+    Raises `ConfigError` if two of them have the same name.
+    """
     from purerl.learners.wrappers import wrapper
 
+    settings_names, option_names = (
+        {field.name for field in dataclasses.fields(x)} for x in (algorithm.Config, options)
+    )
+    if twice := ", ".join(sorted(settings_names & option_names)):
+        raise ConfigError(f"algorithm = {algorithm.name!r}: its settings {twice} are options of the command already")
     flat = tyro.conf.arg(name="")
     fields: list[Any] = [("options", Annotated[options, flat]), ("config", Annotated[algorithm.own_config, flat])]
     for each in wrapper.added(algorithm.own_config, algorithm.wrappers):

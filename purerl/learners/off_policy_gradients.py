@@ -94,10 +94,10 @@ class Policy(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """What acting needs: a `Policy`, and whether anything has been learned yet (bool)."""
+    """What acting needs: a `Policy`, and whether there was an update yet (bool ``[]``)."""
 
     policy: Policy
-    begun: Array
+    updated: Array
 
 
 class Method(NamedTuple):
@@ -111,7 +111,7 @@ class Method(NamedTuple):
     init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
     noise: Callable[[Key, tuple[int, ...]], PyTree]  # of learning, and of exploring: one element an observation
     explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
-    # (actor, begun, obs, carry, noise) -> (action, carry)
+    # (actor, updated, obs, carry, noise) -> (action, carry)
     exploit: Callable[[PyTree, PyTree], Array]  # (actor, obs) -> action
     value: Callable[[PyTree, PyTree, Array], Array]  # (critic, obs, action) -> [N, K]
     next_value: Callable[[dict, dict, PyTree, PyTree], Array]  # (params, target_params, next_obs, noise) -> [N]
@@ -186,9 +186,9 @@ def make_learner(
         return Behaviour(Policy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1))
 
     def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
-        policy, begun = behaviour
+        policy, updated = behaviour
         obs = normalizer.apply(policy.obs_moments, here.obs)
-        return *method.explore(policy.params, begun, obs, here.carry, noise), ()
+        return *method.explore(policy.params, updated, obs, here.carry, noise), ()
 
     def exploit(policy: Policy, here: Situation, key: Key):
         return method.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry

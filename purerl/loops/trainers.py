@@ -32,14 +32,14 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
         actors = init_actors(key_actors, fleet, learner)
-        return begun(learner.init(key_learner, actors.obs), actors, (), key)
+        return initial_state(learner.init(key_learner, actors.obs), actors, (), key)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
-        told, trajectory, metrics = observed(learner, state.learner, trajectory, key)
+        told, trajectory, metrics = observe(learner, state.learner, trajectory, key)
         updated = learner.update(told, trajectory, key)
-        return learned(state, updated.state, (), {**updated.metrics, **metrics})
+        return next_state(state, updated.state, (), {**updated.metrics, **metrics})
 
-    return Trainer(init, collecting(fleet, learner, num_steps), learn, learner, fleet.env_steps * num_steps)
+    return Trainer(init, collector(fleet, learner, num_steps), learn, learner, fleet.env_steps * num_steps)
 
 
 def off_policy(
@@ -56,7 +56,7 @@ def off_policy(
         raise ValueError(
             f"warmup = {warmup}: must be a multiple of num_steps = {num_steps}, and at least a sample's {replay.rows}"
         )
-    collect = collecting(fleet, learner, num_steps)
+    collect = collector(fleet, learner, num_steps)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
@@ -74,7 +74,7 @@ def off_policy(
         keys = jax.random.split(key_warmup, warmup // num_steps)
         with jax.named_scope("warm-up"):
             (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
-        return begun(initial, actors, stored, key)
+        return initial_state(initial, actors, stored, key)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         def update(state, keys):
@@ -84,16 +84,16 @@ def off_policy(
             updated = learner.update(before, sample, key_update)
             return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
 
-        told, trajectory, more = observed(learner, state.learner, trajectory, key)
+        told, trajectory, more = observe(learner, state.learner, trajectory, key)
         start = told, replay.add(state.replay, trajectory)
         keys = tuple(jax.random.split(key, (2, num_updates)))
         (after, stored), metrics = trees.scan_means(update, start, keys)
-        return learned(state, after, stored, {**metrics, **more})
+        return next_state(state, after, stored, {**metrics, **more})
 
     return Trainer(init, collect, learn, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)
 
 
-def collecting(
+def collector(
     fleet: Fleet, learner: Learner, num_steps: int
 ) -> Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]:
     """`Trainer.collect` in the rows of ``fleet``, ``num_steps`` at a time."""
@@ -105,23 +105,26 @@ def own_rows(learner: Learner, trajectory: Transition) -> Transition:
     return trajectory if learner.rows is None else trees.take(trajectory, (slice(None), learner.rows))
 
 
-OBSERVING = zlib.crc32(b"observing")
-"""Sets the key of observing apart from that of learning."""
+OBSERVE = zlib.crc32(b"observing")
+"""Sets the key of `observe` apart from that of learning."""
 
 
-def observed(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Transition, Metrics]:
-    """The learner's state once it was told of a trajectory ``[T, B]``, its own rows of it, and what it says of them."""
+def observe(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Transition, Metrics]:
+    """Tells a learner of a trajectory ``[T, B]``: returns its state, its own rows ``[T, B']``, and metrics of them.
+
+    Does not consume ``key``, but another that is folded from it.
+    """
     mine = own_rows(learner, trajectory)
-    state, metrics = learner.observe(state, mine, jax.random.fold_in(key, OBSERVING))
+    state, metrics = learner.observe(state, mine, jax.random.fold_in(key, OBSERVE))
     return state, mine, metrics
 
 
-def begun(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:
+def initial_state(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:
     """The state before the first iteration."""
     return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key)
 
 
-def learned(state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics) -> tuple[TrainState, Metrics]:
+def next_state(state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics) -> tuple[TrainState, Metrics]:
     """What `Trainer.learn` returns once the learner is as ``after`` and the replay is ``replay``: the iteration is
     counted, and the learner kept if it survives."""
     alive, learner = survive(state, after, metrics["loss"])

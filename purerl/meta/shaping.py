@@ -19,7 +19,7 @@ from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.native.games.coin_game import coin_game
 from purerl.errors import ConfigError
 from purerl.loops.rollout import init_actors
-from purerl.loops.trainers import begun, collecting, learned, observed
+from purerl.loops.trainers import collector, initial_state, next_state, observe
 from purerl.meta.learning import learning
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Step, Trainer, TrainState, Transition
@@ -64,7 +64,7 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     At every ``num_steps``-th the learner learns from the trajectory ``[T = num_steps, B]`` of the last ones, which is
     in ``TrainState.replay`` while it grows. Metrics of learning are 0 at the iterations between.
     """
-    collect = collecting(fleet, learner, 1)
+    collect = collector(fleet, learner, 1)
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
@@ -72,16 +72,16 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         initial = learner.init(key_learner, actors.obs)
         _, taken, _ = jax.eval_shape(collect, learner.behaviour(initial), actors, key)
         rows = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape[1:]), x.dtype), taken)
-        return begun(initial, actors, rows, key)
+        return initial_state(initial, actors, rows, key)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         row = (state.iteration.low % num_steps).astype(jnp.int32)
         rows = jax.tree.map(lambda all_rows, new: all_rows.at[row].set(new[0]), state.replay, trajectory)
-        told, _, more = observed(learner, state.learner, trajectory, key)
+        told, _, more = observe(learner, state.learner, trajectory, key)
         update = lambda: learner.update(told, rows, key)[:2]
         nothing = trees.zeros(jax.eval_shape(update)[1])
         after, metrics = where_needed(row == num_steps - 1, update, (told, nothing))
-        return learned(state, after, rows, {**metrics, **more})
+        return next_state(state, after, rows, {**metrics, **more})
 
     return Trainer(init, collect, learn, learner, fleet.env_steps)
 

@@ -11,11 +11,13 @@ import pytest
 from purerl import config as cfg
 from purerl import dqn, envs, networks, ppo, pqn, r2d2
 from purerl.algos import ALGORITHMS
+from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learners import novelty
 from purerl.learners.wrappers import TABLE, Wrapper, inside
 from purerl.learners.wrappers.curiosity import Settings, curious
 from purerl.learners.wrappers.past import seats
+from purerl.runs.options import TrainOptions
 from purerl.types import Learner, Outcome, Sample, Transition, Updated
 
 KEY = jax.random.key(0)
@@ -67,9 +69,17 @@ class Twice:
 
 
 def test_no_setting_twice():
-    twice = Wrapper("twice", Twice, "gamma", 0.5, lambda config: False, lambda config, env: [], lambda *given: given[2])
+    twice = Wrapper("twice", Twice, "gamma", 0.5, lambda config, env, learner: learner)
     with pytest.raises(ConfigError, match="its settings gamma are settings of something else already"):
         dqn.wrapped(twice).Config()
+    with pytest.raises(ConfigError, match="its settings seed are options of the command already"):
+        parsing.grouped(TrainOptions, dqn.wrapped(twice._replace(Settings=Seed)))
+
+
+@cfg.config
+class Seed:
+    seed: cfg.NonNegative = 0.0
+    """As an option is called."""
 
 
 class Given(NamedTuple):
@@ -191,7 +201,7 @@ def test_what_is_inside_observes_too():
         init = lambda key, obs: Counting(learner.init(key, obs), jnp.zeros((), jnp.int32))
         return inside(learner, init=init, update=update, observe=observe)
 
-    mine = Wrapper("mine", Nothing, "mine", 0, lambda config: True, lambda config, env: [], counted)
+    mine = Wrapper("mine", Nothing, "mine", False, counted, on=(False,))
     algorithm = ppo._replace(wrappers=(mine, *ppo.wrappers))
     config = algorithm.Config(hidden_sizes=(4,), num_envs=8, num_steps=4, num_minibatches=1, opponents="past")
     trainer = algorithm.make_trainer(config, KUHN)

@@ -21,7 +21,7 @@ WITH_SUM = cfg.Needs(
 
 @cfg.config
 class Settings:
-    """Settings of the bonus."""
+    """A bonus for what is new, beside the rewards of the environment."""
 
     intrinsic: Literal["none", "rnd"] = "none"
     """Bonus for what is new, added to every reward. rnd: random network distillation."""
@@ -114,8 +114,6 @@ curiosity = Wrapper(
     Settings,
     "intrinsic",
     "none",
-    asked=lambda config: getattr(config, "intrinsic", "none") != "none",
-    problems=lambda config, env: [],
     wrap=lambda config, env, learner: curious(config, make_distillation(config, env), learner),
     needs=(settings.TORSO,),
 )

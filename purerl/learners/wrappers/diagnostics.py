@@ -90,8 +90,8 @@ diagnostics = Wrapper(
     Settings,
     "diagnostics",
     False,
-    asked=lambda config: True,
-    problems=problems,
     wrap=lambda config, env, learner: diagnosed(learner),
+    on=(False,),
+    problems=problems,
 )
-"""Not in the table: whoever makes an algorithm puts it around it."""
+"""Not in the table: an option of the command line puts it around an algorithm, and no setting turns it off."""

@@ -131,9 +131,9 @@ league = Wrapper(
     Settings,
     "opponents",
     "latest",
-    asked=lambda config: getattr(config, "opponents", "latest") == "league",
-    problems=league_players.problems,
     wrap=lambda config, env, learner: leagued(config, env.num_agents, learner),
+    on=("league",),
+    problems=league_players.problems,
     needs=(settings.ON_POLICY,),
     withholds=(settings.EVERY_DECISION,),
 )

@@ -27,10 +27,8 @@ MAIN = 0
 
 @cfg.config
 class Settings:
-    """Settings of a league, beside those of `past`.
-
-    ``past_selves`` are versions of all players, and one is kept or begins anew when a match period ends.
-    """
+    """Several learners who meet each other and their past selves, with ``opponents = "league"``. Past selves are
+    versions of all of them; one is kept, or a learner begins anew, when a match period ends."""
 
     main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
     """Number of learners in a league that look for what beats the main agent."""

@@ -30,7 +30,7 @@ DECAY = 0.99
 
 @cfg.config
 class Settings:
-    """Settings of who the opponents are, in environments of several agents."""
+    """Who the opponents are, in environments of several agents."""
 
     opponents: Literal["latest", "past", "prioritised", "league"] = "latest"
     """Who plays the other agents. latest: the learner itself. past: in some games older versions of it, chosen by
@@ -219,8 +219,8 @@ past = Wrapper(
     Settings,
     "opponents",
     "latest",
-    asked=lambda config: getattr(config, "opponents", "latest") in AGAINST_PAST,
-    problems=problems,
     wrap=lambda config, env, learner: against_past(config, env.num_agents, learner),
+    on=AGAINST_PAST,
+    problems=problems,
     withholds=(settings.EVERY_DECISION,),
 )

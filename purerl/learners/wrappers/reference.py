@@ -23,7 +23,7 @@ WITH_REFERENCE = cfg.Needs("a reference_period", lambda config: config.reference
 
 @cfg.config
 class Settings:
-    """Settings of the reference policy, in environments of several agents."""
+    """A reference policy, from which it costs to move away, in environments of several agents."""
 
     reference_period: cfg.NonNegativeCount = 0
     """Iterations after which the reference policy of self-play is replaced by the newest (R-NaD). 0: there is none."""
@@ -85,8 +85,7 @@ reference = Wrapper(
     Settings,
     "reference_period",
     0,
-    asked=lambda config: getattr(config, "reference_period", 0) > 0,
-    problems=problems,
     wrap=lambda config, env, learner: regularised(config, env.num_agents, learner),
+    problems=problems,
     needs=(settings.ON_POLICY, settings.LOG_RATIOS, settings.EVERY_DECISION),
 )

@@ -14,22 +14,30 @@ from purerl.types import Env, Key, Learner, Metrics, Transition
 class Wrapper(NamedTuple):
     """A function around any learner, with settings of its own.
 
-    ``name`` is the heading of ``Settings`` in the help of every algorithm that offers what the wrapper ``needs``, and
-    ``setting`` the one that asks for it, ``off`` its value for none. ``asked(config)`` tells whether a config does,
-    also one that lacks the settings, and ``problems(config, env)`` why it cannot be (env None: not known), a line each.
-    ``wrap(config, env, learner)`` makes the `Learner`. A wrapper ``withholds`` from those inside of it what they may
-    need.
+    ``name`` is the heading of ``Settings`` in the help of every algorithm that offers what the wrapper ``needs``.
+    ``setting``, which is no float, asks for it with any of the values ``on``, or if there are none with any but
+    ``off``. ``wrap(config, env, learner)`` makes the `Learner`, and ``problems(config, env)`` says why it cannot (env
+    None: not known), a line each. A wrapper ``withholds`` from those inside of it what they may need.
     """
 
     name: str
     Settings: type
     setting: str
     off: Any
-    asked: Callable[[Any], bool]
-    problems: Callable[[Any, Env | None], list[str]]
     wrap: Callable[[Any, Env, Learner], Learner]
+    on: tuple[Any, ...] = ()
+    problems: Callable[[Any, Env | None], list[str]] = lambda config, env: []
     needs: tuple[str, ...] = ()
     withholds: tuple[str, ...] = ()
+
+    def value(self, config: Any) -> Any:
+        """Its setting in ``config``, or ``off`` if that has none."""
+        return getattr(config, self.setting, self.off)
+
+    def asked(self, config: Any) -> bool:
+        """Whether ``config`` asks for it."""
+        value = self.value(config)
+        return bool(value in self.on if self.on else value != self.off)
 
 
 Wrappers = tuple[Wrapper, ...]
@@ -71,15 +79,14 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
     asked = [each for each in wrappers if each.asked(config)]
     found = []
     for i, each in enumerate(asked):
-        given = f"{each.setting} = {getattr(config, each.setting, each.off)!r}"
+        given = f"{each.setting} = {each.value(config)!r}"
         if lacking := [need for need in each.needs if need not in offered(own)]:
             found.append(f"{given}: needs {' and '.join(lacking)}")
             continue
         for other in asked[i + 1 :]:
             if withheld := [need for need in each.needs if need in other.withholds]:
-                value = getattr(config, other.setting)
-                needs = " and ".join(withheld)
-                found.append(f"{given}: must be {each.off!r} with {other.setting} = {value!r}; it needs {needs}")
+                beside = f"{other.setting} = {other.value(config)!r}"
+                found.append(f"{given}: must be {each.off!r} with {beside}; it needs {' and '.join(withheld)}")
         found += each.problems(config, env)
     return found
 
