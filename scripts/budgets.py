@@ -6,10 +6,10 @@
 
 Each algorithm is compiled for `TARGET` with its default settings on CartPole, or on Pendulum if it needs actions in a
 Box, `AGENTS` agents side by side. Prints what
-it takes beside what ``tests/targets/budgets.json`` allows; ``--write`` makes that what was found. The second form only
+it takes beside what ``tests/hardware/budgets.json`` allows; ``--write`` makes that what was found. The second form only
 prints, for another environment, with a preset, or of a program that is traced as for a CPU; so does the third, of the
 program with kernels of our own, of which it also tells what the compiler says: registers, shared memory, spills. Needs
-pip install 'purerl[gpu-plan]'; ``tests/targets/test_budgets.py`` checks the table.
+pip install 'purerl[gpu-plan]'; ``tests/hardware/test_budgets.py`` checks the table.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
-TABLE = Path(__file__).parent.parent / "tests" / "targets" / "budgets.json"
+TABLE = Path(__file__).parent.parent / "tests" / "hardware" / "budgets.json"
 
 
 def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu", ours: bool = False) -> dict[str, float]:
@@ -42,7 +42,7 @@ def program(algo: str, env: str, preset: str, platform: str, ours: bool) -> tupl
 
     from purerl import backend, envs, kernels, trees
     from purerl.algos import ALGORITHMS
-    from purerl.targets import absent
+    from purerl.hardware import absent
 
     place = jax.sharding.SingleDeviceSharding(absent.device(TARGET))
     algorithm = ALGORITHMS[algo]
@@ -70,7 +70,7 @@ def main() -> None:
     """Prints the table, and writes it if asked."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from purerl.algos import ALGORITHMS
-    from purerl.targets import report
+    from purerl.hardware import report
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algos", nargs="*", help="algorithms (default: all)")

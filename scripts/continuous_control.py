@@ -20,7 +20,7 @@ from purerl.algos.sac import make_network
 from purerl.algos.sac_discrete import make_network as make_table
 from purerl.envs.episodic import box, episodic
 from purerl.formulas import soft
-from purerl.learners import off_policy_gradients
+from purerl.learners.families import off_policy_gradients
 from purerl.spaces import Box, Discrete
 from purerl.types import Env, Situation
 

@@ -15,7 +15,7 @@ from claims import claim, main, population, show
 from players import expert, hesitant
 
 from purerl import envs, evaluate, r2d2, r2d3, record, replay
-from purerl.learners import settings
+from purerl.learners.parts import settings
 from purerl.networks import ACTIVATIONS, memory
 from purerl.networks.recurrent import recurrent
 from purerl.networks.value_networks import Streams

@@ -32,10 +32,11 @@ from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
 from purerl.names import choose
 from purerl.population import planning
-from purerl.runs import comparison, config_file, evaluation
-from purerl.runs import datasets as of_play
-from purerl.runs.description import Description, describe, start
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing import config_file
+from purerl.runs.describing import datasets as of_play
+from purerl.runs.describing.description import Description, describe, start
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.reading import comparison, evaluation
 from purerl.store import checkpoint, datasets, json_files, log, policies, tensors
 
 
@@ -238,9 +239,12 @@ def load_commands(directory: Path) -> str:
 @contextlib.contextmanager
 def nothing_compiles() -> Iterator[None]:
     """Within it trainings, searches and plans end as they would begin."""
-    ends: dict[str, Any] = {"runs.train.train": 0, "runs.train.resume": 0, "meta.search.search": 0}
-    ends |= {"runs.recording.record_run": {}, "runs.recording.in_words": ""}
-    ends |= {"runs.measure.plan": (planning.Plan(*[1] * 10), None), "runs.evaluation.play": {"return_mean": 0.0}}
+    ends: dict[str, Any] = {"runs.running.train.train": 0, "runs.running.train.resume": 0, "meta.search.search": 0}
+    ends |= {"runs.reading.recording.record_run": {}, "runs.reading.recording.in_words": ""}
+    ends |= {
+        "runs.running.measure.plan": (planning.Plan(*[1] * 10), None),
+        "runs.reading.evaluation.play": {"return_mean": 0.0},
+    }
     with contextlib.ExitStack() as stack:
         for name, value in ends.items():
             stack.enter_context(mock.patch(f"purerl.{name}", lambda *_, value=value, **options: value))

@@ -27,7 +27,7 @@ def row(name: str) -> str:
     """The line of an algorithm."""
     from purerl import envs
     from purerl.algos import ALGORITHMS
-    from purerl.learners import settings
+    from purerl.learners.parts import settings
     from purerl.learners.wrappers import wrapper
 
     algorithm = ALGORITHMS[name]

@@ -15,7 +15,8 @@ from claims import claim, main, population, show
 from purerl import envs, ippo, iql, mappo, masac, ppo, qmix, vdn
 from purerl.algos.masac import make_network as make_networks
 from purerl.envs import agents
-from purerl.learners import factored_values, many_agents
+from purerl.learners.families import factored_values
+from purerl.learners.parts import many_agents
 from purerl.loops.evaluation import evaluate, player, random_player, versus
 from purerl.networks import mixers
 from purerl.types import Situation

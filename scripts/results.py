@@ -111,7 +111,7 @@ def arguments(row: Row, scale: str, out: Path) -> list[str]:
         return [*row.command.split()[1:], "--out", str(out)]
 
     from purerl.cli import parsing
-    from purerl.runs.options import TrainOptions
+    from purerl.runs.describing.options import TrainOptions
 
     options = ["--env", row.env, *row.options.split()]
     config = parsing.training("train", row.algo, TrainOptions, options).config

@@ -11,8 +11,8 @@ import pytest
 from purerl import ConfigError, c51, check, dqn, impala, ppo, sweep
 from purerl import config as cfg
 from purerl.config import sweep_problems
-from purerl.learners import checks
-from purerl.runs.options import EvolveOptions
+from purerl.learners.parts import checks
+from purerl.runs.describing.options import EvolveOptions
 
 FLOATS = cfg.traced_fields(ppo.Config)
 COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches"]

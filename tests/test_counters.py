@@ -11,7 +11,7 @@ from purerl import counters, envs, replay
 from purerl.algos import ALGORITHMS
 from purerl.counters import Count
 from purerl.formulas import schedules
-from purerl.learners import gradients
+from purerl.learners.parts import gradients
 from purerl.types import Transition
 
 EDGES = [0, 1, 2**24 - 1, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33 - 1, 10**11, 10**13, 2**63]

@@ -43,11 +43,11 @@ SMALLER = {
 ONLY_READ = "report", "dashboard"
 """Commands that take long, or for ever: those of `RUN` do not run either."""
 COMPUTES = (
-    "purerl.runs.train.train",
-    "purerl.runs.measure.plan",
-    "purerl.runs.evaluation.evaluate_run",
-    "purerl.runs.comparison.compare",
-    "purerl.runs.recording.record_run",
+    "purerl.runs.running.train.train",
+    "purerl.runs.running.measure.plan",
+    "purerl.runs.reading.evaluation.evaluate_run",
+    "purerl.runs.reading.comparison.compare",
+    "purerl.runs.reading.recording.record_run",
     "purerl.meta.search.search",
     "purerl.meta.cost.plan",
     "purerl.meta.report.report",
@@ -285,7 +285,9 @@ def test_the_page_of_results_is_made_of_its_lines():
 @pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
 def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
     described = []
-    monkeypatch.setattr("purerl.runs.train.train", lambda description, *rest: described.append(description) or 0)
+    monkeypatch.setattr(
+        "purerl.runs.running.train.train", lambda description, *rest: described.append(description) or 0
+    )
     cli.dispatch(results.arguments(row, "ci", folder / "run"))
     assert described[0].algo == row.algo and described[0].env == row.env
     assert row.command.startswith(f"purerl train {row.algo} --env {row.env} ")

@@ -4,7 +4,7 @@ import fuzz
 import pytest
 
 from purerl.errors import ConfigError
-from purerl.store import regular
+from purerl.store import regular_files
 
 
 def test_mutated_files():
@@ -17,7 +17,7 @@ def test_mutated_files():
 
 
 def careless(directory):
-    file, size = regular.opened(directory / "summary.json")
+    file, size = regular_files.opened(directory / "summary.json")
     with file:
         return repr(file.read(size))
 

@@ -23,15 +23,15 @@ GROUND = (
     "catalogue",
 )
 ROOMS = [
-    "kernels",
     "formulas",
     "networks",
     "envs",
     "replay",
+    "kernels",
     "loops",
     "learners",
     "algos",
-    "targets",
+    "hardware",
     "population",
     "store",
     "display",
@@ -41,9 +41,16 @@ ROOMS = [
     "cli",
 ]
 """From the bottom to the top: a room imports itself, those before it, and the modules on the ground."""
+INNER = {
+    "learners": ["parts", "families", "wrappers"],
+    "runs": ["describing", "reading", "exports", "running"],
+}
+"""Rooms inside of rooms, in the same order."""
+BESIDE = {("learners", "families", "wrappers"), ("runs", "exports", "running")}
+"""Rooms of which the second imports nothing of the first either."""
 FORBIDDEN = {
-    "targets": ROOMS[: ROOMS.index("targets")],
-    "formulas": ("learners",),
+    "hardware": ROOMS[: ROOMS.index("hardware")],
+    "kernels": ("formulas", "networks", "envs", "replay"),
     "loops": ("learners", "networks"),
     "networks": ("envs", "replay"),
     "replay": ("envs", "networks"),
@@ -99,6 +106,23 @@ def test_imports_run_down(name):
         assert ROOMS.index(other) < ROOMS.index(own), f"{name} imports {target}, which stands above it"
         for rule in (own, name):
             assert other not in FORBIDDEN.get(rule, ()), f"{name} imports {target}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.split("/")[0] in INNER and name.count("/") > 1])
+def test_imports_run_down_inside_of_a_room(name):
+    own, inner = name.split("/")[:2]
+    order = INNER[own]
+    for target in imported(MODULES[name]):
+        parts = target.split(".")
+        if parts[:2] == ["purerl", own] and len(parts) > 2 and parts[2] != inner:
+            assert order.index(parts[2]) < order.index(inner), f"{name} imports {target}, which stands above it"
+            assert (own, parts[2], inner) not in BESIDE, f"{name} imports {target}"
+
+
+def test_a_room_of_rooms_holds_nothing_else():
+    for name, order in INNER.items():
+        here = {other.split("/")[1] for other in MODULES if other.startswith(name + "/")} - {"__init__"}
+        assert here == set(order)
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "/" not in name and name != "__init__"])

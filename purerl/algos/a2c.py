@@ -7,9 +7,10 @@ from typing import Any
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import estimates, policy_gradients
-from purerl.learners.estimates import Estimate, Experience
-from purerl.learners.policy_gradients import State, problems
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.parts import estimates
+from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
 

@@ -12,8 +12,9 @@ from purerl import trees
 from purerl.algos import ngu, r2d2
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import bandits, novelty, td_errors
-from purerl.learners import action_values, families, sequences, settings
-from purerl.learners.families import Controller, Experience
+from purerl.learners.families import action_values, policy_families
+from purerl.learners.families.policy_families import Controller, Experience
+from purerl.learners.parts import sequences, settings
 from purerl.networks import recurrent
 from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
@@ -44,7 +45,7 @@ class Twins(NamedTuple):
 
 def problems(config: Config, env: Env | None) -> list[str]:
     """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
-    found = families.problems(config, env)
+    found = policy_families.problems(config, env)
     if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
         found.append(f"num_policies = {config.num_policies}: must be at least 4")
     if cfg.sound(config, "gamma", "gamma_middle", "gamma_end") and not (
@@ -59,12 +60,12 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env) -> Recurrent:
     """Two networks like Never Give Up's, the first for the extrinsic reward, the second for the intrinsic one."""
-    return recurrent.twins(families.make_network(config, env))
+    return recurrent.twins(policy_families.make_network(config, env))
 
 
 def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
-    """Agent57 as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, families.Told)`` whose output is a pair
-    of ``[B, A]``."""
+    """Agent57 as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output
+    is a pair of ``[B, A]``."""
     network = network or make_network(config, env)
     optimiser = optimiser or settings.make_optimiser(config)
 
@@ -109,7 +110,7 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
         target = sequences.unroll(config, network, values.target_params, experience.items)
         return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target))
 
-    return families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
+    return policy_families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
 
 
 def make_controller(config: Config) -> Controller:

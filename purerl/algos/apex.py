@@ -12,7 +12,7 @@ from purerl import config as cfg
 from purerl.algos import dqn
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.dqn import problems
-from purerl.learners import action_values
+from purerl.learners.families import action_values
 from purerl.types import Array, Env, Learner, Outcome, Trainer
 
 

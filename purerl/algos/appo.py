@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners import estimates, older, policy_gradients, surrogates
-from purerl.learners.estimates import Experience
-from purerl.learners.policy_gradients import Parts
-from purerl.learners.surrogates import problems
+from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.families.policy_gradients import Parts
+from purerl.learners.families.surrogates import problems
+from purerl.learners.parts import estimates, versions
+from purerl.learners.parts.estimates import Experience
 from purerl.types import Array, Env, Key, Learner, PyTree, Updated
 
 
@@ -41,7 +42,7 @@ class State(NamedTuple):
     obs_moments: PyTree
     reward_scale: PyTree
     stale: PyTree
-    past: older.Past | tuple[()]
+    past: versions.Past | tuple[()]
     target_params: PyTree
     target_age: Array
 
@@ -79,7 +80,9 @@ def make_learner(
         reference = jnp.maximum(log_prob, experience.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
         updated = surrogates.descend(config, made, objective, state, experience, key, **batch)
-        params, age = older.refresh(updated.state.params, state.target_params, state.target_age, config.target_period)
+        params, age = versions.refresh(
+            updated.state.params, state.target_params, state.target_age, config.target_period
+        )
         return updated._replace(state=updated.state._replace(target_params=params, target_age=age))
 
     return policy_gradients.make_learner(config, made, learn, init_state)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
-from purerl.learners import action_values, checks
+from purerl.learners.families import action_values
+from purerl.learners.parts import checks
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 

@@ -6,8 +6,8 @@ from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners import policy_gradients
-from purerl.learners.surrogates import problems
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.surrogates import problems
 from purerl.types import Env, Learner
 
 

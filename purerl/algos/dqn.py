@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
-from purerl.learners import action_values
-from purerl.learners.joint_actions import joint_actions
+from purerl.learners.families import action_values
+from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 

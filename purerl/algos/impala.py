@@ -6,9 +6,10 @@ import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import estimates, policy_gradients
-from purerl.learners.estimates import Columns, Experience
-from purerl.learners.policy_gradients import State, problems
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.parts import estimates
+from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
 MINATAR = {

@@ -7,7 +7,8 @@ from purerl import config as cfg
 from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
-from purerl.learners import many_agents, policy_gradients
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts import many_agents
 from purerl.types import Env, Learner
 
 

@@ -5,7 +5,7 @@ agents", ICML): each agent learns its own action values from the team's reward, 
 from typing import Any
 
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import factored_values
+from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.types import Env, Learner
 

@@ -7,7 +7,7 @@ from purerl import networks
 from purerl.algos import ppo as parent
 from purerl.algos.ippo import Config, ippo
 from purerl.envs import agents
-from purerl.learners import many_agents, settings
+from purerl.learners.parts import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
 from purerl.types import Distribution, Env, Learner
 

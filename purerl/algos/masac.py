@@ -16,8 +16,9 @@ from purerl.algos import sac, sac_discrete
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.formulas import distributions, exploration, losses, soft, td_errors
-from purerl.learners import checks, many_agents, off_policy_gradients, settings
-from purerl.learners.off_policy_gradients import Method
+from purerl.learners.families import off_policy_gradients
+from purerl.learners.families.off_policy_gradients import Method
+from purerl.learners.parts import checks, many_agents, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.spaces import Discrete, MultiDiscrete

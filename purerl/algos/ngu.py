@@ -13,8 +13,9 @@ from purerl import config as cfg
 from purerl.algos import r2d2
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import novelty, td_errors
-from purerl.learners import action_values, families, seeking, sequences, settings
-from purerl.learners.families import Experience, problems
+from purerl.learners.families import action_values, family_novelty, policy_families
+from purerl.learners.families.policy_families import Experience, problems
+from purerl.learners.parts import sequences, settings
 from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
@@ -22,7 +23,7 @@ RETRACE = cfg.Needs("targets over n steps, which these are not: see trace_lambda
 
 
 @cfg.config
-class Config(seeking.Settings, r2d2.Config):
+class Config(family_novelty.Settings, r2d2.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gamma: Annotated[float, cfg.Range(0, 1)] = 0.997
@@ -39,12 +40,12 @@ class Config(seeking.Settings, r2d2.Config):
 
 def make_network(config: Config, env: Env) -> Recurrent:
     """A torso beside which stands what the network is told, a recurrent cell, and streams to the action values."""
-    return families.make_network(config, env)
+    return policy_families.make_network(config, env)
 
 
 def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
-    """Never Give Up as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, families.Told)`` whose output is
-    ``[B, A]``."""
+    """Never Give Up as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, policy_families.Told)``
+    whose output is ``[B, A]``."""
     network = network or make_network(config, env)
     optimiser = optimiser or settings.make_optimiser(config)
 
@@ -77,8 +78,8 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
         target_q = sequences.unroll(config, network, values.target_params, experience.items)
         return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target_q))
 
-    controller = families.fixed(config.num_policies)
-    return families.make_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)
+    controller = policy_families.fixed(config.num_policies)
+    return policy_families.make_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)
 
 
 def at(config: Config, q: Array, number: Array) -> Array:

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners import estimates, policy_gradients, surrogates
-from purerl.learners.estimates import Experience
-from purerl.learners.policy_gradients import State
-from purerl.learners.surrogates import problems
+from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.families.policy_gradients import State
+from purerl.learners.families.surrogates import problems
+from purerl.learners.parts import estimates
+from purerl.learners.parts.estimates import Experience
 from purerl.types import Env, Key, Learner, Updated
 
 MINATAR = {

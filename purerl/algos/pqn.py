@@ -14,7 +14,7 @@ from purerl.counters import Count
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
-from purerl.learners import checks, gradients, joint_actions, settings
+from purerl.learners.parts import checks, gradients, joint_actions, settings
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Trainer, Transition, Updated
 

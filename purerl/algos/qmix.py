@@ -5,7 +5,7 @@ from typing import Any
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import factored_values
+from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.types import Env, Learner
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import td_errors
-from purerl.learners import action_values
-from purerl.learners.action_values import problems
+from purerl.learners.families import action_values
+from purerl.learners.families.action_values import problems
 from purerl.networks import value_networks
 from purerl.types import Env, Learner
 

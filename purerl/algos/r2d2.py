@@ -14,9 +14,10 @@ from purerl import draw, networks, replay
 from purerl.algos.algorithm import Algorithm
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
-from purerl.learners import action_values, sequences, settings
-from purerl.learners.action_values import Behaviour, State
-from purerl.learners.joint_actions import joint_actions
+from purerl.learners.families import action_values
+from purerl.learners.families.action_values import Behaviour, State
+from purerl.learners.parts import sequences, settings
+from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated

@@ -13,7 +13,7 @@ from purerl import replay
 from purerl.algos import r2d2
 from purerl.algos.algorithm import Algorithm
 from purerl.algos.r2d2 import problems
-from purerl.learners import from_replay
+from purerl.learners.parts import from_replay
 from purerl.types import Dataset, Env, Learner, Trainer
 
 

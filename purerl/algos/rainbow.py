@@ -4,7 +4,7 @@ returns over several steps, and noisy layers in place of epsilon."""
 from purerl import config as cfg
 from purerl.algos import c51
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import action_values
+from purerl.learners.families import action_values
 from purerl.types import Env, Learner
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import returns
-from purerl.learners import policy_gradients
-from purerl.learners.estimates import Columns, Experience
-from purerl.learners.policy_gradients import State, problems
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
 

@@ -9,8 +9,8 @@ from purerl import config as cfg
 from purerl import draw
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import soft
-from purerl.learners import off_policy_gradients
-from purerl.learners.off_policy_gradients import Method, problems
+from purerl.learners.families import off_policy_gradients
+from purerl.learners.families.off_policy_gradients import Method, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 

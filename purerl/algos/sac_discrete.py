@@ -12,8 +12,9 @@ from purerl import config as cfg
 from purerl.algos import sac
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import distributions, exploration, soft, td_errors
-from purerl.learners import joint_actions, off_policy_gradients, settings
-from purerl.learners.off_policy_gradients import Method
+from purerl.learners.families import off_policy_gradients
+from purerl.learners.families.off_policy_gradients import Method
+from purerl.learners.parts import joint_actions, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.spaces import Discrete, MultiDiscrete

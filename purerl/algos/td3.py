@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos import ddpg
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import off_policy_gradients
-from purerl.learners.off_policy_gradients import problems
+from purerl.learners.families import off_policy_gradients
+from purerl.learners.families.off_policy_gradients import problems
 from purerl.types import Array, Env, Learner
 
 

@@ -4,7 +4,7 @@ agents' action values."""
 from typing import Any
 
 from purerl.algos.algorithm import Algorithm
-from purerl.learners import factored_values
+from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.types import Env, Learner
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from purerl.errors import RAISED, ConfigError, place, told
 from purerl.names import choose
-from purerl.runs import interrupts
+from purerl.runs.describing import interrupts
 from purerl.version import __version__
 
 EXIT_OWN_CODE = 1

@@ -9,14 +9,14 @@ from purerl.errors import ConfigError
 
 if TYPE_CHECKING:
     from purerl.envs import Examined
-    from purerl.runs.options import CheckOptions
+    from purerl.runs.describing.options import CheckOptions
     from purerl.types import Env
 
 
 def check_env(args: list[str]) -> int:
     """``purerl check-env ENV``: 0 if the environment keeps the contract, 2 with a line for each broken promise."""
     from purerl import config as cfg
-    from purerl.runs.options import CheckOptions
+    from purerl.runs.describing.options import CheckOptions
 
     options = parsing.parse(CheckOptions, "purerl check-env", args, positional=True)
     cfg.check(options)

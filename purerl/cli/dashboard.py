@@ -13,7 +13,7 @@ FOLDER = "runs"
 def dashboard(args: list[str]) -> int:
     """``purerl dashboard [FOLDER]``: serves the page until it is interrupted."""
     from purerl import config as cfg
-    from purerl.runs.options import DashboardOptions
+    from purerl.runs.describing.options import DashboardOptions
 
     if not args or (args[0].startswith("-") and not {"-h", "--help"} & set(args)):
         args = [FOLDER, *args]
@@ -21,7 +21,7 @@ def dashboard(args: list[str]) -> int:
     cfg.check(options)
 
     from purerl.display.dashboard.server import ADDRESS, server
-    from purerl.runs import overview
+    from purerl.runs.reading import overview
 
     answers = overview.answers(Path(options.folder))
     try:

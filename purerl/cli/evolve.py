@@ -37,7 +37,7 @@ def evolve(args: list[str]) -> int:
 
     from purerl.learned import sockets
     from purerl.meta.description import start
-    from purerl.runs.options import EvolveOptions
+    from purerl.runs.describing.options import EvolveOptions
 
     algos = sockets.algorithms(socket)
     algo = algo or algos[0]
@@ -70,7 +70,7 @@ def evolve(args: list[str]) -> int:
 def report(args: list[str]) -> int:
     """``purerl evolve report RUN``."""
     from purerl import config as cfg
-    from purerl.runs.options import ReportOptions
+    from purerl.runs.describing.options import ReportOptions
 
     options = parsing.parse(ReportOptions, "purerl evolve report", args, positional=True)
     cfg.check(options)
@@ -91,7 +91,7 @@ def report(args: list[str]) -> int:
 
 def distill(args: list[str]) -> int:
     """``purerl evolve distill RUN``."""
-    from purerl.runs.options import DistillOptions
+    from purerl.runs.describing.options import DistillOptions
 
     options = parsing.parse(DistillOptions, "purerl evolve distill", args, positional=True)
 

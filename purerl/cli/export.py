@@ -7,7 +7,7 @@ from purerl.cli.machine import prepared
 def export(args: list[str]) -> int:
     """``purerl export RUN --to stablehlo|numpy|onnx``."""
     from purerl import config as cfg
-    from purerl.runs.options import ExportOptions
+    from purerl.runs.describing.options import ExportOptions
 
     options = parsing.parse(ExportOptions, "purerl export", args, positional=True)
     cfg.check(options)

@@ -12,12 +12,13 @@ from purerl.names import choose
 def grow(args: list[str]) -> int:
     """``purerl grow RUN --hidden-sizes ...``: a new run directory, from which `resume` goes on."""
     from purerl import config as cfg
-    from purerl.runs.options import GrowOptions, SweepOptions, TrainOptions
+    from purerl.runs.describing.options import GrowOptions, SweepOptions, TrainOptions
 
     options = parsing.parse(GrowOptions, "purerl grow", args, positional=True)
     cfg.check(options)
 
-    from purerl.runs import config_file, description, growing
+    from purerl.runs.describing import config_file, description
+    from purerl.runs.running import growing
 
     file = config_file.read(Path(options.run) / config_file.NAME)
     if not options.trust:

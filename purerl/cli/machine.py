@@ -10,7 +10,7 @@ from purerl import catalogue
 from purerl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from purerl.runs.options import MachineOptions, TrainOptions
+    from purerl.runs.describing.options import MachineOptions, TrainOptions
 
 CACHE_OFF = "off"
 """The directory of compiled programs that stands for none."""

@@ -18,7 +18,7 @@ from purerl.errors import ConfigError
 from purerl.names import choose, nearest
 
 if TYPE_CHECKING:
-    from purerl.runs.config_file import ConfigFile, Start
+    from purerl.runs.describing.config_file import ConfigFile, Start
 
 Options = TypeVar("Options")
 Config = TypeVar("Config")
@@ -90,7 +90,7 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
     if not paths:
         return None, rest
 
-    from purerl.runs import config_file
+    from purerl.runs.describing import config_file
 
     file = config_file.read(Path(paths[-1]))
     config_file.trusted(file, rest, "name it on the command line as well if that is what you want")

@@ -13,14 +13,14 @@ MANY = 32
 
 def plot(args: list[str]) -> int:
     """``purerl plot RUN ...``, which writes one picture and reads nothing but logs and JSON."""
-    from purerl.runs.options import PlotOptions
+    from purerl.runs.describing.options import PlotOptions
 
     options = parsing.parse(PlotOptions, "purerl plot", args, positional=True)
     if not options.runs:
         raise ConfigError("runs = []: must be one or more run directories")
 
     from purerl.display import plots
-    from purerl.runs import config_file
+    from purerl.runs.describing import config_file
 
     path = Path(options.out)
     if path.suffix not in plots.FORMATS:
@@ -62,7 +62,7 @@ def _title(file: Any) -> str:
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """A curve for each run."""
     from purerl.display import curves
-    from purerl.runs.curves import lines
+    from purerl.runs.reading.curves import lines
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
     short = len({run.name for run in runs}) == len(runs)
@@ -76,7 +76,7 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """The returns of a population."""
     from purerl.display import curves
-    from purerl.runs.curves import population
+    from purerl.runs.reading.curves import population
 
     x, quantiles = population(runs[0])
     if not len(x):
@@ -88,7 +88,7 @@ def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """The map of a sweep."""
     from purerl.display import plots
     from purerl.store import json_files
-    from purerl.store.told import plotted
+    from purerl.store.untrusted import plotted
 
     path = runs[0] / "sweep.json"
     found = json_files.read_json(path)
@@ -104,7 +104,7 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """The fitness of a search over its frames, and what it learned."""
     from purerl.learned import artefacts
     from purerl.meta import pictures
-    from purerl.runs.curves import lines
+    from purerl.runs.reading.curves import lines
 
     artefact = artefacts.load(runs[0])
     _, config = artefacts.training(artefact)

@@ -16,13 +16,13 @@ from purerl.errors import ConfigError
 def evaluate(args: list[str]) -> int:
     """``purerl eval RUN``."""
     from purerl import config as cfg
-    from purerl.runs.options import EvalOptions
+    from purerl.runs.describing.options import EvalOptions
 
     options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
     cfg.check(options)
 
     from purerl.display import tables
-    from purerl.runs import evaluation
+    from purerl.runs.reading import evaluation
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
@@ -36,14 +36,14 @@ def evaluate(args: list[str]) -> int:
 
 def compare(args: list[str]) -> int:
     """``purerl compare RUN RUN ...``."""
-    from purerl.runs.options import CompareOptions
+    from purerl.runs.describing.options import CompareOptions
 
     options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
     if len(options.runs) < 2:
         raise ConfigError(f"runs = {list(options.runs)}: must be two or more run directories")
 
     from purerl.display import tables
-    from purerl.runs import comparison
+    from purerl.runs.reading import comparison
     from purerl.store.json_files import finite
 
     found = comparison.compare([Path(run) for run in options.runs])

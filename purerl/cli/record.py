@@ -9,13 +9,13 @@ from purerl.cli.machine import prepared
 def record(args: list[str]) -> int:
     """``purerl record RUN|MODULE:FUNCTION|random``."""
     from purerl import config as cfg
-    from purerl.runs.options import RecordOptions
+    from purerl.runs.describing.options import RecordOptions
 
     options = parsing.parse(RecordOptions, "purerl record", args, positional=True)
     cfg.check(options)
     params = parsing.env_params(options.env_params)
 
-    from purerl.runs import recording
+    from purerl.runs.reading import recording
 
     with prepared(options):
         card = recording.record_run(options, params)

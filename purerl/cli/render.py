@@ -7,12 +7,12 @@ from purerl.cli.machine import prepared
 def render(args: list[str]) -> int:
     """``purerl render RUN --out FILE``."""
     from purerl import config as cfg
-    from purerl.runs.options import RenderOptions
+    from purerl.runs.describing.options import RenderOptions
 
     options = parsing.parse(RenderOptions, "purerl render", args, positional=True)
     cfg.check(options)
 
-    from purerl.runs import rendering
+    from purerl.runs.reading import rendering
 
     with prepared(options):
         path, frames, returns = rendering.render(options)

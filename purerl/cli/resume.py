@@ -34,7 +34,7 @@ def resume(args: list[str]) -> int:
         raise ConfigError(f"{args[0]}: name the run directory first; see purerl resume --help")
 
     from purerl.algos import ALGORITHMS
-    from purerl.runs import config_file
+    from purerl.runs.describing import config_file
 
     directory, rest = Path(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
@@ -47,15 +47,16 @@ def resume(args: list[str]) -> int:
 def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """A training or a sweep."""
     from purerl.algos import ALGORITHMS
-    from purerl.runs import description, resuming
-    from purerl.runs.options import SweepOptions, TrainOptions
+    from purerl.runs.describing import description
+    from purerl.runs.describing.options import SweepOptions, TrainOptions
+    from purerl.runs.running import resuming
 
     start = description.start(file)
     options = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)
     before, given = _given(start, options, directory, algo, args)
     changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
 
-    from purerl.runs.train import resume
+    from purerl.runs.running.train import resume
 
     with prepared(given.options, small=not start.swept and is_small(given.options, given.config)):
         params = parsing.env_params(given.options.env_params, given.options.resets)
@@ -69,8 +70,8 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """A search."""
     from purerl.learned import SOCKET_NAMES
     from purerl.meta import description
-    from purerl.runs import resuming
-    from purerl.runs.options import EvolveOptions
+    from purerl.runs.describing.options import EvolveOptions
+    from purerl.runs.running import resuming
 
     socket = choose(f"{file.path}: socket", file.take("socket", str, ""), SOCKET_NAMES)
     start = description.start(file)
@@ -87,7 +88,7 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
 def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:
     """The options and the config of a run as they were, and as they are now."""
-    from purerl.runs.resuming import ResumeOptions
+    from purerl.runs.running.resuming import ResumeOptions
 
     kind: type = dataclasses.make_dataclass(
         options.__name__, [], bases=(ResumeOptions, options), namespace={"__doc__": options.__doc__}, frozen=True
@@ -97,6 +98,6 @@ def _given(start: Any, options: type, directory: Path, algo: str, args: list[str
 
 
 def _resumed(directory: Path, file: Any, changed: list[str], options: Any) -> Any:
-    from purerl.runs.resuming import Resumed
+    from purerl.runs.running.resuming import Resumed
 
     return Resumed(directory, file, changed, options.strict, options.override)

@@ -12,8 +12,8 @@ def train(args: list[str]) -> int:
     """``purerl train ALGO``."""
     algo, args, file = parsing.algorithm("train", args)
 
-    from purerl.runs.description import start
-    from purerl.runs.options import TrainOptions
+    from purerl.runs.describing.description import start
+    from purerl.runs.describing.options import TrainOptions
 
     begin = start(file) if file else None
     given = parsing.training("train", algo, TrainOptions, args, begin)
@@ -27,9 +27,9 @@ def sweep(args: list[str]) -> int:
     from purerl import config as cfg
     from purerl.algos import ALGORITHMS
     from purerl.cli import ranges
-    from purerl.runs.description import start
-    from purerl.runs.options import SweepOptions
-    from purerl.runs.swept import ENV_PREFIX
+    from purerl.runs.describing.description import start
+    from purerl.runs.describing.options import SweepOptions
+    from purerl.runs.describing.swept import ENV_PREFIX
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
@@ -46,12 +46,12 @@ def plan(args: list[str]) -> int:
     algo, args, file = parsing.algorithm("plan", args)
 
     from purerl import config as cfg
+    from purerl.hardware.gpus import GPUS
     from purerl.population import planning
-    from purerl.runs import measure
-    from purerl.runs.description import describe, start
-    from purerl.runs.forecast import Forecast, in_words
-    from purerl.runs.options import PlanOptions
-    from purerl.targets.gpus import GPUS
+    from purerl.runs.describing.description import describe, start
+    from purerl.runs.describing.options import PlanOptions
+    from purerl.runs.running import measure
+    from purerl.runs.running.forecast import Forecast, in_words
 
     begin = start(file) if file else None
     given = parsing.training("plan", algo, PlanOptions, args, begin)
@@ -78,8 +78,8 @@ def plan(args: list[str]) -> int:
 
 def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[str, list[float]] | None = None) -> int:
     """Trains; returns the exit code."""
-    from purerl.runs.description import describe
-    from purerl.runs.train import train
+    from purerl.runs.describing.description import describe
+    from purerl.runs.running.train import train
 
     options, more = given.options, (begin.learned, begin.datasets) if begin else ()
     with prepared(options, small=not swept and is_small(options, given.config)):

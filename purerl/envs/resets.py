@@ -17,7 +17,7 @@ POOL_SEED = 0
 """Seed of the states of a pool, which are the same in every run."""
 LARGEST = 2**20
 """Most states of a pool, and most resets at a time."""
-Begun = tuple[PyTree, PyTree]
+StateAndObs = tuple[PyTree, PyTree]
 """States of environments, and what is observed in them, ``[E, ...]`` leading every leaf."""
 
 
@@ -26,9 +26,9 @@ class Resets(NamedTuple):
     all ``E`` environments need, and ``renew`` takes one element of it: where ``last`` ``[E]`` is True, a new episode
     begins. ``metrics(last [T, E])`` are what it took, the same names at every call."""
 
-    first: Callable[[Key], Begun]
+    first: Callable[[Key], StateAndObs]
     noise: Callable[[Key, tuple[int, ...]], PyTree]
-    renew: Callable[[PyTree, Array, Begun], Begun]  # (noise, last, begun)
+    renew: Callable[[PyTree, Array, StateAndObs], StateAndObs]  # (noise, last, now)
     metrics: Callable[[Array], Metrics]
 
 
@@ -66,7 +66,7 @@ def every(env: Env, num_envs: int) -> Resets:
     return Resets(
         first=lambda key: jax.vmap(env.reset)(jax.random.split(key, num_envs)),
         noise=lambda key, shape: env.levels(key, (*shape, num_envs)),
-        renew=lambda levels, last, begun: renewed(env, last, jax.vmap(env.begin)(levels), begun),
+        renew=lambda levels, last, now: renewed(env, last, jax.vmap(env.begin)(levels), now),
         metrics=nothing,
     )
 
@@ -86,7 +86,7 @@ def pool(env: Env, num_envs: int, size: int) -> Resets:
     return Resets(
         first=lambda key: trees.take(states, index(key, ())),
         noise=index,
-        renew=lambda which, last, begun: renewed(env, last, trees.take(states, which), begun),
+        renew=lambda which, last, now: renewed(env, last, trees.take(states, which), now),
         metrics=nothing,
     )
 
@@ -99,15 +99,15 @@ def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
     The metric ``reset_rounds`` is the mean number of rounds of a step. On a GPU each round waits for the host.
     """
 
-    def renew(key: Key, last: Array, begun: Begun) -> Begun:
+    def renew(key: Key, last: Array, now: StateAndObs) -> StateAndObs:
         place = jnp.cumsum(last, dtype=jnp.int32) - 1  # among those that ended
 
-        def begin_some(i: Array, begun: Begun) -> Begun:
+        def begin_some(i: Array, now: StateAndObs) -> StateAndObs:
             fresh = jax.vmap(env.begin)(env.levels(jax.random.fold_in(key, i), (at_a_time,)))
             turn = last & (place // at_a_time == i)
-            return renewed(env, turn, trees.take(fresh, place % at_a_time), begun)
+            return renewed(env, turn, trees.take(fresh, place % at_a_time), now)
 
-        return jax.lax.fori_loop(0, rounds(jnp.sum(last, dtype=jnp.int32)), begin_some, begun)
+        return jax.lax.fori_loop(0, rounds(jnp.sum(last, dtype=jnp.int32)), begin_some, now)
 
     def rounds(ended: Array) -> Array:
         return (ended + at_a_time - 1) // at_a_time
@@ -120,8 +120,8 @@ def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
     )
 
 
-def renewed(env: Env, last: Array, fresh: Begun, begun: Begun) -> Begun:
-    """Takes ``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``begun``."""
+def renewed(env: Env, last: Array, fresh: StateAndObs, now: StateAndObs) -> StateAndObs:
+    """Takes ``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``now``."""
     if env.keep:
-        fresh = jax.vmap(env.keep)(begun[0], fresh[0]), fresh[1]
-    return trees.restart(begun, fresh, last)
+        fresh = jax.vmap(env.keep)(now[0], fresh[0]), fresh[1]
+    return trees.restart(now, fresh, last)

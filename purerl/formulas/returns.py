@@ -12,13 +12,10 @@ Every estimate here is a linear recurrence that runs backwards in time. Shared a
 - ``log_ratio[t]``: log pi(action[t]) - log mu(action[t]), of the current policy pi and the behaviour policy mu.
 """
 
-import functools
-
 import chex
-import jax
 import jax.numpy as jnp
 
-from purerl import kernels
+from purerl import backend
 from purerl.types import Array, Scalar
 
 
@@ -29,11 +26,7 @@ def _accumulate(increment: Array, weight: Array) -> Array:
         total = step[0] + step[1] * following
         return total, total
 
-    with jax.named_scope("returns"):
-        plain = functools.partial(jax.lax.scan, reverse=True, unroll=8)
-        start, steps = jnp.zeros_like(increment[0]), (increment, weight)
-        _, totals = kernels.scan(back, start, steps, len(increment), "returns", plain, reverse=True)
-    return totals
+    return backend.scan(back, jnp.zeros_like(increment[0]), (increment, weight), "returns", reverse=True, unroll=8)[1]
 
 
 def _next(x: Array) -> Array:

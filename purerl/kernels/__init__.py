@@ -1,7 +1,8 @@
 """Kernels of our own: a function, or a scan over steps, computed on the chip from its first read to its last write."""
 
+from purerl.kernels.choice import AUTO, for_devices, using, wanted
 from purerl.kernels.program import fuse
 from purerl.kernels.scans import scan
-from purerl.kernels.setting import AUTO, INSIDE, INTERPRETED, OFF, ON, for_devices, setting, using, wanted
+from purerl.kernels.setting import INTERPRETED, OFF, ON, setting
 
-__all__ = ["AUTO", "INSIDE", "INTERPRETED", "OFF", "ON", "for_devices", "fuse", "scan", "setting", "using", "wanted"]
+__all__ = ["AUTO", "INTERPRETED", "OFF", "ON", "for_devices", "fuse", "scan", "setting", "using", "wanted"]

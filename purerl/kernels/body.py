@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from purerl.kernels import blocks, order, rules, setting
+from purerl import backend
+from purerl.kernels import blocks, order, rules
 from purerl.kernels.blocks import Block, Unsupported, View
 from purerl.kernels.rules import Operation
 from purerl.kernels.stages import Group
@@ -46,7 +47,7 @@ class Body(NamedTuple):
 
 def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
     """A function of flat arguments as operations of a kernel. Raises `Unsupported` where it can be known already."""
-    with setting.using(setting.INSIDE):
+    with backend.tracing_kernel():
         traced = order.trace(function, *args)
     jaxpr = traced.inlined.jaxpr
     if jaxpr.effects or traced.inlined.consts:

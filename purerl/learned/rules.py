@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
-from purerl.learners import estimates
-from purerl.learners.estimates import Columns, Estimate
+from purerl.learners.parts import estimates
+from purerl.learners.parts.estimates import Columns, Estimate
 from purerl.types import Array, Key, PyTree
 
 

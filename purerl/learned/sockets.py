@@ -19,8 +19,8 @@ from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
 from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, messages, rules
 from purerl.learned.networks import mlp
-from purerl.learners import estimates
-from purerl.learners.settings import make_optimiser
+from purerl.learners.parts import estimates
+from purerl.learners.parts.settings import make_optimiser
 from purerl.types import Array, Env, Key, PyTree
 
 DEAD_ZONE = 1e-4

@@ -1,1 +1,1 @@
-"""What algorithms share: gradient steps, families of losses, normalisers, and checks of configs."""
+"""What algorithms share: parts that a learner is made of, families of algorithms, and wrappers around any learner."""

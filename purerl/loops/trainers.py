@@ -11,19 +11,7 @@ import jax.numpy as jnp
 from purerl import counters, kernels, trees
 from purerl.envs.fleet import Fleet
 from purerl.loops.rollout import init_actors, rollout
-from purerl.types import (
-    Actors,
-    Array,
-    Key,
-    Learner,
-    Metrics,
-    PyTree,
-    Replay,
-    Result,
-    Trainer,
-    TrainState,
-    Transition,
-)
+from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Replay, Result, Trainer, TrainState, Transition
 
 
 def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:

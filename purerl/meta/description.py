@@ -14,9 +14,9 @@ from purerl.envs.union import union
 from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
-from purerl.runs.config_file import ConfigFile, Start
-from purerl.runs.description import env_options
-from purerl.runs.environments import checked
+from purerl.runs.describing.config_file import ConfigFile, Start
+from purerl.runs.describing.description import env_options
+from purerl.runs.describing.environments import checked
 from purerl.types import Env
 
 

@@ -20,7 +20,8 @@ from purerl.errors import ConfigError
 from purerl.formulas import schedules
 from purerl.learned import ENV_SOCKET_NAMES
 from purerl.learned.sockets import Socket
-from purerl.learners import estimates, gradients, policy_gradients
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts import estimates, gradients
 from purerl.loops.rollout import rollout
 from purerl.meta.evolution import Evolution, Fitness, lifetime_return
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState

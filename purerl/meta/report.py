@@ -24,7 +24,7 @@ from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
 from purerl.meta import evolution
 from purerl.names import check_trusted
-from purerl.runs.untrusted import parameter_problems
+from purerl.runs.describing.file_checks import parameter_problems
 from purerl.store import json_files
 from purerl.types import Env, Key, PyTree, Trainer
 

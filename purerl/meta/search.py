@@ -25,12 +25,13 @@ from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.meta.description import Description, Setup
 from purerl.population import planning
-from purerl.runs import config_file, interrupts, resuming, session
-from purerl.runs.directory import CHECKPOINTS, claim, hold, resume_command
-from purerl.runs.facts import machine_facts
-from purerl.runs.resuming import Resumed
-from purerl.runs.session import Run
-from purerl.runs.train import EXIT_DIVERGED
+from purerl.runs.describing import config_file, interrupts
+from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
+from purerl.runs.describing.facts import machine_facts
+from purerl.runs.running import resuming, session
+from purerl.runs.running.resuming import Resumed
+from purerl.runs.running.session import Run
+from purerl.runs.running.train import EXIT_DIVERGED
 from purerl.store import checkpoint, json_files, log
 from purerl.store.log import Log
 from purerl.store.saver import saver
@@ -68,7 +69,7 @@ class Program(NamedTuple):
     seconds: float
 
 
-class Begun(NamedTuple):
+class Progress(NamedTuple):
     """Where a search goes on from: its state, its finished generations, and the seconds that were spent before."""
 
     state: PyTree
@@ -100,7 +101,7 @@ def search(description: Description, options: Any) -> int:
         program = _compile(run)
         claim(directory, FILES)
         config_file.write(directory, "evolve", description, options)
-        return _search(run, program, Begun(program.init(jax.random.key(description.seed)), 0, 0.0))
+        return _search(run, program, Progress(program.init(jax.random.key(description.seed)), 0, 0.0))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
@@ -126,7 +127,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
             state, spent = checkpoint.read(step, program.like, place), step.about["seconds"]
         log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
         resuming.begin(resumed, description, options, [step] if step else [], run.console)
-        return _search(run, program, Begun(state, done, spent))
+        return _search(run, program, Progress(state, done, spent))
 
 
 def _compile(run: Run) -> Program:
@@ -138,13 +139,13 @@ def _compile(run: Run) -> Program:
     return program
 
 
-def _search(run: Run, program: Program, begun: Begun) -> int:
+def _search(run: Run, program: Program, so_far: Progress) -> int:
     """Searches, and writes what came of it; returns the exit code."""
     description, directory, setup = run.description, run.directory, run.setup
-    first = begun.done
+    first = so_far.done
     with interrupts.deferred() as interrupted:
-        begun, barren = _generations(run, program, begun, interrupted)
-    done = begun.done
+        so_far, barren = _generations(run, program, so_far, interrupted)
+    done = so_far.done
     failed = barren >= min(PATIENCE, max(1, done))
     status = "completed" if done == description.generations else "stopped"
     if interrupted or failed:
@@ -152,8 +153,8 @@ def _search(run: Run, program: Program, begun: Begun) -> int:
     last = list(log.rows(directory / LOG))[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
-    card, measured = {**description._asdict(), **evidence}, {"seconds": begun.seconds, **machine_facts()}
-    mean = setup.evolution.mean(begun.state)
+    card, measured = {**description._asdict(), **evidence}, {"seconds": so_far.seconds, **machine_facts()}
+    mean = setup.evolution.mean(so_far.state)
     artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
@@ -171,13 +172,13 @@ def _search(run: Run, program: Program, begun: Begun) -> int:
     return EXIT_DIVERGED if failed else 0
 
 
-def _generations(run: Run, program: Program, begun: Begun, interrupted: list[int]) -> tuple[Begun, int]:
+def _generations(run: Run, program: Program, so_far: Progress, interrupted: list[int]) -> tuple[Progress, int]:
     """Runs generations, logging and saving, until all are done, no training has had a fitness for `PATIENCE` of them,
     the time is up, or something lands in ``interrupted``. Returns where it ends, and how many were barren in a row."""
     description, directory, options, frames = run.description, run.directory, run.options, run.setup.frames
-    state, done, first, barren = begun.state, begun.done, begun.done, _barren(directory)
+    state, done, first, barren = so_far.state, so_far.done, so_far.done, _barren(directory)
     digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
-    elapsed = lambda: begun.seconds + time.perf_counter() - start
+    elapsed = lambda: so_far.seconds + time.perf_counter() - start
     over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds
     paced = session.advance(
         program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
@@ -208,7 +209,7 @@ def _generations(run: Run, program: Program, begun: Begun, interrupted: list[int
                 save()
                 saved = time.perf_counter()
         save()
-    return Begun(state, done, elapsed()), barren
+    return Progress(state, done, elapsed()), barren
 
 
 def _barren(directory: Path) -> int:

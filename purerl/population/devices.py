@@ -9,7 +9,7 @@ import jax
 import psutil
 
 from purerl import compat
-from purerl.targets import absent
+from purerl.hardware import absent
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
@@ -64,7 +64,7 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     """Free memory of each of ``devices``, in bytes.
 
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
-    group (cgroup), equally. A device that is only compiled for (`targets.absent`) has what JAX would have there.
+    group (cgroup), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have there.
     """
     try:
         stats = [device.memory_stats() for device in devices]

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from purerl.hardware.census import Census, count
 from purerl.population import devices as machine
-from purerl.targets.census import Census, count
 from purerl.trees import nbytes
 from purerl.types import PyTree
 
@@ -111,7 +111,7 @@ def census(program: jax.stages.Lowered | jax.stages.Compiled, unknown_trips: int
     """The kernels of a program for a GPU and the bytes that they move, by loop.
 
     A program that is only lowered is compiled first. The GPU need not be here: a function is lowered for it with shapes
-    that lie on `targets.absent.device`. ``unknown_trips`` are iterations of a loop of which the compiler knows no
+    that lie on `hardware.absent.device`. ``unknown_trips`` are iterations of a loop of which the compiler knows no
     number. ::
 
         place = jax.sharding.SingleDeviceSharding(absent.device("h200"))

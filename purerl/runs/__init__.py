@@ -1,1 +1,1 @@
-"""Runs: from a description to a directory of results, and back."""
+"""Runs: described, carried out into a directory of results, read back, and exported."""

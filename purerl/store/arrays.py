@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import regular
+from purerl.store import regular_files
 from purerl.types import PyTree
 
 DTYPES = {
@@ -63,7 +63,7 @@ def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
     found = []
-    with regular.opened(path)[0] as file:
+    with regular_files.opened(path)[0] as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
         expected = {name: (shape.shape, DTYPES[shape.dtype.name]) for name, shape in shapes.items()}

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, json_files, regular, tensors
+from purerl.store import arrays, json_files, regular_files, tensors
 from purerl.types import PyTree
 
 FORMAT = 3
@@ -158,7 +158,7 @@ def _card(path: Path) -> dict[str, Any]:
     written = {name: value for name, value in card.items() if name != "sha256"}
     digest = hashlib.sha256()
     try:
-        with regular.opened(path / ARRAYS)[0] as file:
+        with regular_files.opened(path / ARRAYS)[0] as file:
             _check_size(path, file)
             while block := file.read(BLOCK):
                 digest.update(block)

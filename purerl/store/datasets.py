@@ -13,7 +13,7 @@ import numpy as np
 import safetensors.numpy
 
 from purerl.errors import ConfigError
-from purerl.store import json_files, regular, tensors
+from purerl.store import json_files, regular_files, tensors
 from purerl.store.atomic import atomic
 
 FORMAT = 1
@@ -51,7 +51,7 @@ def load(path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]]) ->
     may raise `ConfigError` itself. Raises `ConfigError`, with one line that names the path, for what is no such file
     and for anything in it that is not what was written.
     """
-    file, size = regular.opened(path)
+    file, size = regular_files.opened(path)
     with file:
         if size > MOST_BYTES:
             raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from purerl.errors import ConfigError
-from purerl.store import regular
+from purerl.store import regular_files
 from purerl.store.atomic import atomic
 
 MOST_BYTES = 2**26
@@ -34,7 +34,7 @@ def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     Raises `ConfigError`, with one line that names the path, for what is no regular file or larger than ``most_bytes``,
     and for what `parse` refuses.
     """
-    raw = regular.read(path, most_bytes)
+    raw = regular_files.read(path, most_bytes)
     try:
         return parse(raw)
     except ConfigError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from purerl.errors import ConfigError
-from purerl.store import regular
+from purerl.store import regular_files
 
 LOCK = "run.lock"
 
@@ -38,7 +38,7 @@ def holder(directory: Path) -> int | None:
     It takes no lock, so that it is in nobody's way. The file may be anybody's.
     """
     try:
-        written = regular.read(directory / LOCK, 100).strip()
+        written = regular_files.read(directory / LOCK, 100).strip()
         since = os.stat(directory / LOCK, follow_symlinks=False).st_mtime
         process = psutil.Process(int(written))
         return process.pid if process.create_time() <= since + 1 else None

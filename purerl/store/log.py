@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.errors import ConfigError
-from purerl.store import regular
+from purerl.store import regular_files
 from purerl.store.atomic import atomic
 
 
@@ -118,7 +118,7 @@ def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[st
     """The lines of a log, each with what it says; none if there is no such file."""
     if not path.exists():
         return
-    with regular.opened(path)[0] as file:
+    with regular_files.opened(path)[0] as file:
         for number, line in enumerate(file, 1):
             if under_way and not line.endswith(b"\n"):
                 return

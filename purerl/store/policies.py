@@ -10,7 +10,7 @@ import safetensors.numpy
 
 from purerl import trees
 from purerl.errors import ConfigError
-from purerl.store import json_files, regular, tensors
+from purerl.store import json_files, regular_files, tensors
 from purerl.store.atomic import atomic
 from purerl.types import PyTree
 
@@ -58,7 +58,7 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
     anything in it or in ``document`` is not what was written, and for numbers that are not finite.
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
-    file, size = regular.opened(path)
+    file, size = regular_files.opened(path)
     with file:
         found = tensors.header(file, size, path)
         if found.metadata:

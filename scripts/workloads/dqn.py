@@ -253,7 +253,7 @@ def update_flops(setting: Setting, total: Counts, num_steps: int) -> float:
     from jax.interpreters.partial_eval import dce_jaxpr
 
     from purerl import dqn, envs, replay
-    from purerl.learners import from_replay
+    from purerl.learners.parts import from_replay
     from purerl.population import arithmetic
 
     config, env = purerl_config(setting, total, num_steps), envs.make(setting.environment)

@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
     run_of: Any
 
     def compile(self) -> Ready:
-        from purerl.runs.program import compile_program
+        from purerl.runs.running.program import compile_program
 
         setup = self.run_of(0, Path()).setup
         return Ready(compile_program(setup.make_trainer, setup.members, setup.members.size), self.run_of)
@@ -58,9 +58,9 @@ def prepared(agents: int, total_steps: int) -> Prepared:
     use_cpu_cores() if agents > 1 else use_one_thread()
 
     from purerl.cli import parsing
-    from purerl.runs.description import Setup, describe
-    from purerl.runs.options import TrainOptions
-    from purerl.runs.session import Run
+    from purerl.runs.describing.description import Setup, describe
+    from purerl.runs.describing.options import TrainOptions
+    from purerl.runs.running.session import Run
 
     def run_of(seed: int, directory: Path) -> Run:
         args = ["--env", "CartPole-v1", "--num-seeds", str(agents), "--total-steps", str(total_steps)]
@@ -74,7 +74,7 @@ def prepared(agents: int, total_steps: int) -> Prepared:
 
 def logged(ready: Ready, seed: int) -> Any:
     """The training as a person runs it, but for its evaluation and its picture."""
-    from purerl.runs.batches import Begun, train_batches
+    from purerl.runs.running.batches import Begun, train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         run = ready.run_of(seed, Path(folder))
@@ -90,7 +90,7 @@ def bare(ready: Ready, seed: int) -> Any:
     import numpy as np
 
     from purerl import population
-    from purerl.runs import program, session
+    from purerl.runs.running import program, session
     from purerl.store.saver import saver
 
     with tempfile.TemporaryDirectory() as folder, saver() as saving:

@@ -116,7 +116,7 @@ def q_learning_trainer(name: str, total: Counts, env: Any):
     import optax
 
     from purerl import qmix, vdn
-    from purerl.learners import many_agents, settings
+    from purerl.learners.parts import many_agents, settings
     from purerl.networks import layers, recurrent
 
     given, algo, sizes = Q_LEARNING, vdn, {}

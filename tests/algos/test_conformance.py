@@ -43,7 +43,8 @@ from purerl.algos import (
 )
 from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
-from purerl.learners import factored_values, many_agents, policy_gradients
+from purerl.learners.families import factored_values, policy_gradients
+from purerl.learners.parts import many_agents
 from purerl.networks import mixers
 from purerl.spaces import Box
 from purerl.types import Env, Situation, Step

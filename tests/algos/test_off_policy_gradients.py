@@ -13,8 +13,8 @@ from purerl import ddpg, envs, sac, sac_discrete, td3
 from purerl.algos.ddpg import make_network
 from purerl.algos.sac import make_network as make_sac_network
 from purerl.errors import ConfigError
-from purerl.learners import off_policy_gradients
-from purerl.learners.normalize import Moments
+from purerl.learners.families import off_policy_gradients
+from purerl.learners.parts.normalize import Moments
 from purerl.spaces import Box
 from purerl.types import Outcome, Sample, Situation
 

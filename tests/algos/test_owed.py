@@ -10,7 +10,7 @@ from test_conformance import ROWS
 
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
-from purerl.targets import absent
+from purerl.hardware import absent
 
 
 def missing(name):
@@ -24,7 +24,7 @@ def missing(name):
     if not (index.FOLDER / f"{name}.md").is_file():
         found.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
     if name not in json.loads(TABLE.read_text()) and compiles():
-        found.append(f"its budget in tests/targets/budgets.json: python scripts/budgets.py {name} --write")
+        found.append(f"its budget in tests/hardware/budgets.json: python scripts/budgets.py {name} --write")
     return found
 
 

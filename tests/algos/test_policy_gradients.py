@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import losses
-from purerl.learners import older, policy_gradients
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts import versions
 from purerl.loops.rollout import rollout
 from purerl.networks import memory
 
@@ -293,13 +294,13 @@ def test_past_of_a_traced_lag():
     """Any lag up to the largest, of a ring that was written over; the lag may differ along a vmap."""
 
     def run(lag):
-        past = older.past({"a": jnp.zeros(2)}, 3)
+        past = versions.past({"a": jnp.zeros(2)}, 3)
         found = []
         for i in range(1, 9):
-            old, past = older.delay(past, {"a": jnp.full(2, float(i))}, lag)
+            old, past = versions.delay(past, {"a": jnp.full(2, float(i))}, lag)
             found.append(old["a"][0])
         return jnp.stack(found)
 
     found = jax.vmap(run)(jnp.arange(4.0))
     np.testing.assert_array_equal(found, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
-    assert older.past({"a": jnp.zeros(2)}, 0) == () and older.delay((), 5, 0) == (5, ())
+    assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())

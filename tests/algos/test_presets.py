@@ -6,7 +6,7 @@ from purerl import envs
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.errors import ConfigError
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing.options import TrainOptions
 
 PAIRS = [(name, algo) for algo in ALGORITHMS for name in ALGORITHMS[algo].presets]
 

@@ -14,8 +14,8 @@ from purerl.algos.r2d2 import make_network as make_recurrent_network
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
-from purerl.learners import policy_gradients
-from purerl.learners.joint_actions import joint_actions
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts.joint_actions import joint_actions
 from purerl.loops.rollout import init_actors, rollout
 from purerl.spaces import Box, Discrete, MultiDiscrete
 

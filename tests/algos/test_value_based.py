@@ -17,7 +17,7 @@ from purerl.algos.apex import initial_priority
 from purerl.algos.dqn import make_network as make_dqn_network
 from purerl.algos.r2d2 import make_network as make_r2d2_network
 from purerl.envs.fleet import fleet
-from purerl.learners import from_replay
+from purerl.learners.parts import from_replay
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import Outcome, Sample, Situation, Transition
 

@@ -10,9 +10,9 @@ import pytest
 from purerl import ppo
 from purerl.cli import main, parsing, ranges
 from purerl.errors import ConfigError
-from purerl.runs import config_file, description
-from purerl.runs.description import Description, Setup, describe
-from purerl.runs.options import SweepOptions, TrainOptions
+from purerl.runs.describing import config_file, description
+from purerl.runs.describing.description import Description, Setup, describe
+from purerl.runs.describing.options import SweepOptions, TrainOptions
 
 TRAIN, SWEEP = ["train", "ppo", "--env", "CartPole-v1"], ["sweep", "ppo", "--env", "CartPole-v1"]
 DQN = ["train", "dqn", "--env", "CartPole-v1"]
@@ -157,7 +157,7 @@ def test_is_refused_in_lines(args, lines, capsys, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "bad_own", raising=False)
     before = list(tmp_path.iterdir())
-    monkeypatch.setattr("purerl.runs.train.train", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr("purerl.runs.running.train.train", lambda *_: pytest.fail("begun"))
     monkeypatch.setattr("purerl.meta.search.search", lambda *_: pytest.fail("begun"))
     with pytest.raises(SystemExit) as stop:
         main(args)

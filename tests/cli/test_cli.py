@@ -22,8 +22,8 @@ from purerl.algos import ALGORITHMS
 from purerl.cli import ranges
 from purerl.cli.machine import is_small
 from purerl.errors import ConfigError
+from purerl.hardware import absent
 from purerl.store.lock import LOCK
-from purerl.targets import absent
 from purerl.types import Situation
 
 ROOT = Path(purerl.__file__).parent.parent
@@ -304,7 +304,7 @@ def test_policy_in_gymnasium(trained):
 def test_bad_input(args, words, capsys, monkeypatch, tmp_path):
     """Exit code 2 and one line, before anything compiles."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("purerl.runs.train.compile_program", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("purerl.runs.running.train.compile_program", lambda *_: pytest.fail("compiled"))
     run(*args, expect=2)
     out, err = capsys.readouterr()
     assert out == "" and len(err.splitlines()) == 1 and err.startswith("purerl: error: ")

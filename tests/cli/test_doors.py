@@ -13,7 +13,7 @@ from purerl import envs, ppo
 from purerl.catalogue import families
 from purerl.cli import main, parsing
 from purerl.errors import ConfigError
-from purerl.runs.options import EvalOptions, TrainOptions
+from purerl.runs.describing.options import EvalOptions, TrainOptions
 from purerl.store.atomic import atomic
 from purerl.version import __version__
 
@@ -165,7 +165,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
     assert len(result["return_per_seed"]) == 3
 
-    monkeypatch.setattr("purerl.runs.measure.SECONDS", 0.05)
+    monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
     run(*plan, "--measure", "--json")
     found = json.loads(capsys.readouterr().out)
@@ -177,7 +177,7 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
 
 def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
     seen = []
-    monkeypatch.setattr("purerl.runs.train.train", lambda description, *_: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
     params = ["sticky_actions=0,0.5", "randomise=length:0.4:0.6,tau:0.01:0.03", "observation_mask=1,3", "frame_stack=2"]
     run("sweep", "ppo", "--env", "CartPole-v1", "--env-params", *params)
     assert seen[0].swept == {"env.sticky_actions": [0.0, 0.5]}
@@ -187,7 +187,7 @@ def test_transforms_are_swept_and_text_is_none_of_it(monkeypatch):
 
 def test_own_parts_are_swept_and_evolved(own, monkeypatch):
     seen = []
-    monkeypatch.setattr("purerl.runs.train.train", lambda description, *_: seen.append(description) or 0)
+    monkeypatch.setattr("purerl.runs.running.train.train", lambda description, *_: seen.append(description) or 0)
     monkeypatch.setattr("purerl.meta.search.search", lambda description, options: seen.append(description) or 0)
     run("sweep", "doors_own:mine", "--env", "doors_own:make_env", *SMALL, "--env-params", "stride=0.2,0.4")
     assert (seen[0].algo, seen[0].env) == ("doors_own:mine", "doors_own:make_env")
@@ -294,9 +294,9 @@ def test_atomic_files(tmp_path):
 
 def test_measured_time_counts_every_batch(monkeypatch):
     """With a clock that chunks set by hand: a beginning of 2 s, iterations of 0.5 s, and 3 batches of 2 agents."""
-    from purerl.runs import measure
-    from purerl.runs.description import Setup, describe
-    from purerl.runs.session import Chunk
+    from purerl.runs.describing.description import Setup, describe
+    from purerl.runs.running import measure
+    from purerl.runs.running.session import Chunk
 
     config = ppo.Config(total_steps=1024, num_envs=4, num_steps=32)
     setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))
@@ -329,7 +329,7 @@ def test_devices(monkeypatch, capsys):
     def full(*args):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
 
-    monkeypatch.setattr("purerl.runs.train.train", full)
+    monkeypatch.setattr("purerl.runs.running.train.train", full)
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, expect=4)
     assert "allocating 9 bytes.; give fewer --lanes" in capsys.readouterr().err
     monkeypatch.setattr(jax, "devices", lambda *_: [SimpleNamespace(platform="gpu")])

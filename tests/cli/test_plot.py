@@ -8,7 +8,8 @@ import pytest
 
 from purerl import cli, ppo
 from purerl.learned import artefacts, sockets
-from purerl.runs import config_file, curves
+from purerl.runs.describing import config_file
+from purerl.runs.reading import curves
 
 FRAMES = 64
 

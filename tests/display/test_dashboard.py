@@ -18,8 +18,8 @@ from purerl.display.dashboard.server import SCRIPTS, server
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts
-from purerl.runs import overview
-from purerl.store import followed
+from purerl.runs.reading import overview
+from purerl.store import growing_logs
 from purerl.store import log as logs
 from purerl.store.lock import LOCK, lock
 
@@ -219,7 +219,7 @@ def test_whatever_a_file_holds_the_page_goes_on(weird, tmp_path):
 
 
 def test_a_log_is_read_on_and_never_half(tmp_path):
-    log = followed.Followed(tmp_path / "log")
+    log = growing_logs.Followed(tmp_path / "log")
     (tmp_path / "log").write_text('{"a": 1, "b": {"c": 2}}\nno JSON\n{"a": 3')
     np.testing.assert_array_equal(log.read()["a"], [1])
     with open(tmp_path / "log", "a") as file:
@@ -235,34 +235,34 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
     np.testing.assert_array_equal(log.read()["a"], [7, 8])
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="no regular file"):
-        followed.Followed(tmp_path / "pipe").read()
+        growing_logs.Followed(tmp_path / "pipe").read()
 
 
 def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
     """Many lines that hold little, and one with many names, make no table of all names in all lines."""
     directory = write_run(tmp_path / "one", iterations=0)
     rows = 50_000
-    few, many = [{"a": 1}], [{f"name{i}": i for i in range(followed.MOST_COLUMNS - 1)}]
+    few, many = [{"a": 1}], [{f"name{i}": i for i in range(growing_logs.MOST_COLUMNS - 1)}]
     (directory / "metrics.jsonl").write_text(lines(few) * rows + "{}\n" * rows + lines(many + few))
     size = (directory / "metrics.jsonl").stat().st_size
     page = overview.answers(tmp_path)
     tracemalloc.start()
     try:
-        assert len(page.run("one")["metrics"]) == followed.MOST_COLUMNS
+        assert len(page.run("one")["metrics"]) == growing_logs.MOST_COLUMNS
         assert page.curve("one", "name7")["x"] == []
         assert tracemalloc.get_traced_memory()[1] < 10 * size
     finally:
         tracemalloc.stop()
-    found = followed.Followed(directory / "metrics.jsonl").read()
+    found = growing_logs.Followed(directory / "metrics.jsonl").read()
     assert found["a"].shape == found["name7"].shape == (rows + 2,)
     assert found["name7"][rows] == 7 and np.isfinite(found["name7"]).sum() == 1 and np.nansum(found["a"]) == rows + 1
 
 
 def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(followed, "MOST_IN_LINE", 64)
+    monkeypatch.setattr(growing_logs, "MOST_IN_LINE", 64)
     long = json.dumps({"a": 2, "text": 200 * "x"})
     (tmp_path / "log").write_text(lines([{"a": 1}]) + long + "\n" + lines([{"a": 3}]) + long)
-    log = followed.Followed(tmp_path / "log")
+    log = growing_logs.Followed(tmp_path / "log")
     np.testing.assert_array_equal(log.read()["a"], [1, 3])
     with open(tmp_path / "log", "a") as file:
         file.write("\n" + lines([{"a": 4}]))
@@ -270,7 +270,7 @@ def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
 
 
 def test_columns_stay_as_they_were_read(tmp_path):
-    log = followed.Followed(tmp_path / "log")
+    log = growing_logs.Followed(tmp_path / "log")
     (tmp_path / "log").write_text(lines([{"a": 1}, {"b": 2}]))
     first = log.read()
     with open(tmp_path / "log", "a") as file:
@@ -325,7 +325,7 @@ def test_long_curves_and_many_configurations_are_summarised():
 
 def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):
     directory = write_run(tmp_path / "one", iterations=100)
-    monkeypatch.setattr(followed, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
+    monkeypatch.setattr(growing_logs, "MOST_BYTES", (directory / "quantiles.jsonl").stat().st_size)
     page = overview.answers(tmp_path)
     assert page.run("one")["metrics"] == ["alive", "episode_return.0.5"]
     assert page.curve("one", "episode_return.0.5")["groups"][0]["mid"][-1] == 1001.5

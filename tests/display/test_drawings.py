@@ -22,8 +22,8 @@ from purerl.display.drawings import Moment, bodies, grids, libraries, sheet
 from purerl.display.films import Picture
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
-from purerl.runs.description import Setup, describe
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing.description import Setup, describe
+from purerl.runs.describing.options import TrainOptions
 from purerl.store.policies import save_policy
 
 SIZE = 96

@@ -10,7 +10,7 @@ from flax import struct
 
 from purerl import envs, ppo
 from purerl.errors import ConfigError
-from purerl.learners import policy_gradients
+from purerl.learners.families import policy_gradients
 from purerl.spaces import Box
 
 needs_brax = pytest.mark.skipif(importlib.util.find_spec("brax") is None, reason="brax is an extra")

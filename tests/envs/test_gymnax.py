@@ -13,7 +13,7 @@ from purerl.envs.adapters.gymnax import TERMINATING, from_gymnax
 from purerl.envs.episodic import EpisodeState
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
-from purerl.learners import normalize
+from purerl.learners.parts import normalize
 from purerl.spaces import Box, Discrete, sample
 from purerl.types import Step
 

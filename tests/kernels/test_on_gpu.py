@@ -7,8 +7,8 @@ from budgets import counted, program
 
 from purerl import kernels, trees
 from purerl.errors import ConfigError
+from purerl.hardware import absent, gpus, report
 from purerl.population import planning
-from purerl.targets import absent, gpus, report
 
 BUDGETS = {
     "ppo": ({"kernels": 145, "bytes_per_frame": 11_900}, {"rollout", "returns", "update", "survive"}, 128),

@@ -7,8 +7,8 @@ import pytest
 
 from purerl import backend, kernels, networks
 from purerl.cli.machine import prepared
-from purerl.runs import config_file
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing import config_file
+from purerl.runs.describing.options import TrainOptions
 
 PRODUCTS = {"auto": "None", "float32": "HIGHEST", "tf32": "HIGH", "bfloat16": "None"}
 

@@ -87,7 +87,7 @@ def test_actor_critic_as_a_rule_is_a2c():
     rule = sockets.rule(rules.actor_critic(2)).parts((), config)
     seen = columns(np.random.default_rng(0), 2)
     advantage, target = rule["estimate"](seen)
-    from purerl.learners import estimates
+    from purerl.learners.parts import estimates
 
     alone = seen._replace(value=seen.value[:, 0], next_value=seen.next_value[:, 0])
     expected = estimates.by_gae(config.gae_lambda)(alone)
@@ -99,7 +99,7 @@ def test_actor_critic_as_a_rule_is_a2c():
 
 
 def columns(rng, predictions, steps=12):
-    from purerl.learners.estimates import Columns
+    from purerl.learners.parts.estimates import Columns
 
     f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
     last = jnp.arange(steps) == 4

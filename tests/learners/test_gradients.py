@@ -9,7 +9,7 @@ import scipy.stats
 
 from purerl import a2c, counters, dqn, envs, pqn, sac, trees
 from purerl.formulas import schedules
-from purerl.learners import gradients, settings
+from purerl.learners.parts import gradients, settings
 from purerl.types import Outcome, Sample, Situation, Transition
 
 

@@ -12,7 +12,7 @@ import scipy.stats
 
 from purerl import a2c, envs, ppo
 from purerl.formulas.opponents import Payoff
-from purerl.learners import policy_gradients
+from purerl.learners.families import policy_gradients
 from purerl.learners.wrappers import league_players
 from purerl.learners.wrappers.league import leagued
 from purerl.types import Situation

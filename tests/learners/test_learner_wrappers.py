@@ -13,11 +13,11 @@ from purerl import dqn, envs, networks, ppo, pqn, r2d2
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.errors import ConfigError
-from purerl.learners import novelty
+from purerl.learners.parts import novelty
 from purerl.learners.wrappers import TABLE, Wrapper, inside
-from purerl.learners.wrappers.curiosity import Settings, curious
+from purerl.learners.wrappers.intrinsic import Settings, curious
 from purerl.learners.wrappers.past import seats
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing.options import TrainOptions
 from purerl.types import Learner, Outcome, Sample, Transition, Updated
 
 KEY = jax.random.key(0)

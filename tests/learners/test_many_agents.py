@@ -11,7 +11,7 @@ from compiling import compiled, for_bits
 from purerl import draw, trees
 from purerl.algos import impala, ippo, iql, mappo, masac, qmix, vdn
 from purerl.envs.episodic import no_noise
-from purerl.learners import factored_values
+from purerl.learners.families import factored_values
 from purerl.networks import mixers
 from purerl.replay.views import Cut
 from purerl.spaces import Box, Discrete

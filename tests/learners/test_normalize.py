@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.learners import normalize
+from purerl.learners.parts import normalize
 
 
 def test_moments_match_numpy():

@@ -13,8 +13,9 @@ from purerl import agent57, envs, ngu
 from purerl.algos.agent57 import make_controller
 from purerl.envs.fleet import fleet
 from purerl.formulas import bandits, returns, td_errors
-from purerl.learners import families, novelty
-from purerl.learners.wrappers.curiosity import Settings, curious
+from purerl.learners.families import policy_families
+from purerl.learners.parts import novelty
+from purerl.learners.wrappers.intrinsic import Settings, curious
 from purerl.loops.rollout import init_actors, rollout
 from purerl.networks import MLP
 from purerl.types import Learner, Transition, Updated
@@ -193,8 +194,8 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
     """It comes with the next observation, and not across the end of an episode."""
     config, trajectory, _ = played
     short = dataclasses.replace(config, burn_in=2)
-    cut = trajectory._replace(next_obs=families.Cut(np.array([3, -1, 0, 5]), np.zeros((4, 4))))
-    found = families.experienced(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
+    cut = trajectory._replace(next_obs=policy_families.Cut(np.array([3, -1, 0, 5]), np.zeros((4, 4))))
+    found = policy_families.experienced(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
     following = np.append(trajectory.extras.every.intrinsic[1:], np.zeros((1, 4)), axis=0)
     np.testing.assert_array_equal(found.intrinsic, np.where(trajectory.last, 0, following)[2:])
     obs, after = found.items.next_obs.obs
@@ -206,7 +207,7 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
 
 
 def test_actors_of_ngu_keep_their_policies():
-    controller = families.fixed(3)
+    controller = policy_families.fixed(3)
     np.testing.assert_array_equal(controller.choose(controller.init(7), jnp.zeros((7, 2))), [0, 1, 2, 0, 1, 2, 0])
     learner = ngu.make_learner(ngu.Config(**SMALL), envs.make("CartPole-v1"))
     carry = learner.init_carry(4)

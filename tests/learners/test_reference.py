@@ -11,8 +11,8 @@ import pytest
 
 from purerl import a2c, envs, trees
 from purerl.envs.fleet import fleet
-from purerl.learners import policy_gradients
-from purerl.learners.policy_gradients import Policy
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.policy_gradients import Policy
 from purerl.learners.wrappers.reference import problems, regularised, transformed
 from purerl.loops.rollout import rollout
 from purerl.types import Learner, Situation, Transition, Updated

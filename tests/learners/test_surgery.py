@@ -12,7 +12,8 @@ from purerl import envs, networks, trees
 from purerl.algos import ALGORITHMS
 from purerl.algos.dqn import make_network as make_q_network
 from purerl.formulas import distributions
-from purerl.learners import gradients, older, policy_gradients, surgery
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts import gradients, surgery, versions
 from purerl.types import Situation
 
 KEY = jax.random.key(0)
@@ -147,8 +148,8 @@ def test_past_versions_grow():
 
     @jax.jit
     def run(state, fresh):
-        past = older.past(state.params, 2)
-        state = state._replace(past=older.delay(past, older_params, 0)[1], stale=older_params)
+        past = versions.past(state.params, 2)
+        state = state._replace(past=versions.delay(past, older_params, 0)[1], stale=older_params)
         return surgery.widen(state, fresh)
 
     grown = run(state, fresh)

@@ -7,7 +7,7 @@ import pytest
 
 from purerl import dqn, envs, ppo, trees
 from purerl.envs import fleet
-from purerl.learners import normalize
+from purerl.learners.parts import normalize
 
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (4,)}
 ROWS = {

@@ -9,7 +9,7 @@ from purerl import cli, ppo
 from purerl.cli import parsing
 from purerl.meta import search
 from purerl.meta.description import Setup
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing.options import TrainOptions
 
 
 @pytest.mark.parametrize(("name", "least"), [("value-loss", 10**11), ("policy-drift", 6 * 10**9)])

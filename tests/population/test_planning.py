@@ -19,9 +19,9 @@ import pathlib, re, psutil
 from purerl import use_cpu_cores
 use_cpu_cores()
 from purerl import ppo
-from purerl.runs import program
-from purerl.runs.options import TrainOptions
-from purerl.runs.description import Setup, describe
+from purerl.runs.running import program
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.describing.description import Setup, describe
 options = TrainOptions(env="CartPole-v1", num_seeds={agents})
 description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1), {{}})
 setup = Setup.of(description)

@@ -13,10 +13,10 @@ from purerl import cli, envs
 from purerl.algos import ALGORITHMS
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
-from purerl.runs import evaluation
-from purerl.runs.description import Setup, describe
+from purerl.runs.describing.description import Setup, describe
+from purerl.runs.describing.options import TrainOptions
 from purerl.runs.exports import exporting, programs, runner
-from purerl.runs.options import TrainOptions
+from purerl.runs.reading import evaluation
 from purerl.store.policies import save_policy
 from purerl.types import Situation
 

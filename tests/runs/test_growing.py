@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from purerl import cli
-from purerl.runs import batches, evaluation
+from purerl.runs.reading import evaluation
+from purerl.runs.running import batches
 from purerl.store import checkpoint, json_files, log
 from purerl.types import Situation
 

@@ -10,7 +10,7 @@ import pytest
 
 from purerl import a2c, cli, counters, dqn, ppo
 from purerl.formulas import schedules
-from purerl.runs import batches, derived
+from purerl.runs.running import batches, derived
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
 RUN = ["train", "ppo", *SMALL, "--total-steps", "512", "--num-seeds", "3", "--agents-at-once", "2"]

@@ -13,9 +13,10 @@ from purerl import cli, ppo
 from purerl.config import MEMBERS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
-from purerl.runs import comparison, evaluation, facts
-from purerl.runs.description import Description, describe
-from purerl.runs.options import TrainOptions
+from purerl.runs.describing import facts
+from purerl.runs.describing.description import Description, describe
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.reading import comparison, evaluation
 from purerl.store import policies
 
 CONFIG = ppo.Config(total_steps=64, num_envs=2, num_steps=8, num_minibatches=2, hidden_sizes=(4,))

@@ -20,12 +20,13 @@ from rich.console import Console
 from purerl import a2c, cli, counters, envs
 from purerl.cli import parsing
 from purerl.errors import ConfigError
-from purerl.runs import batches, config_file
-from purerl.runs import program as program_module
-from purerl.runs.description import Setup, describe
-from purerl.runs.options import TrainOptions
-from purerl.runs.program import compile_program
-from purerl.runs.train import FILES
+from purerl.runs.describing import config_file
+from purerl.runs.describing.description import Setup, describe
+from purerl.runs.describing.options import TrainOptions
+from purerl.runs.running import batches
+from purerl.runs.running import program as program_module
+from purerl.runs.running.program import compile_program
+from purerl.runs.running.train import FILES
 from purerl.store import checkpoint
 
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--hidden-sizes", "8", "--eval-episodes", "2"]
@@ -284,7 +285,7 @@ def test_overwrite_takes_nothing_before_it_has_compiled(copy, monkeypatch):
     def out_of_memory(*args, **options):
         raise MemoryError("too large")
 
-    monkeypatch.setattr("purerl.runs.train.compile_program", out_of_memory)
+    monkeypatch.setattr("purerl.runs.running.train.compile_program", out_of_memory)
     before = {path.relative_to(copy) for path in copy.rglob("*")}
     run(*RUNS["ppo"], "--out", copy, "--overwrite", expect=4)
     assert before == {path.relative_to(copy) for path in copy.rglob("*")}
@@ -355,7 +356,7 @@ def test_somebodys_own_run(copy, capsys):
 
 SIGNALS = """
 import hashlib, signal, sys, time
-from purerl.runs import interrupts
+from purerl.runs.describing import interrupts
 with interrupts.leaving():
     with interrupts.cleaning(lambda: print("cleaned", flush=True)):
         if sys.argv[1] == "deferred":
@@ -444,7 +445,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         about = {"batch_size": 1, "seconds": 0.0}
         checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
     first = checkpoint.newest(whole.directory / "checkpoints" / "0")
-    expected = batches.train_batches(whole, program, batches.Begun([first]), [])
+    expected = batches.train_batches(whole, program, batches.Progress([first]), [])
     rows = [json.loads(line) for line in (whole.directory / batches.METRICS).read_text().splitlines()]
     assert [row["env_steps"] for row in rows] == [frames + size * i for i in range(1, 65)]
     assert rows[-1]["iteration"] == done + 64 and expected.env_steps == [frames + 64 * size]
@@ -453,11 +454,11 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
         def __bool__(self):
             return len(checkpoint.steps(other.directory / "checkpoints" / "0")) > 1
 
-    begun = batches.Begun([checkpoint.newest(other.directory / "checkpoints" / "0")])
-    batches.train_batches(other, program, begun, Stop())
+    so_far = batches.Progress([checkpoint.newest(other.directory / "checkpoints" / "0")])
+    batches.train_batches(other, program, so_far, Stop())
     step = checkpoint.newest(other.directory / "checkpoints" / "0")
     assert done < step.number < done + 64
-    again = batches.train_batches(other, program, batches.Begun([step]), [])
+    again = batches.train_batches(other, program, batches.Progress([step]), [])
     jax.tree.map(np.testing.assert_array_equal, again.policy, expected.policy)
     logs = [(run_.directory / batches.METRICS).read_text() for run_ in (whole, other)]
     assert logs[0] == logs[1]

@@ -13,7 +13,7 @@ import numpy as np
 
 from purerl import trees
 from purerl.formulas import opponents
-from purerl.learners import settings
+from purerl.learners.parts import settings
 from purerl.learners.wrappers import league_players
 from purerl.learners.wrappers.league_players import MAIN, Settings, State, num_players
 from purerl.learners.wrappers.past import at_rows

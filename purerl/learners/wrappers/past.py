@@ -17,7 +17,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl import trees
 from purerl.formulas import opponents
-from purerl.learners import settings
+from purerl.learners.parts import settings
 from purerl.learners.wrappers.wrapper import Wrapper, inside
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Situation, Transition, Updated
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl.learners import older, settings
+from purerl.learners.parts import settings, versions
 from purerl.learners.wrappers.wrapper import Wrapper, inside
 from purerl.types import Array, Env, Key, Learner, PyTree, Scalar, Transition, Updated
 
@@ -74,7 +74,7 @@ def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
         reward = transformed(trajectory.reward, ratio, config.regularisation, num_agents)
         learned, metrics, scores = learner.update(state.learner, trajectory._replace(reward=reward), key)
         newest = learner.behaviour(learned)
-        reference, age = older.refresh(newest, state.reference, state.age, config.reference_period)
+        reference, age = versions.refresh(newest, state.reference, state.age, config.reference_period)
         return Updated(State(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}, scores)
 
     return inside(learner, init=init, update=update)

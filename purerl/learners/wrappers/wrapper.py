@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from purerl import config as cfg
 from purerl.errors import ConfigError
-from purerl.learners.settings import EVERY_DECISION
+from purerl.learners.parts.settings import EVERY_DECISION
 from purerl.types import Env, Key, Learner, Metrics, Transition
 
 

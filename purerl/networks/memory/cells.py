@@ -6,7 +6,7 @@ import chex
 import flax.linen as nn
 import jax
 
-from purerl import kernels
+from purerl import backend
 from purerl.networks import layers
 from purerl.networks.memory.base import Memory
 from purerl.trees import restart
@@ -37,7 +37,7 @@ def cell(kind: str, size: int) -> Memory:
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
         # A kernel cannot cut the product of all four gates apart, so each gate has a product there.
-        gate_by_gate = kind == "lstm" and kernels.setting() == kernels.INSIDE
+        gate_by_gate = kind == "lstm" and backend.in_kernel()
         carry, out = (make(nn.LSTMCell) if gate_by_gate else module).apply(params, carry, x)
         return out, carry
 
@@ -50,8 +50,7 @@ def cell(kind: str, size: int) -> Memory:
             out, carry = step(params, x, carry)
             return restart(carry, start, ended), (out, carry)
 
-        with jax.named_scope("memory"):
-            carry, (out, carries) = kernels.scan(advance, carry, (x, last), len(x), "memory", jax.lax.scan)
+        carry, (out, carries) = backend.scan(advance, carry, (x, last), "memory")
         return out, carries, carry
 
     return Memory(init, init_carry, step, unroll)

@@ -12,10 +12,10 @@ from jax import export
 
 from purerl import spaces, trees
 from purerl.errors import ConfigError
-from purerl.runs import evaluation
-from purerl.runs.directory import EXPORTS, check_out
+from purerl.runs.describing.directory import EXPORTS, check_out
+from purerl.runs.describing.options import ExportOptions
 from purerl.runs.exports import programs, runner
-from purerl.runs.options import ExportOptions
+from purerl.runs.reading import evaluation
 from purerl.store import json_files
 from purerl.store.atomic import atomic
 from purerl.types import Learner, PyTree, Situation

@@ -1,0 +1,196 @@
+"""Counts the kernels of a compiled GPU program and the bytes that they move, loop by loop.
+
+A kernel is an instruction that runs: anything but a tuple, a bitcast, a parameter, a constant, a call or a loop. It
+moves its operands and its result, each once. Of an operand of which a kernel reads slices only the slices count, of an
+array that it updates in place the part that is new. A kernel of `purerl.kernels` says what it does not read of its
+operands, because it takes rows of them. Nothing is known of caches, so that what stays in one counts all
+the same; in this the bytes are an upper bound. Of a conditional the branch counts that moves most.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+from purerl import compat
+from purerl.hardware import hlo
+from purerl.hardware.hlo import Computation, Instruction, Program
+
+FREE = frozenset(
+    [
+        "get-tuple-element",
+        "tuple",
+        "parameter",
+        "constant",
+        "bitcast",
+        "after-all",
+        "partition-id",
+        "replica-id",
+        "opt-barrier",
+        "add-dependency",
+    ]
+)
+"""What takes no kernel. Neither does the end of what was started asynchronously."""
+SLICES = "dynamic-slice", "slice", "gather"
+"""What reads as much of its first operand as it returns."""
+UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
+"""What writes into its first operand in place, and which operand holds what is new."""
+NO_SCOPE = re.compile(r"^(while|body|cond|closed_call|call|scan|checkpoint|\w*jit\(.*\)|\W*)$")
+
+
+class Loop(NamedTuple):
+    """A loop, or what stands outside of all loops, at ``depth`` 0. It goes round ``runs`` times in the whole program;
+    each time takes ``kernels`` and moves ``traffic_bytes`` without those of the loops inside."""
+
+    label: str
+    depth: int
+    runs: int
+    kernels: int
+    traffic_bytes: int
+
+
+class Census(NamedTuple):
+    """What a program does: its loops, each before those inside, and sums over the whole program."""
+
+    loops: list[Loop]
+
+    @property
+    def kernels(self) -> int:
+        """Kernels that run."""
+        return sum(loop.runs * loop.kernels for loop in self.loops)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes that they move between a device's memory and its processors."""
+        return sum(loop.runs * loop.traffic_bytes for loop in self.loops)
+
+    def named(self, label: str, runs: int = 1) -> "Census":
+        """Of a program that runs so often, and whose instructions outside of loops are called ``label``."""
+        loops = [loop._replace(runs=loop.runs * runs) for loop in self.loops]
+        return Census([loops[0]._replace(label=label), *loops[1:]])
+
+
+def count(text: str, unknown_trips: int = 1) -> Census:
+    """The census of the text of an optimised HLO module. Raises `ValueError` for any other text.
+
+    Loops count by their known numbers of iterations; one whose number is not known until it runs counts
+    ``unknown_trips`` times if it stands in no other loop of this kind, and once there.
+    """
+    program = hlo.parse(text)
+    return Census(_loops(program, program.entry, "", 0, 1, unknown_trips))
+
+
+def _loops(program: Program, name: str, label: str, depth: int, runs: int, unknown_trips: int) -> list[Loop]:
+    """A computation that runs so often, and the loops inside."""
+    kernels = moved = 0
+    inner: list[Loop] = []
+    for each in program.computations[name].values():
+        if each.op == "while":
+            trips = unknown_trips if each.trips is None else each.trips
+            further = 1 if each.trips is None else unknown_trips
+            body = _loops(program, _must(each, "body"), scope(each), depth + 1, runs * trips, further)
+            if each.trips is None:  # its condition is computed each time
+                extra = _loops(program, _must(each, "condition"), "", depth + 1, runs * trips, 1)[0]
+                body[0] = _with(body[0], extra)
+            inner += body
+        elif each.op == "conditional":
+            branches = [_loops(program, branch, scope(each), depth + 1, runs, 1) for branch in _branches(each)]
+            dearest = max(branches, key=_traffic)
+            inner += dearest
+        elif each.op == "call":
+            same, *further_in = _loops(program, _must(each, "to_apply"), label, depth, runs, unknown_trips)
+            kernels, moved = kernels + same.kernels, moved + same.traffic_bytes
+            inner += further_in
+        elif each.op not in FREE and not each.op.endswith("-done"):
+            kernels += 1
+            moved += traffic(program, program.computations[name], each)
+    return [Loop(label or "once", depth, runs, kernels, moved), *inner]
+
+
+def scope(loop: Instruction) -> str:
+    """The innermost name that the program gives to where a loop stands."""
+    names = [part for part in re.split(r"/", loop.label) if not NO_SCOPE.match(_bare(part))]
+    return _bare(names[-1]) if names else "loop"
+
+
+def _bare(part: str) -> str:
+    """A part of a path without the transformations around it: ``vmap(rollout)`` is ``rollout``."""
+    while found := re.match(r"^(?:vmap|transpose|jvp|checkpoint|rematted_computation)\((.*)\)$", part):
+        part = found.group(1)
+    return part
+
+
+def _traffic(loops: list[Loop]) -> int:
+    return Census(loops).traffic_bytes
+
+
+def _with(loop: Loop, other: Loop) -> Loop:
+    return loop._replace(kernels=loop.kernels + other.kernels, traffic_bytes=loop.traffic_bytes + other.traffic_bytes)
+
+
+def _must(instruction: Instruction, attribute: str) -> str:
+    found = instruction.named(attribute)
+    if found is None:
+        raise ValueError(f"{instruction.name}: a {instruction.op} without {attribute}")
+    return found
+
+
+def _branches(conditional: Instruction) -> list[str]:
+    many = re.search(r"branch_computations=\{([^}]*)\}", conditional.text)
+    if many:
+        return re.findall(r"%?([\w.\-]+)", many.group(1))
+    return [_must(conditional, f"{which}_computation") for which in ("true", "false")]
+
+
+def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
+    """Bytes that one kernel reads and writes."""
+    shapes = [around[name].shape if name in around else "" for name in kernel.operands]
+    inside = program.computations.get(kernel.named("calls") or "")
+    if kernel.op == "fusion" and inside:
+        parameters = {each.text.split(")")[0]: each for each in inside.values() if each.op == "parameter"}
+        read = sum(_read(inside, parameters[str(i)]) for i in range(len(shapes)) if str(i) in parameters)
+        root = next(each for each in inside.values() if each.root)
+        return read + _written(inside, root)
+    if kernel.op in SLICES:
+        return 2 * hlo.nbytes(kernel.shape) + sum(map(hlo.nbytes, shapes[1:]))
+    if kernel.op in UPDATES:
+        return sum(map(hlo.nbytes, shapes[1:])) + hlo.nbytes(shapes[UPDATES[kernel.op]])
+    result = kernel.shape
+    if "$" in kernel.target:  # a library's product, which names its scratch memory beside its result
+        result = re.sub(r",?\s*s8\[\d+\]", "", result)
+    return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes)) - _unread(kernel)
+
+
+def _unread(kernel: Instruction) -> int:
+    """Bytes of its operands that all instances of a kernel of our own together do not read."""
+    said = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
+    grid = re.findall(r"\bgrid_[xyz] = (\d+)", kernel.text)
+    return int(said.group(1)) * math.prod(map(int, grid)) if said else 0
+
+
+def _read(inside: Computation, value: Instruction) -> int:
+    """Bytes that a fusion reads of one of its parameters, or of what only looks at it otherwise."""
+    whole, read = hlo.nbytes(value.shape), 0
+    for user in inside.values():
+        if value.name not in user.operands:
+            continue
+        first = user.operands[0] == value.name and value.name not in user.operands[1:]
+        if user.op == "bitcast":
+            read += _read(inside, user)
+        elif user.op in SLICES and first:
+            read += hlo.nbytes(user.shape)
+        elif user.op in UPDATES and first:
+            continue
+        elif user.op != "tuple":
+            return whole
+    return min(whole, read)
+
+
+def _written(inside: Computation, value: Instruction) -> int:
+    """Bytes that a fusion writes for its result."""
+    if value.op == "tuple":
+        return sum(_written(inside, inside[name]) for name in value.operands)
+    if value.op == "bitcast" and value.operands[0] in inside:
+        return _written(inside, inside[value.operands[0]])
+    if value.op in UPDATES:
+        return hlo.nbytes(inside[value.operands[UPDATES[value.op]]].shape)
+    return hlo.nbytes(value.shape)

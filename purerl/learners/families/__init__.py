@@ -1,0 +1,1 @@
+"""Families of algorithms: what the boxes of several algorithms share."""

@@ -1,0 +1,252 @@
+"""Learning action values from replay: what DQN and its descendants share.
+
+The loop of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, draw a batch, take one step towards
+targets by a network of older parameters. An algorithm says what its network gives and how that is learned.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import counters, draw, kernels, replay, trees
+from purerl.counters import Count
+from purerl.formulas import exploration, schedules
+from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, versions
+from purerl.networks.value_networks import ValueNetwork, as_value_network
+from purerl.spaces import Discrete, MultiDiscrete
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
+
+
+@cfg.config
+class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    n_step: cfg.Count = 3
+    """Number of rewards that a target sums before it bootstraps; 1 is Mnih et al.'s."""
+    double: bool = True
+    """Choose the next action by the online network instead of the target network."""
+    dueling: bool = False
+    """Separate streams for the value and the advantages."""
+    target_period: cfg.Count = 125
+    """Updates between two refreshes of the target network."""
+    lag: cfg.NonNegativeCount = 0
+    """Updates by which the parameters at which a gradient is taken are older than those that it changes."""
+    max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 1_000
+    """Largest lag at which a gradient still counts; a larger lag is refused."""
+    learning_rate: cfg.Positive = 1e-3
+    """Adam's step size at the start."""
+    epsilon_ladder: Annotated[cfg.NonNegative, settings.WITH_EPSILON] = 0.0
+    """Exponent that spreads the probability over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
+    max_grad_norm: cfg.Positive = 10.0
+    """Global norm that gradients are clipped to."""
+    hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
+    """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
+    """Activation of the dense and convolutional layers."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Consecutive rows that one sample spans."""
+        return self.n_step + 1
+
+
+class State(NamedTuple):
+    """``updates`` counts all updates, and ``target_age`` those since the target's refresh (int32)."""
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    past: versions.Past | tuple[()]
+    updates: Count
+    target_age: Array
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: parameters, and the chance of a random action (of the first of the actors, on a ladder)."""
+
+    params: PyTree
+    epsilon: Array
+
+
+class Values(NamedTuple):
+    """How what a network gives is read as action values, and learned.
+
+    ``mean(out)`` are action values ``[..., A]``. ``loss`` is for one transition, and callers vmap it: ``out`` of the
+    online network for its observation, ``target_out`` of the target network for the same, ``next_out`` of the target
+    network for the next observation, ``chooser`` ``[A]`` the values by which the next action is chosen. It returns the
+    loss and an error, both scalars; the size of the error is the transition's priority.
+    """
+
+    mean: Callable[[PyTree], Array]
+    loss: Callable[..., tuple[Array, Array]]
+    # (out, target_out, action, reward, discount, chooser, next_out) -> (loss, error)
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    found = cfg.problems(config)
+    found += settings.with_head_problems(config) + settings.torso_problems(config, env)
+    return (
+        found
+        + lag_problems(config)
+        + from_replay.problems(config, env)
+        + checks.space_problems(env, (Discrete, MultiDiscrete))
+        + joint_actions.problems(env)
+    )
+
+
+def lag_problems(config: Config) -> list[str]:
+    """One line if no gradient would count."""
+    if not cfg.sound(config, "lag", "max_lag") or config.lag <= config.max_lag:
+        return []
+    return [f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}"]
+
+
+def network_shape(config: Config, env: Env) -> dict[str, Any]:
+    """What the networks of `value_networks` have in common, as keyword arguments of their functions."""
+    return {
+        "space": env.observation_space,
+        "num_actions": joint_actions.joint_actions(env).num,
+        "hidden_sizes": config.hidden_sizes,
+        "activation": config.activation,
+        "dueling": config.dueling,
+        "layer_norm": config.layer_norm,
+        "kind": config.torso,
+    }
+
+
+def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
+    """How ``params`` act after so many updates."""
+    annealing = config.exploration_fraction * float(config.total_updates)
+    progress = schedules.progress(updates, annealing)
+    return Behaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
+
+
+def epsilons(config: Config, behaviour: Behaviour, num_envs: int) -> Array:
+    """The chance of a random action in each of ``B`` environments. ``[B]``."""
+    return exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs)
+
+
+def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
+    """The state before the first update."""
+    opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
+    return State(params, params, opt_state, versions.past(params, config.lag), counters.of(), age)
+
+
+def descend(
+    config: Config,
+    env: Env,
+    optimiser: optax.GradientTransformation,
+    loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
+    state: State,
+    batch: PyTree,
+) -> Updated:
+    """One update down ``loss(params, batch) -> (loss, (priority [N], metrics))``, and what follows from it.
+
+    The gradient is taken at the parameters of ``config.lag`` updates ago, and dropped if that is more than
+    ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
+    that take turns have a lag of ``K - 1``.
+    """
+
+    def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        value, aux = loss(params, batch)
+        return value * (config.lag <= config.max_lag), aux
+
+    stale, past = versions.delay(state.past, state.params, config.lag)
+    params, opt_state, (priority, more), metrics = gradients.gradient_step(
+        scaled, optimiser, state.params, state.opt_state, batch, at=stale
+    )
+    target_params, target_age = versions.refresh(params, state.target_params, state.target_age, config.target_period)
+    acted = behaviour(config, state.params, state.updates)
+    epsilon = jnp.mean(epsilons(config, acted, config.num_envs * env.num_agents))
+    state = State(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
+    return Updated(state, {**more, **metrics, "epsilon": epsilon}, priority)
+
+
+def nothing(q: Array, action: Array) -> tuple[()]:
+    """Records nothing while acting."""
+    return ()
+
+
+def make_learner(
+    config: Config,
+    env: Env,
+    network: ValueNetwork,
+    values: Values,
+    optimiser: optax.GradientTransformation | None = None,
+    record: Callable[[Array, Array], PyTree] = nothing,
+) -> Learner:
+    """A `Learner` of action values. ``record(q [B, A], action [B])`` is kept in the replay, as ``extras``."""
+    optimiser, network = optimiser or settings.make_optimiser(config), as_value_network(network)
+    actions = joint_actions.joint_actions(env)
+
+    def choices(out: PyTree, obs: PyTree) -> Array:
+        """Action values ``[..., A]`` by which actions are chosen: never illegal ones."""
+        return exploration.masked(values.mean(out), actions.legal(obs))
+
+    def init(key: Key, obs: PyTree) -> State:
+        return init_state(config, optimiser, network.init(key, obs))
+
+    def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
+        key_network, key_epsilon = jax.random.split(key)
+        return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
+
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+        network_noise, epsilon_noise = noise
+        q = choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
+        epsilon = epsilons(config, behaviour, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, epsilon_noise, actions.legal(here.obs))
+        return actions.action(number), here.carry, record(q, number)
+
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        q = choices(network.apply(policy, here.obs, network.still((trees.length(here.obs),))), here.obs)
+        return actions.action(jnp.argmax(q, axis=-1).astype(jnp.int32)), here.carry
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        items, weight, noise, chooser_noise, target_params, target_out, next_out = batch
+        out = network.apply(params, items.obs, noise)
+        choosing = jax.lax.stop_gradient(params) if config.double else target_params
+        chooser = choices(network.apply(choosing, items.next_obs, chooser_noise), items.next_obs)
+        each, error = jax.vmap(values.loss)(
+            out, target_out, actions.number(items.action), items.reward, items.discount, chooser, next_out
+        )
+        size = jnp.abs(error)
+        q = choices(out, items.obs)
+        metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
+        return jnp.mean(weight * each), (size, metrics)
+
+    def step(state: State, batch: PyTree) -> tuple[State, tuple[Metrics, Array]]:
+        items, weight, noises, target_noise, next_noise = batch
+        next_out = network.apply(state.target_params, items.next_obs, next_noise)
+        target_out = network.apply(state.target_params, items.obs, target_noise)
+        batch = items, weight, *noises, state.target_params, target_out, next_out
+        state, *rest = descend(config, env, optimiser, loss, state, batch)
+        return state, tuple(rest)
+
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
+        shape, keys = sample.slot.shape, jax.random.split(key, 4)
+        noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
+        batch = sample.items, sample.weight, noises, network.noise(keys[2], shape), network.noise(keys[1], shape)
+        state, (metrics, priority) = kernels.fuse(step, "update")(state, batch)
+        return Updated(state, metrics, priority)
+
+    return Learner(
+        init=init,
+        init_carry=lambda num_envs: (),
+        noise=noise,
+        behaviour=lambda state: behaviour(config, state.params, state.updates),
+        explore=explore,
+        policy=lambda state: state.params,
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def make_trainer(config: Config, env: Env, learner: Learner, **ring: Any) -> Trainer:
+    """One iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
+    ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
+    return from_replay.make_trainer(config, env, learner, **ring)

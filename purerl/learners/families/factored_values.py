@@ -1,0 +1,160 @@
+"""Learning the action values of a team from replay, factored into values of its agents: what IQL, VDN and QMIX share.
+
+The agents have one network, in which each sees its own observations, which agent it is and what it did last; a mixer
+makes the team's value of theirs. They act epsilon-greedily, each by its own values, and learn as DQN does, from
+sequences (Rashid et al. 2018, arXiv 1803.11485, section 4 and appendix C). Environments are those of `agents.joint`.
+
+``M`` agents, ``A`` actions of each, ``G`` values of a mixer.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import draw, networks, replay, trees
+from purerl.envs import agents
+from purerl.formulas import exploration
+from purerl.learners.families import action_values
+from purerl.learners.families.action_values import Behaviour, State
+from purerl.learners.parts import checks, from_replay, many_agents, sequences, settings
+from purerl.networks import recurrent
+from purerl.networks.mixers import Mixer
+from purerl.networks.recurrent import Recurrent
+from purerl.networks.value_networks import Streams
+from purerl.spaces import Discrete
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Transition, Updated
+
+
+@cfg.config
+class Config(many_agents.Numbers, settings.Recall, sequences.Sequences, action_values.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    last_action: bool = True
+    """Let each agent observe what it did last."""
+    num_steps: cfg.Count = 16
+    """Steps of each environment in one iteration; a multiple of period."""
+    batch_size: cfg.Count = 32
+    """Sequences in one gradient step."""
+    burn_in: cfg.NonNegativeCount = 0
+    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
+    n_step: cfg.Count = 1
+    """Number of rewards that a target sums before it bootstraps."""
+    target_period: cfg.Count = 200
+    """Updates between two refreshes of the target networks, of the agents and of the mixer."""
+    learning_rate: cfg.Positive = 5e-4
+    """Adam's step size at the start."""
+    memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "gru"
+    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
+
+
+def view(config: Config, env: Env) -> Env:
+    """All agents at once (`agents.joint`), with what they did last if the config says so."""
+    return agents.joint(env, previous=config.last_action)
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
+    found = checks.space_problems(env, (Discrete,))
+    joint = None if found or env is None else view(config, env)
+    found += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
+    found += action_values.lag_problems(config)
+    return found + from_replay.problems(config, joint) + sequences.problems(config)
+
+
+def make_network(config: Config, env: Env) -> Recurrent:
+    """The agents' network, of joint observations: action values ``[..., M, A]``, carries ``[..., M, ...]``."""
+    team = many_agents.team(env)
+    space, inputs = many_agents.inputs(env, config.agent_ids, config.last_action)
+    torso = settings.make_torso(config, env._replace(observation_space=space), config.hidden_sizes[:-1])
+    activation = networks.ACTIVATIONS[config.activation]
+    head = Streams(team.num_actions, config.hidden_sizes[-1], activation, config.dueling)
+    network = recurrent.recurrent(torso, settings.make_memory(config), head)
+    return recurrent.legal_only(recurrent.rows(network, inputs, team.num_agents), team.legal)
+
+
+def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimiser=None) -> Learner:
+    """A `Learner` of a joint environment. ``network`` is a `recurrent.Recurrent` of joint observations whose output is
+    ``[B, M, A]``."""
+    network = network or make_network(config, env)
+    optimiser, team = optimiser or settings.make_optimiser(config), many_agents.team(env)
+
+    def init(key: Key, obs: PyTree) -> State:
+        key_agents, key_mixer = jax.random.split(key)
+        q = jnp.zeros((trees.length(obs), team.num_agents))
+        params = {"agents": network.init(key_agents, obs), "mixer": mixer.init(key_mixer, q, team.state(obs))}
+        return action_values.init_state(config, optimiser, params)
+
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        q, following = network.step(behaviour.params, here.obs, here.carry)
+        epsilon = action_values.epsilons(config, behaviour, q.shape[0])[:, None]
+        return exploration.epsilon_greedy(q, epsilon, noise, team.legal(here.obs)), following, here.carry
+
+    def exploit(policy: PyTree, here: Situation, key: Key):
+        q, carry = network.step(policy, here.obs, here.carry)
+        return jnp.argmax(q, axis=-1).astype(jnp.int32), carry
+
+    def values(params: PyTree, items: Transition) -> tuple[Array, Array]:
+        return sequences.unroll(config, network, params["agents"], items)
+
+    def mixed(params: PyTree, q: Array, obs: PyTree) -> Array:
+        return mixer.mix(params["mixer"], q, team.state(obs))
+
+    def counted(action: Array, obs: PyTree) -> Array:
+        """These actions ``[..., M]``, and the first legal one in place of those that are ignored: where an agent does
+        not act it has one value, which it learns as others, so that what it did before bootstraps from it."""
+        if team.acting is None:
+            return action
+        legal = team.legal(obs)
+        first = jnp.zeros_like(action) if legal is None else jnp.argmax(legal, axis=-1).astype(action.dtype)
+        return jnp.where(team.acting(obs), action, first)
+
+    def loss(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        items, weight, target_params, target_q = batch
+        q = values(params, items)
+        obs = jax.tree.map(lambda x: sequences.late(config, x), items.obs)
+        chooser, seen = jax.lax.stop_gradient(q) if config.double else target_q, (obs, items.next_obs.obs)
+        value, after_cut = (
+            mixed(target_params, _at(of, counted(jnp.argmax(by, axis=-1), obs)), obs)
+            for by, of, obs in zip(chooser, target_q, seen, strict=True)
+        )
+        target, learned = jax.vmap(
+            lambda value, after: sequences.targets(config, items, value, after, config.gamma, config.n_step),
+            in_axes=-1,
+            out_axes=-1,
+        )(value, after_cut)  # [L, N, G]
+        taken = mixed(params, _at(q[0], counted(sequences.late(config, items.action), obs)), obs)
+        error = jnp.where(learned, target - taken, 0.0)
+        mean_size = jnp.sum(jnp.abs(error), axis=(0, 2)) / jnp.maximum(jnp.sum(learned, axis=(0, 2)), 1)
+        each = jnp.sum(jnp.mean(jnp.square(error), axis=0), axis=-1)
+        metrics = {"value": jnp.mean(taken), "td_error": jnp.mean(weight * mean_size)}
+        return jnp.mean(weight * 0.5 * each), (mean_size, metrics)
+
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
+        target_q = values(state.target_params, sample.items)
+        batch = sample.items, sample.weight, state.target_params, target_q
+        return action_values.descend(config, env, optimiser, loss, state, batch)
+
+    return Learner(
+        init=init,
+        init_carry=network.init_carry,
+        noise=lambda key, shape: draw.uniform(key, (*shape, team.num_agents, 2)),
+        behaviour=lambda state: action_values.behaviour(config, state.params["agents"], state.updates),
+        explore=explore,
+        policy=lambda state: state.params["agents"],
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def _at(q: Array, action: Array) -> Array:
+    """The values ``[..., A]`` of these actions ``[...]``."""
+    return jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
+
+
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, learning from sequences."""
+    return action_values.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))

@@ -1,0 +1,275 @@
+"""Learning a policy from replay by what critics say of its actions: what DDPG, TD3 and SAC share.
+
+The loop of Lillicrap et al. 2016 (arXiv 1509.02971, Algorithm 1): act with noise, draw a batch, move critics towards
+targets by slowly moving copies of the networks, move the policy towards actions that the critics value more. An
+algorithm says how it acts, what a next state is worth, and what its actor minimises.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import counters, networks, replay, spaces, trees
+from purerl.counters import Count
+from purerl.formulas import td_errors
+from purerl.learners.parts import checks, from_replay, gradients, normalize, settings, versions
+from purerl.learners.parts.normalize import Normalizer
+from purerl.networks import critics
+from purerl.networks.critics import ActorAndCritics
+from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
+
+
+@cfg.config
+class Config(from_replay.Config, settings.Torso, settings.Adam):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_envs: cfg.Count = 4
+    """Number of environments that step in parallel."""
+    num_steps: cfg.Count = 4
+    """Steps of each environment in one iteration."""
+    num_updates: cfg.Count = 16
+    """Gradient steps in one iteration."""
+    batch_size: cfg.Count = 256
+    """Samples in one gradient step."""
+    capacity: cfg.Count = 1_000_000
+    """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
+    least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
+    warmup_steps: cfg.Count = 1_000
+    """Environment steps before the first gradient step, rounded up to whole iterations."""
+    n_step: cfg.Count = 1
+    """Number of rewards that a target sums before it bootstraps."""
+    num_critics: cfg.Count = 2
+    """Critics, the least of whose values counts; 1 tends to overestimate."""
+    tau: cfg.Fraction = 0.005
+    """Fraction of the way that target networks move towards the networks at each of their updates."""
+    policy_delay: cfg.Count = 1
+    """Updates of the critics for each update of the actor and of the target networks."""
+    huber_delta: cfg.Positive = 1e4
+    """Size of the TD error beyond which the critics' loss is linear instead of quadratic."""
+    learning_rate: cfg.Positive = 3e-4
+    """Adam's step size of the critics at the start."""
+    actor_learning_rate: cfg.Positive = 3e-4
+    """Adam's step size of the actor at the start."""
+    learning_rate_decay: cfg.Fraction = 0.0
+    """Fraction of both step sizes that linear annealing takes away by the end; 0 keeps them constant."""
+    max_grad_norm: cfg.Positive = 40.0
+    """Global norm that the gradients of the critics, and those of the actor, are clipped to."""
+    normalize_obs: bool = False
+    """Normalise observations by the running mean and standard deviation of those that were learned from."""
+    hidden_sizes: tuple[cfg.Count, ...] = (256, 256)
+    """Widths of the dense layers of the actor and of each critic."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
+    """Activation of the dense and convolutional layers."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Consecutive rows that one sample spans."""
+        return self.n_step + 1
+
+
+class State(NamedTuple):
+    """``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
+    since the actor's last one."""
+
+    params: dict[str, PyTree]
+    target_params: dict[str, PyTree]
+    critic_opt_state: PyTree
+    actor_opt_state: PyTree
+    obs_moments: PyTree
+    updates: Count
+    waited: Array
+
+
+class Policy(NamedTuple):
+    """What the policy that is evaluated needs."""
+
+    params: PyTree
+    obs_moments: PyTree
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: a `Policy`, and whether there was an update yet (bool ``[]``)."""
+
+    policy: Policy
+    updated: Array
+
+
+class Method(NamedTuple):
+    """What tells an algorithm of the family from the others. ``N`` samples, ``K`` critics; of a team, ``[N]`` and
+    ``[N, K]`` below are ``[N, M]`` and ``[N, M, K]`` for ``M`` agents, but for the actor's loss.
+
+    Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and
+    ``moving`` those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies.
+    """
+
+    init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
+    noise: Callable[[Key, tuple[int, ...]], PyTree]  # of learning, and of exploring: one element an observation
+    explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
+    # (actor, updated, obs, carry, noise) -> (action, carry)
+    exploit: Callable[[PyTree, PyTree], Array]  # (actor, obs) -> action
+    value: Callable[[PyTree, PyTree, Array], Array]  # (critic, obs, action) -> [N, K]
+    next_value: Callable[[dict, dict, PyTree, PyTree], Array]  # (params, target_params, next_obs, noise) -> [N]
+    actor_loss: Callable[[dict, PyTree, PyTree, PyTree], tuple[Array, Metrics]]
+    # (moving, critic, obs, noise) -> (loss [N], metrics)
+    targets: Sequence[str]
+    init_carry: Callable[[int], PyTree] = lambda num_envs: ()
+
+
+def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions of a Box must be bounded."""
+    found = cfg.problems(config) + settings.torso_problems(config, env)
+    found += from_replay.problems(config, env)
+    of_spaces = checks.space_problems(env, kinds)
+    if of_spaces or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
+        return found + of_spaces
+    return [*found, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
+
+
+def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
+    """The networks for actions in a Box, of which the actor gives ``outputs`` numbers for each dimension."""
+    size = math.prod(env.action_space.shape)
+    joint = networks.MLP(config.hidden_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
+    torso, features = settings.make_torso(config, env), settings.make_torso(config, env, ())
+    return critics.for_box(size, outputs * size, config.num_critics, torso, features, joint)
+
+
+def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """``(to_box, to_unit)``: from vectors ``[..., D]`` in [-1, 1] to actions ``[..., *shape]`` of ``box``, and back."""
+    centre, scale = spaces.unit(box)
+    divisor = scale + (scale == 0)
+
+    def to_box(x: Array) -> Array:
+        x = x.reshape(*x.shape[:-1], *box.shape)
+        return trees.like(centre, x) + trees.like(scale, x) * x
+
+    def to_unit(action: Array) -> Array:
+        x = (action - trees.like(centre, action)) / trees.like(divisor, action)
+        return x.reshape(*x.shape[: x.ndim - len(box.shape)], -1)
+
+    return to_box, to_unit
+
+
+def make_learner(
+    config: Config,
+    env: Env,
+    method: Method,
+    td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
+    """A `Learner` by ``method``. ``td_loss(error, config)`` is elementwise. ``optimiser`` moves the critics and, with a
+    state of its own, the actor; None: Adam, with a step size for each."""
+    normalizer: Normalizer = normalize.running() if config.normalize_obs else normalize.identity()
+    of_critic = optimiser or settings.make_optimiser(config)
+    of_actor = optimiser or settings.make_optimiser(
+        dataclasses.replace(config, learning_rate=config.actor_learning_rate), period=config.policy_delay
+    )
+
+    def init(key: Key, obs: PyTree) -> State:
+        params = method.init(key, obs)
+        return State(
+            params,
+            {name: params[name] for name in method.targets},
+            gradients.init_optimiser(of_critic, params["critic"]),
+            gradients.init_optimiser(of_actor, without_critic(params)),
+            normalizer.init(trees.take(obs, 0)),
+            counters.of(),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def behaviour(state: State) -> Behaviour:
+        return Behaviour(Policy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1))
+
+    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+        policy, updated = behaviour
+        obs = normalizer.apply(policy.obs_moments, here.obs)
+        return *method.explore(policy.params, updated, obs, here.carry, noise), ()
+
+    def exploit(policy: Policy, here: Situation, key: Key):
+        return method.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
+
+    def critic_loss(critic: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
+        obs, action, weight, target = batch
+        q = method.value(critic, obs, action)
+        error = target[..., None] - q
+        axes = tuple(range(1, error.ndim))
+        size = jnp.mean(jnp.abs(error), axis=axes)
+        each = jnp.sum(td_loss(error, config), axis=axes)
+        return jnp.mean(weight * each), (size, {"value": jnp.mean(q), "td_error": jnp.mean(weight * size)})
+
+    def actor_loss(moving: dict, batch: PyTree) -> tuple[Array, Metrics]:
+        critic, obs, weight, noise = batch
+        each, metrics = method.actor_loss(moving, critic, obs, noise)
+        return jnp.mean(weight * each), metrics
+
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
+        items: Outcome = sample.items
+        key_next, key_actor = jax.random.split(key)
+        obs, next_obs = (normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
+        next_value = method.next_value(
+            state.params, state.target_params, next_obs, method.noise(key_next, sample.weight.shape)
+        )
+        reward, discount = (x.reshape(x.shape + (1,) * (next_value.ndim - 1)) for x in (items.reward, items.discount))
+        target = jax.lax.stop_gradient(reward + discount * next_value)
+        critic, critic_opt_state, (priority, more), metrics = gradients.gradient_step(
+            critic_loss,
+            of_critic,
+            state.params["critic"],
+            state.critic_opt_state,
+            (obs, items.action, sample.weight, target),
+        )
+        moving, actor_opt_state, of_policy, actor_metrics = gradients.gradient_step(
+            actor_loss,
+            of_actor,
+            without_critic(state.params),
+            state.actor_opt_state,
+            (critic, obs, sample.weight, method.noise(key_actor, sample.weight.shape)),
+        )
+        params = {**moving, "critic": critic}
+        target_params = versions.approach(
+            {name: params[name] for name in method.targets}, state.target_params, config.tau
+        )
+        waited = (state.waited + 1) % config.policy_delay
+        if config.policy_delay > 1:
+            moving, actor_opt_state, target_params = jax.tree.map(
+                lambda new, old: jnp.where(waited == 0, new, old),
+                (moving, actor_opt_state, target_params),
+                (without_critic(state.params), state.actor_opt_state, state.target_params),
+            )
+        learned = State(
+            {**moving, "critic": critic},
+            target_params,
+            critic_opt_state,
+            actor_opt_state,
+            normalizer.update(state.obs_moments, items.obs),
+            counters.increment(state.updates),
+            waited,
+        )
+        of_policy = {"policy_loss": actor_metrics["loss"], "policy_grad_norm": actor_metrics["grad_norm"], **of_policy}
+        return Updated(learned, {**more, **of_policy, **metrics}, priority)
+
+    return Learner(
+        init=init,
+        init_carry=method.init_carry,
+        noise=method.noise,
+        behaviour=behaviour,
+        explore=explore,
+        policy=lambda state: Policy(state.params["actor"], normalize.settled(state.obs_moments)),
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
+    """The parameters that the actor's loss moves."""
+    return {name: x for name, x in params.items() if name != "critic"}
+
+
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, with transitions over ``n_step`` steps."""
+    return from_replay.make_trainer(config, env, learner, view=replay.transitions(config.n_step, config.gamma))

@@ -1,0 +1,266 @@
+"""A family of policies in one network: from one that seeks reward alone to one that seeks what is new.
+
+What Never Give Up (Badia et al. 2020, arXiv 2002.06038) and Agent57 (arXiv 2003.13350) have in common: who plays which
+policy, what the network is told beside the observation, what novelty is worth, and learning what is new. An algorithm
+says how it reads the network's output as action values and how these are learned. ``N`` policies, of which number 0
+seeks no novelty and is the one that is evaluated.
+
+What is new in an observation is known when it is acted upon, one step after the reward that it comes with. So the last
+observation of an episode, upon which nobody acts, is worth nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import draw, networks, trees
+from purerl.errors import ConfigError
+from purerl.formulas import exploration, td_errors
+from purerl.learners.families import action_values, family_novelty
+from purerl.learners.families.family_novelty import Judges
+from purerl.learners.parts import sequences, settings
+from purerl.learners.parts.joint_actions import joint_actions
+from purerl.networks import recurrent
+from purerl.networks.recurrent import Recurrent
+from purerl.networks.torsos import Informed
+from purerl.networks.value_networks import Streams
+from purerl.replay.views import Cut
+from purerl.types import Array, Env, Key, Learner, PyTree, Recorded, Sample, Situation, Step, Transition, Updated
+
+
+class Told(NamedTuple):
+    """What the network is told beside an observation, ``[...]``: the number of the action that led there (-1 where an
+    episode begins), the rewards that came with it, and which policy acts (int32)."""
+
+    action: Array
+    extrinsic: Array
+    intrinsic: Array
+    policy: Array
+
+
+class Carry(NamedTuple):
+    """An actor's network's memory; what it is told next; what it remembers of the episode (`novelty.Episode`, or
+    ``()``); what decides on its policy; whether an episode begins, and the rewards since then ``[B]``."""
+
+    memory: PyTree
+    told: Told
+    episode: PyTree
+    control: PyTree
+    begins: Array
+    total: Array
+
+
+class State(NamedTuple):
+    """Action values, and the states of `novelty.Embedding` and `novelty.Distilled`, or ``()``."""
+
+    values: action_values.State
+    embedding: PyTree
+    distilled: PyTree
+
+    @property
+    def params(self) -> PyTree:
+        """Those of the action values."""
+        return self.values.params
+
+
+class Policy(NamedTuple):
+    """What the policy that is evaluated needs."""
+
+    params: PyTree
+    judges: Judges
+
+
+class Behaviour(NamedTuple):
+    """What acting needs: how the action values act, and what tells what is new."""
+
+    values: action_values.Behaviour
+    judges: Judges
+
+
+class Controller(NamedTuple):
+    """Who plays which policy. ``record`` is told at the end of an episode, and ``choose`` asked where one begins."""
+
+    init: Callable[[int], PyTree]  # (num_envs) -> control
+    choose: Callable[[PyTree, Array], Array]  # (control, noise [B, 2]) -> policy [B]
+    record: Callable[[PyTree, Array, Array, Array], PyTree]  # (control, policy, total reward, last) -> control
+
+
+class Experience(NamedTuple):
+    """A sample as it is learned from: ``items`` ``[L, N]`` of which the network sees ``(obs, Told)``, and of the steps
+    after the burn-in the number of the action, the intrinsic reward and the policy."""
+
+    items: Transition
+    number: Array
+    intrinsic: Array
+    policy: Array
+
+
+Read = Callable[[PyTree, Array], Array]
+"""``(out [..., A, ...], policy [...]) -> q [..., A]``: the values by which a policy chooses."""
+Learn = Callable[[action_values.State, Experience, Array], Updated]
+"""``(values, experience, weight [N])``, to the values, metrics and priorities ``[N]``."""
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    found = action_values.problems(config, env) + sequences.problems(config)
+    if not cfg.sound(config, "num_policies", "neighbours", "episode_memory", "novelty_steps", "burn_in", "unroll"):
+        return found
+    if config.num_policies < 2:
+        found.append(f"num_policies = {config.num_policies}: must be at least 2")
+    if config.novelty != "lifelong" and config.neighbours > config.episode_memory:
+        found.append(f"neighbours = {config.neighbours}: must be at most episode_memory = {config.episode_memory}")
+    if config.novelty_steps >= config.sample_rows:
+        found.append(
+            f"novelty_steps = {config.novelty_steps}: must be below burn_in + unroll = {config.sample_rows}, "
+            "since each needs its next observation"
+        )
+    return found
+
+
+def make_network(config: Any, env: Env) -> Recurrent:
+    """As R2D2's, but told of actions, rewards (rescaled) and the policy's number beside the torso's features."""
+    num_actions = joint_actions(env).num
+
+    def describe(told: Told) -> Array:
+        rewards = td_errors.rescale(jnp.stack([told.extrinsic, told.intrinsic], axis=-1), config.rescale_epsilon)
+        numbers = jax.nn.one_hot(told.action, num_actions), jax.nn.one_hot(told.policy, config.num_policies)
+        return jnp.concatenate([*numbers, rewards], axis=-1)
+
+    torso = Informed(settings.make_torso(config, env, config.hidden_sizes[:-1]), describe)
+    activation = networks.ACTIVATIONS[config.activation]
+    head = Streams(num_actions, config.hidden_sizes[-1], activation, config.dueling)
+    network = recurrent.recurrent(torso, settings.make_memory(config), head)
+    legal = env.legal
+    return recurrent.legal_only(network, lambda seen: joint_actions(env).legal(seen[0])) if legal else network
+
+
+def fixed(num_policies: int) -> Controller:
+    """Each actor keeps one policy: number ``i`` has ``i % N``."""
+    return Controller(
+        init=lambda num_envs: (),
+        choose=lambda control, noise: jnp.arange(len(noise), dtype=jnp.int32) % num_policies,
+        record=lambda control, policy, total, last: control,
+    )
+
+
+def make_learner(
+    config: Any, env: Env, network: Recurrent, optimiser: Any, read: Read, learn: Learn, controller: Controller
+) -> Learner:
+    """A `Learner` of a family. Every ``network`` sees ``(obs, Told)``."""
+    if not isinstance(network, Recurrent):
+        raise ConfigError(f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, Told)")
+    actions, new = joint_actions(env), family_novelty.make_novelty(config, env)
+
+    def init_carry(num_envs: int) -> Carry:
+        zeros = jnp.zeros(num_envs)
+        numbers = jnp.full(num_envs, -1, jnp.int32), zeros, zeros, jnp.zeros(num_envs, jnp.int32)
+        return Carry(
+            memory=network.init_carry(num_envs),
+            told=Told(*numbers),
+            episode=new.init_episode(num_envs),
+            control=controller.init(num_envs),
+            begins=jnp.ones(num_envs, bool),
+            total=zeros,
+        )
+
+    def init(key: Key, obs: PyTree) -> State:
+        key_values, key_novelty = jax.random.split(key)
+        seen = obs, init_carry(trees.length(obs)).told
+        values = action_values.init_state(config, optimiser, network.init(key_values, seen))
+        return State(values, *new.init(key_novelty, obs))
+
+    def step(policy: Policy, here: Situation, which: Array) -> tuple[Array, Told, Carry]:
+        """Action values, what the network was told, and the carry but for the action."""
+        carry: Carry = here.carry
+        intrinsic, episode = new.pay(policy.judges, here.obs, carry.episode)
+        told = carry.told._replace(intrinsic=intrinsic, policy=which)
+        out, memory = network.step(policy.params, (here.obs, told), carry.memory)
+        following = carry._replace(memory=memory, told=told, episode=episode, begins=jnp.zeros_like(carry.begins))
+        return read(out, which), told, following
+
+    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+        carry: Carry = here.carry
+        which = jnp.where(carry.begins, controller.choose(carry.control, noise[:, 2:]), carry.told.policy)
+        q, told, following = step(Policy(behaviour.values.params, behaviour.judges), here, which)
+        epsilon = action_values.epsilons(config, behaviour.values, q.shape[0])
+        number = exploration.epsilon_greedy(q, epsilon, noise[:, :2], actions.legal(here.obs))
+        following = following._replace(told=following.told._replace(action=number))
+        return actions.action(number), following, Recorded(carry.memory, told)
+
+    def exploit(policy: Policy, here: Situation, key: Key):
+        q, _, following = step(policy, here, jnp.zeros_like(here.carry.told.policy))
+        number = jnp.argmax(q, axis=-1).astype(jnp.int32)
+        return actions.action(number), following._replace(told=following.told._replace(action=number))
+
+    def restart(carry: Carry, step: Step) -> Carry:
+        last, total = step.last, carry.total + step.reward
+        told = carry.told._replace(
+            action=jnp.where(last, -1, carry.told.action), extrinsic=jnp.where(last, 0.0, step.reward)
+        )
+        return Carry(
+            memory=trees.restart(carry.memory, network.init_carry(len(last)), last),
+            told=told,
+            episode=new.begin(carry.episode, last),
+            control=controller.record(carry.control, told.policy, total, last),
+            begins=last,
+            total=jnp.where(last, 0.0, total),
+        )
+
+    def judges(state: State) -> Judges:
+        embedding = state.embedding.params if state.embedding else ()
+        return Judges(embedding, state.distilled.judge if state.distilled else ())
+
+    def behaviour(state: State) -> Behaviour:
+        return Behaviour(action_values.behaviour(config, state.params, state.values.updates), judges(state))
+
+    def update(state: State, sample: Sample, key: Key) -> Updated:
+        experience = experienced(config, actions.number, sample.items)
+        values, metrics, priority = learn(state.values, experience, sample.weight)
+        tail = _tail(config, actions.number, sample)
+        embedding, distilled, more = new.update(state.embedding, state.distilled, *tail)
+        more["intrinsic_reward"] = jnp.mean(experience.intrinsic)
+        return Updated(State(values, embedding, distilled), {**metrics, **more}, priority)
+
+    return Learner(
+        init=init,
+        init_carry=init_carry,
+        noise=lambda key, shape: draw.uniform(key, (*shape, 4)),
+        behaviour=behaviour,
+        explore=explore,
+        policy=lambda state: Policy(state.params, judges(state)),
+        exploit=exploit,
+        update=update,
+        restart=restart,
+    )
+
+
+def experienced(config: Any, number_of: Callable[[Array], Array], items: Transition) -> Experience:
+    """A sample's items as a family learns from them. How new that is which follows the `Cut`, nobody asked: the network
+    is told the same as at the step before, and no reward for it is learned."""
+    told: Told = items.extras.every
+    number, last = number_of(items.action), items.last
+    following = jnp.concatenate([told.intrinsic[1:], jnp.zeros_like(told.intrinsic[:1])])
+    at = jnp.maximum(items.next_obs.step, 0), jnp.arange(last.shape[1])
+    after = Told(number[at], items.reward[at], told.intrinsic[at], told.policy[at])
+    seen = items._replace(
+        obs=(items.obs, told),
+        next_obs=Cut(items.next_obs.step, (items.next_obs.obs, after)),
+        extras=items.extras.first,
+    )
+    learned = (number, jnp.where(last, 0.0, following), told.policy)
+    return Experience(seen, *(sequences.late(config, x) for x in learned))
+
+
+def _tail(config: Any, number_of: Callable[[Array], Array], sample: Sample) -> tuple[PyTree, ...]:
+    """The last steps of each sequence as one batch ``[F]``: observations, those that follow, numbers of actions,
+    weights where they follow in the same episode, and weights."""
+    items, num = sample.items, config.novelty_steps
+    cut = lambda tree, start, end: jax.tree.map(lambda x: x[start:end], tree)
+    weight = jnp.broadcast_to(sample.weight[None], (num, len(sample.weight)))
+    last, action = cut((items.last, items.action), -num - 1, -1)
+    steps = cut(items.obs, -num - 1, -1), cut(items.obs, -num, None), number_of(action), jnp.where(last, 0, weight)
+    return trees.merge((*steps, weight), 2)

@@ -1,0 +1,338 @@
+"""Learning policies by their gradient: what PPO and its relatives share.
+
+An iteration of the family: act, estimate advantages and returns, take steps towards the actions that did better than
+the critic expected (Mnih et al. 2016, arXiv 1602.01783, Algorithm S3). An algorithm says how it estimates and how it
+steps. The parameters that act may be older than those that learn, as those of distributed actors are.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import loops, networks, spaces, trees
+from purerl.envs.fleet import fleet
+from purerl.formulas import distributions, losses
+from purerl.learners.parts import checks, gradients, normalize, settings, versions
+from purerl.learners.parts.estimates import Estimate, Experience, estimates
+from purerl.learners.parts.normalize import Normalizer, RewardScaler
+from purerl.networks import ActorCritic, recurrent
+from purerl.spaces import Box, Discrete, MultiDiscrete
+from purerl.types import (
+    Array,
+    Distribution,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    PyTree,
+    Scores,
+    Situation,
+    Trainer,
+    Transition,
+    Updated,
+)
+
+
+@cfg.config
+class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    offers: ClassVar[tuple[str, ...]] = (settings.LOG_RATIOS,)
+    adam_epsilon: ClassVar[float] = 1e-5
+    value_coef: cfg.NonNegative = 0.5
+    """Weight of the value loss."""
+    entropy_coef: cfg.NonNegative = 0.01
+    """Weight of the entropy bonus."""
+    lag: cfg.NonNegative = 0.0
+    """Iterations by which the acting parameters are older than the learning ones; a whole number up to max_lag."""
+    max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 0
+    """Number of past parameter versions to keep; the upper bound of lag."""
+    normalize_obs: bool = False
+    """Normalise observations by their running mean and standard deviation."""
+    normalize_reward: bool = False
+    """Scale rewards by the running standard deviation of the discounted return."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers of actor and critic; with a memory, the last one comes after it."""
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations
+
+
+class State(NamedTuple):
+    """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag."""
+
+    params: PyTree
+    opt_state: PyTree
+    obs_moments: PyTree
+    reward_scale: PyTree
+    stale: PyTree
+    past: versions.Past | tuple[()]
+
+
+class Policy(NamedTuple):
+    """What acting needs."""
+
+    params: PyTree
+    obs_moments: PyTree
+
+
+class Extras(NamedTuple):
+    """What is recorded while acting: parameters of the distribution, and the carry with which the step began."""
+
+    policy: Array
+    carry: PyTree
+
+
+ValueLoss = Callable[[Array, Array, Array, Any], Array]
+"""``(value, old_value, target, config) ->`` what the critic minimises, elementwise; ``old_value`` is what it gave
+before the update."""
+
+
+class Parts(NamedTuple):
+    """What an algorithm of the family is made of."""
+
+    network: ActorCritic
+    distribution: Distribution
+    optimiser: optax.GradientTransformation
+    normalizer: Normalizer
+    scaler: RewardScaler
+    value_loss: ValueLoss
+    acting: Callable[[PyTree], Array] | None
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions are Discrete, MultiDiscrete or Box.
+    """
+    found = cfg.problems(config)
+    if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
+        found.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
+    if config.memory != "none" and config.hidden_sizes == ():
+        found.append("hidden_sizes = (): must have the width of the layer after the memory")
+    found += settings.torso_problems(config, env)
+    if config.normalize_obs and env is not None and env.legal and spaces.is_leaf(env.observation_space):
+        found.append(
+            f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
+            "have a leaf of its own for them"
+        )
+    found += checks.iteration_problems(config)
+    return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
+
+
+def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
+    """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
+    of their own. With several ``num_predictions`` K the critic gives that many values, the first of which begins as a
+    critic's of one."""
+    size, free = distribution.num_params - distribution.num_free, distribution.num_free
+    if config.memory == "none":
+        torso = settings.make_torso(config, env)
+        return networks.actor_critic(
+            networks.Head(torso, size, scale=0.01, free=free),
+            networks.Head(torso, num_predictions, scale=1.0, init_kernel=networks.first_alone),
+        )
+    *torso_sizes, width = config.hidden_sizes
+    torso = settings.make_torso(config, env, torso_sizes)
+    head = networks.PolicyAndValue(width, size, free, networks.ACTIVATIONS[config.activation], num_predictions)
+    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+
+
+def make_parts(
+    config: Config,
+    env: Env,
+    network: ActorCritic | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+    scaler: RewardScaler | None = None,
+    value_loss: ValueLoss = losses.squared_value_loss,
+    num_predictions: int = 1,
+) -> Parts:
+    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
+    what comes with them. More than one of ``num_predictions`` asks for an estimate and a loss that know of them."""
+    distribution = distributions.for_space(env.action_space)
+    made = networks.as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
+    return Parts(
+        networks.legal_only(made, env.legal) if env.legal else made,
+        distribution,
+        optimiser or settings.make_optimiser(config),
+        normalize.running() if config.normalize_obs else normalize.identity(),
+        scaler or (normalize.running_reward() if config.normalize_reward else normalize.identity_reward()),
+        value_loss,
+        env.acting,
+    )
+
+
+def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> State:
+    """The state before the first iteration."""
+    return State(
+        params,
+        gradients.init_optimiser(parts.optimiser, params),
+        parts.normalizer.init(trees.take(obs, 0)),
+        parts.scaler.init(trees.length(obs)),
+        params if config.max_lag else (),
+        versions.past(params, config.max_lag),
+    )
+
+
+def acting(state: Any) -> PyTree:
+    """The parameters that act."""
+    return state.stale if state.past else state.params
+
+
+def experience(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
+    """A trajectory ``[T, B]`` as it is learned from, and the new state of the reward's scale."""
+    scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
+    policy, carry = trajectory.extras
+    experienced = Experience(
+        obs=parts.normalizer.apply(state.obs_moments, trajectory.obs),
+        action=trajectory.action,
+        log_prob=parts.distribution.log_prob(policy, trajectory.action),
+        carry=carry,
+        reward=reward,
+        discount=config.gamma * (1 - trajectory.terminated),
+        last=trajectory.last,
+        next_obs=parts.normalizer.apply(state.obs_moments, trajectory.next_obs),
+        acting=parts.acting(trajectory.obs) if parts.acting else (),
+    )
+    return experienced, scale
+
+
+def make_learner(
+    config: Config,
+    parts: Parts,
+    learn: Callable[[Any, Experience, Key], Updated],
+    init_state: Callable[[Any, Parts, PyTree, PyTree], Any] = init_state,
+) -> Learner:
+    """A `Learner` whose parameters ``learn(state, experience, key)`` moves.
+
+    ``init_state`` makes a state with at least the fields of `State`. Experience that is older than ``max_lag`` moves
+    nothing.
+    """
+    network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
+
+    def init(key: Key, obs: PyTree) -> Any:
+        return init_state(config, parts, network.init(key, obs), obs)
+
+    def act(policy: Policy, here: Situation) -> tuple[Array, PyTree]:
+        return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
+
+    def explore(behaviour: Policy, here: Situation, noise: PyTree):
+        chosen, following = act(behaviour, here)
+        return distribution.sample(chosen, noise), following, Extras(chosen, here.carry)
+
+    def exploit(policy: Policy, here: Situation, key: Key):
+        chosen, carry = act(policy, here)
+        return distribution.mode(chosen), carry
+
+    def learn_and_age(state: Any, trajectory: Transition, key: Key) -> Updated:
+        experienced, reward_scale = experience(config, parts, state, trajectory)
+        learned, metrics, scores = learn(state, experienced, key)
+        if config.max_lag:
+            learned = jax.tree.map(lambda new, old: jnp.where(config.lag <= config.max_lag, new, old), learned, state)
+            metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
+            stale, past = versions.delay(state.past, learned.params, config.lag)
+            learned = learned._replace(stale=stale, past=past)
+        obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
+        return Updated(learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics, scores)
+
+    return Learner(
+        init=init,
+        init_carry=network.init_carry,
+        noise=distribution.noise,
+        behaviour=lambda state: Policy(acting(state), state.obs_moments),
+        explore=explore,
+        policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
+        exploit=exploit,
+        update=learn_and_age,
+        log_ratio=functools.partial(log_ratio, parts),
+    )
+
+
+def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
+    """`Learner.log_ratio` ``[T, B]``. With a memory ``policy`` begins the trajectory with what the one that acted
+    remembered."""
+    acted, carry = trajectory.extras
+    obs, start = parts.normalizer.apply(policy.obs_moments, trajectory.obs), jax.tree.map(lambda x: x[0], carry)
+    other, _, _ = parts.network.unroll(policy.params, obs, start, trajectory.last)
+    ratio = parts.distribution.log_prob(acted, trajectory.action) - parts.distribution.log_prob(
+        other, trajectory.action
+    )
+    return jnp.where(parts.acting(trajectory.obs), ratio, 0.0) if parts.acting else ratio
+
+
+def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
+    """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
+
+    The bootstrap value after a truncated step uses the carry from after that step.
+    """
+    carry = jax.tree.map(lambda x: x[0], experience.carry)
+    policy, value, carries = network.unroll(params, experience.obs, carry, experience.last)
+    return policy, value, network.value(params, experience.next_obs, carries)
+
+
+def descend(
+    config: Config, parts: Parts, estimate: Estimate, state: Any, experience: Experience, at: PyTree | None = None
+) -> Updated:
+    """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
+    parameters).
+
+    Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
+    """
+
+    def loss(params: PyTree, experience: Experience) -> tuple[Array, tuple[Metrics, Scores]]:
+        policy, value, next_value = evaluate(parts.network, params, experience)
+        merged = policy, value, experience.action, experience.log_prob, experience.acting
+        policy, value, action, acted, acting = trees.merge(merged, 2)
+        log_prob = parts.distribution.log_prob(policy, action)
+        log_ratio = log_prob - acted
+        columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
+        columns, next_value = jax.lax.stop_gradient((columns, next_value))
+        estimated = estimates(estimate, columns[0], columns[1], experience, columns[2], next_value)
+        advantage, target = trees.merge(estimated, 2)
+        policy_loss = -losses.mean(advantage * log_prob, acting)
+        value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
+        entropy = losses.mean(parts.distribution.entropy(policy), acting)
+        total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
+        metrics["explained_variance"] = losses.explained_variance(value, target)
+        return total, (metrics, scores(columns[2], estimated[0]))
+
+    params, opt_state, (more, thought), metrics = gradients.gradient_step(
+        loss, parts.optimiser, state.params, state.opt_state, experience, at=at
+    )
+    return Updated(state._replace(params=params, opt_state=opt_state), {**more, **metrics}, thought)
+
+
+def scores(value: Array, advantage: Array) -> Scores:
+    """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
+    return Scores(value[..., 0] if value.ndim > advantage.ndim else value, advantage)
+
+
+def three_terms(
+    config: Config,
+    policy_loss: Array,
+    value_loss: Array,
+    entropy: Array,
+    log_ratio: Array,
+    acting: Array | tuple[()],
+) -> tuple[Array, Metrics]:
+    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
+    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio`` of the actions
+    that were not ignored."""
+    metrics = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), acting),
+    }
+    return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`."""
+    return loops.on_policy(fleet(env, config.num_envs), learner, num_steps=config.num_steps)

@@ -1,0 +1,137 @@
+"""Epochs of minibatches up a surrogate objective: what PPO and its relatives do instead of one step."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import trees
+from purerl.formulas import losses
+from purerl.learners.families import policy_gradients
+from purerl.learners.families.policy_gradients import Parts
+from purerl.learners.parts import checks, gradients, settings
+from purerl.learners.parts.estimates import Experience
+from purerl.networks import ActorCritic
+from purerl.types import Array, Env, Key, Metrics, PyTree, Updated
+
+Objective = Callable[[Array, Array, Any], Array]
+"""``(log_ratio, advantage, config) ->`` what is maximised, elementwise."""
+
+
+@cfg.config
+class Config(policy_gradients.Config):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    num_epochs: cfg.Count = 4
+    """Passes over each batch."""
+    num_minibatches: cfg.Count = 4
+    """Number of minibatches of a batch; must divide num_envs * num_steps or, with a memory, the number of sequences."""
+    sequence_length: Annotated[cfg.NonNegativeCount, settings.WITH_MEMORY] = 16
+    """With a memory, number of steps that gradients flow back through; must divide num_steps. 0: all steps."""
+    clip_epsilon: cfg.Positive = 0.2
+    """Largest distance of the probability ratio from 1, and of a value from its old value, that the loss rewards."""
+
+    @property
+    def sequence_steps(self) -> int:
+        """Steps of a sequence."""
+        return self.sequence_length or self.num_steps
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations * self.num_epochs * self.num_minibatches
+
+
+class Batch(NamedTuple):
+    """Samples to learn from, ``[N]`` leading, or sequences ``[N, L]`` with the ``carry`` ``[N]`` that they begin with.
+
+    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before, ``acting`` that of `Experience`.
+    """
+
+    obs: PyTree
+    action: Array
+    last: Array
+    carry: PyTree
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+    acting: Array | tuple[()]
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions are Discrete, MultiDiscrete or Box.
+    """
+    found = policy_gradients.problems(config, env)
+    if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
+        return found + checks.minibatch_problems(config)
+    if config.num_steps % config.sequence_steps:
+        return [*found, f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
+    return found + checks.minibatch_problems(config, config.sequence_steps)
+
+
+def descend(
+    config: Config,
+    parts: Parts,
+    objective: Objective,
+    state: Any,
+    experience: Experience,
+    key: Key,
+    *,
+    log_prob: Array,
+    value: Array,
+    advantage: Array,
+    target: Array,
+) -> Updated:
+    """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
+
+    Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
+    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
+    """
+    network, distribution = parts.network, parts.distribution
+    recurrent = bool(jax.tree.leaves(experience.carry))
+    length = config.sequence_steps if recurrent else 1
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        if recurrent:
+            policy, new_value, batch = _unroll(network, params, batch)
+        else:
+            policy, new_value, _ = network.unroll(params, batch.obs, batch.carry, batch.last)
+        log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
+        advantage = losses.standardise(batch.advantage, batch.acting)
+        policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
+        value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
+        entropy = losses.mean(distribution.entropy(policy), batch.acting)
+        total, metrics = policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)
+        clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
+        return total, {**metrics, "clip_fraction": losses.mean(clipped, batch.acting)}
+
+    def cut(x: Array) -> Array:
+        """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
+        if not recurrent:
+            return x.reshape(-1, *x.shape[2:])
+        x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
+        return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
+
+    obs, action, last, acting = jax.tree.map(
+        cut, (experience.obs, experience.action, experience.last, experience.acting)
+    )
+    carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
+    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting)
+    indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
+    params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
+    metrics["explained_variance"] = losses.explained_variance(value, target)
+    scores = policy_gradients.scores(value, advantage)
+    return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores)
+
+
+def _unroll(network: ActorCritic, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:
+    """Policies and values of a minibatch of sequences, and the minibatch, with one axis ``[L * N]`` of steps."""
+    carry, rest = batch.carry, batch._replace(carry=())
+    steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rest)
+    policy, value, _ = network.unroll(params, steps.obs, carry, steps.last)
+    return trees.merge((policy, value, steps), 2)

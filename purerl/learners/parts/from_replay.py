@@ -1,0 +1,166 @@
+"""Learning from a replay: its settings, the ring they ask for, and the trainer around it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+
+from purerl import config as cfg
+from purerl import loops, replay, spaces
+from purerl.envs.fleet import fleet
+from purerl.learners.parts import settings
+from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
+
+
+@cfg.config
+class Config(settings.Loop):
+    """A Config that extends this one has ``sample_rows``, the consecutive rows that one sample spans."""
+
+    total_steps: cfg.Frames = 500_000
+    """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
+    num_envs: cfg.Count = 8
+    """Number of environments that step in parallel."""
+    num_steps: cfg.Count = 8
+    """Steps of each environment in one iteration."""
+    num_updates: cfg.Count = 4
+    """Gradient steps in one iteration."""
+    batch_size: cfg.Count = 64
+    """Samples in one gradient step."""
+    capacity: cfg.Count = 100_000
+    """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
+    least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
+    store_next_obs: bool = False
+    """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32.
+    Needed only where time limits cut episodes off sooner than that."""
+    warmup_steps: cfg.Count = 5_000
+    """Environment steps before the first gradient step, rounded up to whole iterations."""
+    prioritised: bool = False
+    """Sample in proportion to priority instead of uniformly."""
+    priority_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.6
+    """Exponent (alpha) of the priority that a sample's probability is proportional to."""
+    importance_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.4
+    """Importance-sampling exponent (beta) at the start of training."""
+    importance_exponent_end: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 1.0
+    """Importance-sampling exponent (beta) at the end of training."""
+
+    @property
+    def sample_stride(self) -> int:
+        """Samples may start only at every so many rows."""
+        return 1
+
+    @property
+    def warmup_rows(self) -> int:
+        """Steps of each environment before the first update."""
+        return _round_up(self.warmup_steps, self.num_envs * self.num_steps) // self.num_envs
+
+    @property
+    def capacity_rows(self) -> int:
+        """Steps of each environment that are kept."""
+        return _round_up(self.capacity, self.num_envs * self.num_steps) // self.num_envs
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations after the warm-up."""
+        return (self.total_steps - self.num_envs * self.warmup_rows) // (self.num_envs * self.num_steps)
+
+    @property
+    def total_updates(self) -> int:
+        """Gradient steps of the whole training."""
+        return self.num_iterations * self.num_updates
+
+
+def _round_up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """What ``config`` asks for that cannot be: less than one iteration, a ring too small or too large."""
+    counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
+    if not cfg.sound(config, *counts):
+        return []
+    found = []
+    least = replay.least_rows(
+        config.sample_rows, config.sample_stride, replay.most_frames(spaces.frames(env.observation_space)) if env else 1
+    )
+    if config.num_iterations < 1:
+        frames = config.num_envs * (config.warmup_rows + config.num_steps)
+        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
+    frames, actors = least * config.num_envs, config.num_envs * (env.num_agents if env else 1)
+    for name, rows in {"capacity": config.capacity // config.num_envs, "warmup_steps": config.warmup_rows}.items():
+        if rows < least:
+            found.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
+    if frames <= config.capacity < config.batch_size:
+        found.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
+    if config.capacity_rows * actors >= 2**31:
+        found.append(
+            f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations of all agents"
+        )
+    return found
+
+
+def num_actors(config: Any, env: Env, rows: np.ndarray | None) -> int:
+    """How many of the rows of a fleet are learned from: ``rows`` (`Learner.rows`), or all."""
+    return config.num_envs * env.num_agents if rows is None else len(rows)
+
+
+def make_ring(
+    config: Any,
+    env: Env,
+    view: replay.View,
+    initial: Callable[[PyTree], Array] | None = None,
+    rows: np.ndarray | None = None,
+) -> Replay:
+    """The ring that ``config`` asks for, with weights that are not yet normalised. ``initial`` gives new samples their
+    priorities; None: the largest so far. It holds what these ``rows`` of the fleet did (`num_actors`)."""
+    shape = {
+        "num_rows": config.capacity_rows,
+        "num_envs": num_actors(config, env, rows),
+        "batch_size": config.batch_size,
+        "view": view,
+        "num_frames": spaces.frames(env.observation_space),
+        "next_obs": 1 if config.store_next_obs else replay.CUT_ROWS,
+    }
+    if not config.prioritised:
+        return replay.uniform(**shape)
+    return replay.weighted(**shape, **priorities(config), initial=initial)
+
+
+def make_fixed(config: Any, env: Env, view: replay.View, data: Dataset) -> Replay:
+    """``data`` beside the ring of `make_ring`, sampled as ``config`` says, with weights that are not yet normalised."""
+    exponents = priorities(config) if config.prioritised else {"alpha": 0.0, "beta": 0.0, "beta_end": 0.0}
+    frames = spaces.frames(env.observation_space)
+    return replay.fixed(data, batch_size=config.batch_size, view=view, num_frames=frames, **exponents)
+
+
+def priorities(config: Any) -> dict[str, Any]:
+    """How ``config`` samples by priority, as arguments of `replay.weighted`."""
+    return {
+        "alpha": config.priority_exponent,
+        "beta": config.importance_exponent,
+        "beta_end": config.importance_exponent_end,
+        "num_updates": config.total_updates,
+    }
+
+
+def make_replay(config: Any, env: Env, view: replay.View, **more: Any) -> Replay:
+    """`make_ring`, with weights as a sample has them."""
+    ring = make_ring(config, env, view, **more)
+    return replay.normalised(ring) if config.prioritised else ring
+
+
+def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
+    """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
+    return learning_from(make_replay(config, env, rows=learner.rows, **ring), config, env, learner)
+
+
+def learning_from(memory: Replay, config: Any, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, with ``memory`` as its replay."""
+    return loops.off_policy(
+        fleet(env, config.num_envs),
+        learner,
+        memory,
+        num_steps=config.num_steps,
+        num_updates=config.num_updates,
+        warmup=config.warmup_rows,
+    )

@@ -1,0 +1,152 @@
+"""Gradient steps: one alone, and epochs of them over minibatches."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from purerl import backend, counters, draw, kernels
+from purerl.counters import Count
+from purerl.trees import scan_means
+from purerl.types import Array, Key, Metrics, PyTree, Scalar
+
+
+def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
+    """A fresh permutation of ``num_samples`` for each epoch, cut into minibatches. Consumes ``key``.
+
+    Returns ``[num_epochs * num_minibatches, num_samples // num_minibatches]`` int32. Up to 2^16 samples, each epoch
+    sorts random words whose low bits are the sample's index, which is several times faster on CPU than sorting pairs;
+    samples that draw the same of the remaining 16 or more random bits keep their order.
+    """
+    index_bits = max(num_samples - 1, 1).bit_length()
+    if index_bits <= 16:
+        words = draw.bits(key, (num_epochs, num_samples)) << index_bits
+        permutations = jnp.sort(words | jnp.arange(num_samples, dtype=jnp.uint32)[None], axis=-1) & (2**index_bits - 1)
+    else:
+        keys = jax.random.split(key, num_epochs)
+        permutations = jax.vmap(lambda k: jax.random.permutation(k, num_samples))(keys)
+    return permutations.astype(jnp.int32).reshape(num_epochs * num_minibatches, num_samples // num_minibatches)
+
+
+def epochs(
+    loss: Callable[[PyTree, PyTree], tuple[Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree,
+    opt_state: PyTree,
+    batch: PyTree,
+    indices: Array,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """A `gradient_step` on the minibatch of each row of ``indices`` ``[updates, size]``, one after another.
+
+    ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
+    means over all updates of the metrics.
+    """
+    joined, split = join(optimiser, params)
+
+    def step(state, index):
+        minibatch = jax.tree.map(lambda x: x[index], batch)
+        state, (metrics, more) = _step(loss, optimiser, split, state, minibatch)
+        return state, metrics | more
+
+    (joined, opt_state), metrics = scan_means(kernels.fuse(step, "update"), (joined, opt_state), indices)
+    return split(joined), opt_state, metrics
+
+
+def gradient_step(
+    loss: Callable[[PyTree, PyTree], tuple[Array, PyTree]],
+    optimiser: optax.GradientTransformation,
+    params: PyTree,
+    opt_state: PyTree,
+    batch: PyTree,
+    at: PyTree | None = None,
+) -> tuple[PyTree, PyTree, PyTree, Metrics]:
+    """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
+
+    The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s): as
+    trees, unless it is `Elementwise`.
+    Returns the new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
+    """
+    joined, split = join(optimiser, params)
+    step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
+    (joined, opt_state), (aux, metrics) = step((joined, opt_state), batch)
+    return split(joined), opt_state, aux, metrics
+
+
+def _step(loss, optimiser, split, state, batch, at=None):
+    """`gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
+    joined, opt_state = state
+    at = split(joined) if at is None else at
+    (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
+    grads, _ = join(optimiser, grads)
+    updates, opt_state = optimiser.update(grads, opt_state, joined)
+    return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
+
+
+class Elementwise(optax.GradientTransformation):
+    """An optimiser that does the same to every number and knows no leaves, so that it may see them all as one vector.
+
+    Only one that is made here is: a mask, or a step that looks at the shape of a matrix, needs the tree.
+    """
+
+
+def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """A tree of parameters or gradients as ``optimiser`` sees it, and what makes the tree of it again.
+
+    For an `Elementwise` one on CPU it is one vector: a handful of array operations instead of a handful a leaf. On
+    other devices, where slices of a vector are copied before they can enter a matrix product, and for every other
+    optimiser, it is the tree itself.
+    """
+    if backend.is_cpu() and isinstance(optimiser, Elementwise):
+        return ravel_pytree(params)
+    return params, lambda joined: joined
+
+
+def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
+    """The state of an optimiser that `gradient_step` runs."""
+    return optimiser.init(join(optimiser, params)[0])
+
+
+def chain(*steps: optax.GradientTransformation) -> Elementwise:
+    """`optax.chain` of steps that all do the same to every number."""
+    return Elementwise(*optax.chain(*steps))
+
+
+def norm(tree: PyTree) -> Array:
+    """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares, in
+    a kernel of ours leaves are not copied into one vector."""
+    if backend.in_kernel():
+        return jnp.sqrt(sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(())))
+    vector, _ = ravel_pytree(tree)
+    return jnp.sqrt(jnp.vdot(vector, vector) if backend.is_cpu() else jnp.sum(jnp.square(vector)))
+
+
+def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
+    """Scales gradients down to length ``max_norm`` if they are longer: `optax.clip_by_global_norm` of `norm`."""
+
+    def clip(grads, state, params=None):
+        factor = max_norm / jnp.maximum(norm(grads), max_norm)
+        return jax.tree.map(lambda x: x * factor, grads), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
+
+
+class Descent(NamedTuple):
+    """State of `descent`: the number of updates so far."""
+
+    updates: Count
+
+
+def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
+    """Multiplies a direction by minus the step size ``schedule(updates)``: `optax.scale_by_learning_rate`, whose own
+    counter stops at 2^31 - 1 updates. (Those of optax's Adams stop there too, where nothing depends on them any more.)
+    """
+
+    def update(direction, state, params=None):
+        size = -1 * schedule(state.updates)
+        moved = jax.tree.map(lambda x: size.astype(x.dtype) * x, direction)
+        return moved, Descent(counters.increment(state.updates))
+
+    return optax.GradientTransformation(lambda params: Descent(counters.of()), update)

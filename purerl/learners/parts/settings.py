@@ -1,0 +1,156 @@
+"""Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+import flax.linen as nn
+import jax
+import optax
+
+from purerl import config as cfg
+from purerl import networks, spaces
+from purerl.formulas import schedules
+from purerl.learners.parts import gradients
+from purerl.networks import memory
+from purerl.networks.memory import Memory
+from purerl.types import Env
+
+ON_POLICY = "whole trajectories to learn from, as algorithms on policy have them"
+LOG_RATIOS = "probabilities of actions, as policy gradients have them"
+TORSO = "the settings of a torso"
+EVERY_DECISION = "the decisions of all agents"
+"""What learners ``offers`` to those that are put around them (`wrappers`)."""
+
+
+@cfg.config
+class Loop:
+    """Settings of every training loop."""
+
+    total_steps: cfg.Frames = 500_000
+    """Environment steps of the whole training of one agent, rounded down to whole iterations."""
+    num_envs: cfg.Count = 4
+    """Number of environments that step in parallel."""
+    num_steps: cfg.Count = 128
+    """Steps of each environment in one iteration."""
+    gamma: cfg.Fraction = 0.99
+    """Discount factor per step."""
+
+
+@cfg.config
+class OnPolicy(Loop):
+    """Settings of `loops.on_policy`."""
+
+    offers: ClassVar[tuple[str, ...]] = (ON_POLICY,)
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of one iteration."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_iterations(self) -> int:
+        """Iterations of the whole training."""
+        return self.total_steps // self.batch_size
+
+
+@cfg.config
+class Adam:
+    """Settings of `make_optimiser`. A Config that extends them has ``total_updates``, its gradient steps in all."""
+
+    learning_rate: cfg.Positive = 2.5e-4
+    """Adam's step size at the start."""
+    learning_rate_decay: cfg.Fraction = 1.0
+    """Fraction of the learning rate that linear annealing takes away by the end; 0 keeps it constant."""
+    max_grad_norm: cfg.Positive = 0.5
+    """Global norm that gradients are clipped to."""
+    adam_epsilon: ClassVar[float] = 1e-8
+
+
+@cfg.config
+class Torso:
+    """Settings of `make_torso`."""
+
+    offers: ClassVar[tuple[str, ...]] = (TORSO,)
+    torso: Literal["plain", "resnet"] = "plain"
+    """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only."""
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
+    """Widths of the dense layers."""
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "tanh"
+    """Activation of the dense and convolutional layers."""
+    layer_norm: bool = False
+    """Normalise the outputs of each layer of a plain torso before its activation."""
+
+
+WITH_MEMORY = cfg.Needs("a memory", lambda config: config.memory != "none")
+WITH_WINDOW = cfg.Needs("memory = 'gtrxl'", lambda config: config.memory == "gtrxl")
+WITH_LAG = cfg.Needs("a lag", lambda config: config.lag != 0)
+WITH_PRIORITIES = cfg.Needs("prioritised", lambda config: config.prioritised)
+WITH_EPSILON = cfg.Needs("an epsilon", lambda config: config.epsilon_start != 0 or config.epsilon_end != 0)
+WITH_ANNEALING = cfg.Needs(
+    "an epsilon_end other than epsilon_start", lambda config: config.epsilon_start != config.epsilon_end
+)
+
+
+@cfg.config
+class Recall:
+    """Settings of `make_memory`."""
+
+    memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "none"
+    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    memory_size: Annotated[cfg.Count, WITH_MEMORY] = 64
+    """Width of the memory."""
+    memory_window: Annotated[cfg.Count, WITH_WINDOW] = 32
+    """Number of past steps that gtrxl attends to."""
+
+
+@cfg.config
+class Epsilon:
+    """Settings of epsilon-greedy exploration, by `schedules.anneal`."""
+
+    epsilon_start: cfg.Fraction = 1.0
+    """Probability of a random action at the start."""
+    epsilon_end: cfg.Fraction = 0.05
+    """Probability of a random action once exploration_fraction of the training is over."""
+    exploration_fraction: Annotated[cfg.OpenFraction, WITH_ANNEALING] = 0.1
+    """Fraction of the training over which the probability falls linearly."""
+
+
+def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
+    """Adam after clipping, with a linearly decaying step size. ``change``, which knows no leaves, is applied to Adam's
+    direction, before its size. It is used at every ``period``-th of the config's updates."""
+    num_updates = max(config.total_updates // period, 1)
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
+    return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
+
+
+def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
+    """The torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
+    sizes = tuple(config.hidden_sizes if hidden_sizes is None else hidden_sizes)
+    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, config.torso)
+
+
+def make_memory(config: Recall) -> Memory:
+    """The memory that ``config`` asks for."""
+    if config.memory == "none":
+        return memory.forgetful()
+    return memory.make(config.memory, config.memory_size, config.memory_window)
+
+
+def torso_problems(config: Torso, env: Env | None) -> list[str]:
+    """What the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
+    if config.torso != "resnet":
+        return []
+    found = ["layer_norm = True: a resnet has none"] if config.layer_norm else []
+    if env is not None and not any(networks.is_image(leaf) for leaf in spaces.leaves(env.observation_space)):
+        found.append(f"torso = 'resnet': needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
+    return found
+
+
+def with_head_problems(config: Any) -> list[str]:
+    """One line if ``hidden_sizes`` lacks the width of the head."""
+    return ["hidden_sizes = (): must have the width of the head"] if config.hidden_sizes == () else []
+
+
+def _shapes(space: spaces.Space) -> str:
+    return ", ".join(f"the shape {x.shape}" for x in jax.tree.leaves(spaces.struct(space)))

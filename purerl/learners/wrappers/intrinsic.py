@@ -1,0 +1,119 @@
+"""A bonus for what is new, added to the rewards of any learner."""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl import trees
+from purerl.learners.parts import normalize, novelty, settings
+from purerl.learners.parts.novelty import Distillation, Distilled
+from purerl.learners.wrappers.wrapper import Wrapper, inside
+from purerl.types import Array, Env, Key, Learner, PyTree, Sample, Transition, Updated
+
+WITH_BONUS = cfg.Needs("an intrinsic reward", lambda config: config.intrinsic != "none")
+WITH_SUM = cfg.Needs(
+    "an intrinsic reward on policy",
+    lambda config: config.intrinsic != "none" and isinstance(config, settings.OnPolicy),
+)
+
+
+@cfg.config
+class Settings:
+    """A bonus for what is new, beside the rewards of the environment."""
+
+    intrinsic: Literal["none", "rnd"] = "none"
+    """Bonus for what is new, added to every reward. rnd: random network distillation."""
+    intrinsic_coef: Annotated[cfg.NonNegative, WITH_BONUS] = 1.0
+    """Weight of the bonus, which is divided by the running standard deviation of its discounted sum or, where an
+    algorithm learns from a replay, of the bonus itself."""
+    intrinsic_gamma: Annotated[cfg.Fraction, WITH_SUM] = 0.99
+    """Discount factor of that sum, which goes on beyond the end of an episode. With 1 the bonus fades."""
+    intrinsic_learning_rate: Annotated[cfg.Positive, WITH_BONUS] = 3e-3
+    """Adam's step size of the network that learns what is no longer new."""
+    intrinsic_size: Annotated[cfg.Count, WITH_BONUS] = 32
+    """Outputs of that network and of its random target."""
+
+
+class State(NamedTuple):
+    """``scale`` is that of the bonus."""
+
+    learner: Any
+    distilled: Distilled
+    scale: PyTree
+
+    @property
+    def params(self) -> PyTree:
+        """Those of the learner."""
+        return self.learner.params
+
+
+def make_distillation(config: Any, env: Env) -> Distillation:
+    """What ``config`` asks for."""
+    torso = lambda sizes: settings.make_torso(config, env, sizes)
+    return novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
+
+
+def curious(config: Any, distillation: Distillation, learner: Learner) -> Learner:
+    """``learner``, to whose rewards is added what the step's next observation is worth, with a `State` around its own.
+
+    Burda et al. 2018 (arXiv 1810.12894), section 2: errors of distillation on normalised observations, divided by the
+    running deviation of their discounted sum, which does not end with an episode. Theirs has a second critic for the
+    bonus, whose returns do not end with an episode either; here one critic estimates the sum of both, and what comes
+    after a termination counts for nothing. Theirs also learns from a part of each minibatch; here one gradient step an
+    iteration takes in all of it.
+
+    Of a sample of a replay the bonus is computed anew at each update, by what is new by then, and the distillation
+    learns from the sample, as that of Laskin et al. 2021 (arXiv 2110.15191, appendix B) does. A sample has no order in
+    time: there, errors are divided by their own running deviation. What a sample does not show, because an episode
+    ended or the sample does, is worth nothing. A transition over several steps has the bonus of where it leads.
+    """
+    scaler = normalize.running_reward()
+
+    def init(key: Key, obs: PyTree) -> State:
+        key_learner, key_bonus = jax.random.split(key)
+        scale = scaler.init(trees.length(obs))
+        return State(learner.init(key_learner, obs), distillation.init(key_bonus, obs), scale)
+
+    def of_trajectory(state: State, trajectory: Transition) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
+        seen = trees.merge(trajectory.next_obs, 2)
+        error = distillation.error(state.distilled.judge, seen).reshape(trajectory.reward.shape)
+        endless = jnp.zeros_like(trajectory.last)
+        scale, bonus = scaler.scale(state.scale, error, endless, config.intrinsic_gamma)
+        return rewarded(trajectory, bonus), scale, seen, jnp.ones(error.size), bonus
+
+    def of_sample(state: State, sample: Sample) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
+        items, judge = sample.items, state.distilled.judge
+        if isinstance(items, Transition):
+            seen, shown = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs), ~items.last
+            seen, shown = trees.merge((seen, shown.at[-1].set(False)), 2)
+        else:
+            seen, shown = items.next_obs, jnp.ones(items.reward.shape, bool)
+        weight = shown * jnp.broadcast_to(sample.weight, items.reward.shape).reshape(-1)
+        bonus = distillation.error(judge, seen) / jnp.sqrt(judge.errors.var + 1e-12)
+        bonus = jnp.where(shown, bonus, 0.0).reshape(items.reward.shape)
+        return sample._replace(items=rewarded(items, bonus)), state.scale, seen, weight, bonus
+
+    def rewarded(items: Any, bonus: Array) -> Any:
+        return items._replace(reward=items.reward + config.intrinsic_coef * bonus)
+
+    def update(state: State, given: Transition | Sample, key: Key) -> Updated:
+        paid = of_sample(state, given) if isinstance(given, Sample) else of_trajectory(state, given)
+        given, scale, seen, weight, bonus = paid
+        learned, metrics, scores = learner.update(state.learner, given, key)
+        distilled, more = distillation.update(state.distilled, seen, weight)
+        more["intrinsic_reward"] = jnp.mean(bonus)
+        return Updated(State(learned, distilled, scale), {**metrics, **more}, scores)
+
+    return inside(learner, init=init, update=update)
+
+
+intrinsic = Wrapper(
+    "intrinsic reward",
+    Settings,
+    "intrinsic",
+    "none",
+    wrap=lambda config, env, learner: curious(config, make_distillation(config, env), learner),
+    needs=(settings.TORSO,),
+)

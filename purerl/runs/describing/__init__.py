@@ -1,0 +1,1 @@
+"""What a run is to do, checked before anything compiles, and the files and folders that say so."""

@@ -1,0 +1,155 @@
+"""Config files: what a run is to do, as the run writes it into its directory and as a person may write it.
+
+A file is JSON or YAML. It holds ``command`` (train, sweep or evolve), the fields of the run's description, and
+``options``: what a person can ask for beside it, such as ``checkpoint_seconds``. Whatever is left out has its default.
+Files are untrusted input: nothing in them is executed or imported.
+"""
+
+import hashlib
+import re
+from collections.abc import Container, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from purerl.errors import ConfigError
+from purerl.names import check_trusted, nearest
+from purerl.store import json_files, regular_files
+
+FORMAT = 1
+"""Format version of the files; other versions are refused."""
+NAME = "config.json"
+"""Name of the file in a run directory."""
+MOST_BYTES = 2**27
+"""Size of the largest file that is read, in bytes: a run may hold learned functions."""
+COMMANDS = ("train", "sweep", "evolve")
+RECORDED = (
+    "eval_episodes",
+    "eval_every",
+    "log",
+    "diagnostics",
+    "agents_at_once",
+    "lanes",
+    "checkpoint_seconds",
+    "keep",
+    "keep_best",
+    "budget_seconds",
+    "kernels",
+    "precision",
+)
+"""Options that a run writes into its file beside its description."""
+LENGTHS = ("total_steps", "generations")
+"""Fields that say how long a run is."""
+
+
+class ConfigFile(NamedTuple):
+    """What a file holds: its path, the command, the fields of a description and the options by name, and a line for
+    each change that was made when the run went on."""
+
+    path: Path
+    command: str
+    fields: dict[str, Any]
+    options: dict[str, Any]
+    history: list[str]
+
+    def take(self, name: str, kind: type, default: Any) -> Any:
+        """The value of a field, ``default`` if there is none. Raises `ConfigError` if it is no ``kind``."""
+        value = self.fields.get(name, default)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(f"{self.path}: {name} = {str(value)[:40]!r}: must be {kind.__name__}")
+        return value
+
+    def check(self, names: Iterable[Any], known: Iterable[str], where: str = "") -> None:
+        """Raises `ConfigError` with a line for each of ``names`` that is not ``known``."""
+        known = list(known)
+        lines = [
+            f"{self.path}: {where}{str(name)[:40]}: unknown; nearest: {nearest(str(name)[:40], known)}"
+            for name in names
+            if name not in known
+        ]
+        if lines:
+            raise ConfigError("\n".join(lines))
+
+
+class Start(NamedTuple):
+    """What a command starts from in place of its defaults: options and fields of the config by name, the values of a
+    sweep, learned functions as JSON, and datasets by path and digest."""
+
+    file: ConfigFile
+    options: dict[str, Any]
+    config: dict[str, Any]
+    swept: dict[str, list[float]]
+    learned: dict[str, Any]
+    datasets: dict[str, Any] = {}
+
+
+def write(directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = ()) -> None:
+    """Writes the config file of a run into its directory: of its options those that are `RECORDED`, but for what the
+    description has."""
+    fields = description._asdict()
+    beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
+    written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history}
+    json_files.write_json(directory / NAME, written)
+
+
+def read(path: Path) -> ConfigFile:
+    """Reads a config file, YAML if its name ends so. Raises `ConfigError` if it is missing, or no config file."""
+    content = _yaml(path) if path.suffix in (".yaml", ".yml") else json_files.read_json(path, MOST_BYTES)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold fields by their names")
+    fields = dict(content)
+    version, command = fields.pop("format", FORMAT), fields.pop("command", "train")
+    options, history = fields.pop("options", {}), fields.pop("history", [])
+    if version != FORMAT:
+        raise ConfigError(f"{path}: format {str(version)[:40]!r}, expected {FORMAT}")
+    if command not in COMMANDS:
+        raise ConfigError(f"{path}: command = {str(command)[:40]!r}: must be one of {', '.join(COMMANDS)}")
+    if not isinstance(options, dict):
+        raise ConfigError(f"{path}: options must hold values by their names")
+    return ConfigFile(path, command, fields, options, history if isinstance(history, list) else [])
+
+
+def digest(fields: dict[str, Any]) -> str:
+    """SHA-256 of what a run's results follow from, but for how long it is and where its datasets lie, as hexadecimal
+    digits."""
+    kept = {name: value for name, value in fields.items() if name not in LENGTHS}
+    if of_play := kept.pop("datasets", {}):
+        kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
+    kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
+    return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
+
+
+def trusted(file: ConfigFile, named: Container[str], advice: str) -> None:
+    """Raises `ConfigError`, with ``advice``, if a file names code of somebody's own that is not among ``named``."""
+    places = file.fields.get("envs", [file.fields.get("env", "")])
+    for name in (file.fields.get("algo", ""), *(places if isinstance(places, list) else ())):
+        if isinstance(name, str) and name not in named:
+            check_trusted(str(file.path), name, False, advice)
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return _Loader(regular_files.read(path, MOST_BYTES)).get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: not a YAML file ({' '.join(str(error).split())[:200]})") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data, without aliases, by which a small file could stand for a huge one, and with numbers such as 1e-3."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        made = super().construct_mapping(node, deep)
+        if len(made) != len(node.value):
+            raise yaml.YAMLError("a name occurs twice")
+        return made
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)

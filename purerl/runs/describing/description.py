@@ -1,0 +1,209 @@
+"""What a run is to do: a description, and the members and trainers that it stands for."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import config as cfg
+from purerl import envs, population, trees
+from purerl.algos import ALGORITHMS, read_config
+from purerl.errors import ConfigError
+from purerl.learned import artefacts
+from purerl.learners.wrappers.diagnostics import diagnostics as looking
+from purerl.runs.describing import datasets, file_checks
+from purerl.runs.describing.config_file import ConfigFile, Start
+from purerl.runs.describing.environments import checked
+from purerl.runs.describing.swept import config_part, env_part
+from purerl.store import untrusted
+from purerl.types import Dataset, Env, Learner, Trainer
+
+
+class Description(NamedTuple):
+    """What a run is to do, as JSON holds it: everything that its results follow from.
+
+    ``env_params`` are keyword arguments of the environment, ``config`` the fields of the algorithm's config, ``swept``
+    maps names to one value for each configuration, ``learned`` holds learned functions by the part that they take the
+    place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
+    (`datasets.described`).
+    """
+
+    algo: str
+    env: str
+    env_params: dict[str, Any]
+    seeds: list[int]
+    config: dict[str, Any]
+    swept: dict[str, list[float]]
+    learned: dict[str, Any]
+    datasets: dict[str, Any] = {}
+
+    @classmethod
+    def of_json(cls, fields: Any, source: str, *, trust: bool = False) -> "Description":
+        """Reads what a file holds, which is untrusted.
+
+        Raises `ConfigError`, each line of which names ``source``, for anything but the description of a run that can
+        be. An algorithm or an environment that is a ``MODULE:ATTRIBUTE`` is refused unless ``trust``, and not imported.
+        """
+        if problems := file_checks.problems(fields, trust):
+            raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
+        found = cls(**{"learned": {}, "datasets": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        return found._replace(env_params=envs.renamed(found.env_params, found.env))
+
+    @property
+    def name(self) -> str:
+        """A short name for files: algorithm and environment."""
+        return re.sub("[^A-Za-z0-9.]+", "-", f"{self.algo}-{self.env}")
+
+
+def start(file: ConfigFile) -> Start:
+    """What `describe` was given for the run of a config file. Raises `ConfigError` for anything but a description."""
+    file.check(file.fields, Description._fields)
+    options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
+    if seeds:
+        if any(type(seed) is not int for seed in seeds) or seeds != list(range(seeds[0], seeds[0] + len(seeds))):
+            raise ConfigError(f"{file.path}: seeds must be whole numbers, each one more than the one before")
+        options |= {"seed": seeds[0], "num_seeds": len(seeds)}
+    if "env" in file.fields:
+        options["env"] = file.take("env", str, "")
+    options |= env_options(file, options.get("env", ""))
+    of_play = file.take("datasets", dict, {})
+    if wrong := datasets.problems(of_play, tuple(of_play), (datasets.PATH,)):
+        raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
+    options |= {name: entry[datasets.PATH] for name, entry in of_play.items()}
+    columns = list(swept.values())
+    numbers = all(isinstance(column, list) and all(map(untrusted.is_number, column)) for column in columns)
+    if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
+        raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
+    return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play)
+
+
+def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
+    """The parameters that a config file has for the environments called ``names``, as the options of a command."""
+    params = envs.renamed(file.take("env_params", dict, {}), *names)
+    pairs = [f"{name}={value}" for name, value in params.items() if name != "resets"]
+    return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
+
+
+def describe(
+    algo: str,
+    options: Any,
+    config: Any,
+    env_params: dict[str, Any],
+    swept: dict[str, list[float]] | None = None,
+    learned: dict[str, Any] | None = None,
+    recorded: dict[str, Any] | None = None,
+    *,
+    usual: Any = None,
+) -> Description:
+    """The description of the run that options ask for. Raises `ConfigError`, with all problems at once.
+
+    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside. So are the
+    datasets of an earlier description that are ``recorded``: what is read from the same paths must be the same.
+    ``usual`` is the config that the options change (default: the preset's), none of whose fields is refused for having
+    no effect.
+    """
+    swept = swept or {}
+    problems = cfg.problems(options)
+    if not problems and options.seed + options.num_seeds > 2**32:
+        problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
+    count = len(next(iter(swept.values()), [0]))
+    if not problems and count * options.num_seeds > cfg.MEMBERS:
+        size = f"{count * options.num_seeds} agents of {count} configurations; must be at most {cfg.MEMBERS}"
+        problems.append(f"num_seeds = {options.num_seeds}: {size}")
+    env, functions, algorithm = None, dict(learned or {}), ALGORITHMS[algo]
+    if getattr(options, "diagnostics", False):
+        algorithm = algorithm.wrapped(looking)
+    try:
+        env = checked(options.env, env_params, env_part(swept))
+    except ConfigError as error:
+        problems.append(str(error))
+    of_config = lambda config: algorithm.problems(config, env)
+    problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
+    usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
+    problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
+    try:
+        artefacts.read(functions)
+        functions |= artefacts.described(algo, options)
+        env = env and artefacts.environment(artefacts.read(functions), env)
+    except ConfigError as error:
+        problems.append(str(error))
+    if algorithm.datasets and env_part(swept):
+        problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
+    of_play: dict[str, Any] = {}
+    if algorithm.datasets and env is not None and not problems:
+        seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
+        of_play = datasets.described(algorithm.datasets, options, seen, played, recorded or {})
+    if problems:
+        raise ConfigError("\n".join(problems))
+    seeds = list(range(options.seed, options.seed + options.num_seeds))
+    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions, of_play)
+
+
+class Setup(NamedTuple):
+    """What a description stands for: the members of a run, and how to make their trainers, and their environments as
+    the algorithm sees them.
+
+    ``swept`` in a description maps names to one value for each configuration. Member ``i`` has configuration ``i // S``
+    and seed ``i % S``, so that all configurations share their seeds' keys; ``labels`` say so, member by member.
+    ``make_learner`` needs no dataset; ``data`` reads them, once.
+    """
+
+    config: Any
+    make_env: Callable[..., Env]
+    make_learner: Callable[..., Learner]
+    make_trainer: Callable[..., Trainer]
+    data: Callable[[], dict[str, Dataset]]
+    members: population.Members
+    labels: list[dict[str, int]]
+    swept: dict[str, list[float]]
+
+    @classmethod
+    def of(cls, description: Description, diagnostics: bool = False) -> "Setup":
+        """The members that ``description`` asks for, with `diagnostics` around them if asked for. Raises `ConfigError`
+        for learned functions that are damaged."""
+        algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
+        learned = artefacts.read(description.learned)
+        config = read_config(description.algo, description.config)
+        trained = algo.wrapped(looking) if diagnostics else algo
+
+        def plain_env(env_params: dict[str, Any] | None = None) -> Env:
+            made = envs.make(description.env, **{**description.env_params, **(env_params or {})})
+            return artefacts.environment(learned, made)
+
+        def make_env(env_params: dict[str, Any] | None = None) -> Env:
+            return algo.view(config, plain_env(env_params))
+
+        def make_learner(config: Any, env_params: dict[str, Any] | None = None) -> Learner:
+            return algo.make_learner(config, plain_env(env_params), **artefacts.parts(learned, config))
+
+        @functools.cache
+        def data() -> dict[str, Dataset]:
+            return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
+
+        def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
+            return trained.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config), **data())
+
+        count = len(next(iter(swept.values()), [0]))
+        repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
+        members = population.members(
+            dataclasses.replace(config, **config_part(repeated)),
+            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), count),
+            env_params=env_part(repeated) or None,
+        )
+        which = [{"config": c} if swept else {} for c in range(count)]
+        labels = [{**label, "seed": seed} for label in which for seed in seeds]
+        return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept)
+
+    @property
+    def trainer(self) -> Trainer:
+        """The first member's."""
+        return self.make_trainer(**trees.take(self.members.given, 0))
+
+    def first(self, count: int) -> "Setup":
+        """The first ``count`` members alone, for a run that was interrupted between batches."""
+        return self._replace(members=trees.take(self.members, slice(0, count)), labels=self.labels[:count])

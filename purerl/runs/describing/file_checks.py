@@ -1,0 +1,132 @@
+"""What is wrong with the description of a run that a file holds, which anybody may have written."""
+
+import dataclasses
+import reprlib
+from typing import Any
+
+from purerl import config as cfg
+from purerl import envs
+from purerl.algos import ALGORITHMS, read_config
+from purerl.catalogue import TEXTS
+from purerl.errors import ConfigError
+from purerl.learned import artefacts
+from purerl.names import check_trusted, choose
+from purerl.runs.describing import datasets
+from purerl.runs.describing.swept import ENV_PREFIX, config_part, env_part
+from purerl.store import untrusted
+from purerl.types import Env
+
+KINDS = {
+    "algo": str,
+    "env": str,
+    "env_params": dict,
+    "seeds": list,
+    "config": dict,
+    "swept": dict,
+    "learned": dict,
+    "datasets": dict,
+}
+"""The type of each field of a `Description` in JSON."""
+MOST_OF_A_SIZE = 2**16
+"""The most that a whole number among the parameters of an environment may be, if it does not count steps."""
+MOST_CHARACTERS = 300
+"""Of a line about what a file holds."""
+
+
+def problems(fields: Any, trust: bool) -> list[str]:
+    """What is wrong with the description of a run that a file holds, a line each; in parts, since each needs the one
+    before. Nothing is imported that a file names, unless ``trust``."""
+    if not isinstance(fields, dict):
+        return ["not the description of a run"]
+    fields = {"learned": {}, "datasets": {}, **fields}
+    wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
+    if wrong:
+        return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
+    algo, env, seeds, swept = fields["algo"], fields["env"], fields["seeds"], fields["swept"]
+    try:
+        for field in ("algo", "env"):
+            check_trusted(field, fields[field], trust)
+        choose("algo", algo, ALGORITHMS)
+        config = read_config(algo, fields["config"])
+    except ConfigError as error:
+        return str(error).splitlines()
+    own = dataclasses.fields(ALGORITHMS[algo].own_config)  # those of wrappers came later, and are off by default
+    missing = [field.name for field in own if field.name not in fields["config"]]
+    found = [f"config lacks {name}" for name in missing] + cfg.problems(config)
+    found += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
+    if not found and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
+        found.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
+    if found:
+        return found
+    params = envs.renamed(fields["env_params"], env)
+    env, problem = _environment(env, {**params, **env_part(swept, 0)})
+    extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
+    of_config = lambda config: ALGORITHMS[algo].problems(config, env)
+    found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
+    found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets)
+    return found + _learned_problems(algo, fields["learned"])
+
+
+def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[str]]:
+    """The environment that a file asks for, or None and why it cannot be."""
+    try:
+        return envs.make(name, **params), []
+    except ConfigError as error:
+        return None, str(error).splitlines()
+    except Exception as error:  # other libraries' environments raise anything if a parameter makes no sense
+        return None, [f"env = {reprlib.repr(name)}: cannot be made ({(str(error).splitlines() or [''])[0]})"]
+
+
+def parameter_problems(params: dict[str, Any]) -> list[str]:
+    """A line for each parameter of an environment, from a file, that has no name or no finite number (of `TEXTS`: no
+    short text), or is a size that would fill the memory."""
+    problems = []
+    for name, value in params.items():
+        told = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
+        if name in TEXTS and isinstance(value, str) and len(value) <= MOST_CHARACTERS:
+            continue
+        if not name.isidentifier() or name == "name" or not _is_number(value):
+            problems.append(f"{told}: must be the name of a parameter and a finite number")
+        elif type(value) is int and abs(value) > MOST_OF_A_SIZE and "steps" not in name:
+            problems.append(f"{told}: a size must not exceed {MOST_OF_A_SIZE}")
+    return problems
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that float32 or int32 can hold."""
+    return untrusted.is_number(value, cfg.LARGEST if type(value) is float else 2**31 - 1)
+
+
+def _seed_problems(seeds: list[Any]) -> list[str]:
+    """What is wrong with the seeds that a file holds."""
+    if not 0 < len(seeds) <= cfg.MEMBERS:
+        return [f"seeds: must be 1 to {cfg.MEMBERS} whole numbers, got {len(seeds)}"]
+    wrong = [seed for seed in seeds if type(seed) is not int or not 0 <= seed < 2**32]
+    return [f"seeds: {reprlib.repr(wrong[0])} is no whole number in [0, {2**32})"] if wrong else []
+
+
+def _column_problems(swept: dict[str, Any]) -> list[str]:
+    """What is wrong with the swept values that a file holds, before any is tried."""
+    problems = []
+    for name, column in swept.items():
+        if not isinstance(column, list) or not column or not all(_is_number(value) for value in column):
+            problems.append(f"swept: {reprlib.repr(name)} must have a list of finite numbers")
+        if name.startswith(ENV_PREFIX) and not name.removeprefix(ENV_PREFIX).isidentifier():
+            problems.append(f"swept: {reprlib.repr(name)} is no name of a parameter")
+    if not problems and len({len(column) for column in swept.values()}) > 1:
+        problems.append("swept: the lists must have one length")
+    return problems
+
+
+def _learned_problems(algo: str, learned: dict[str, Any]) -> list[str]:
+    """What is wrong with the learned functions that a file holds."""
+    places, problems = artefacts.options(algo), []
+    for option, document in learned.items():
+        try:
+            socket = artefacts.of_json(document).socket
+        except ConfigError as error:
+            problems.append(f"learned: {reprlib.repr(option)}: {error}")
+            continue
+        if places.get(option) != socket:
+            problems.append(f"learned: {reprlib.repr(option)}: {algo} takes no {socket} there")
+    return problems

@@ -1,0 +1,69 @@
+"""Runs set beside each other."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.formulas import aggregates
+from purerl.store import json_files, untrusted
+
+COMPARED = {
+    "algo": str,
+    "env": str,
+    "env_params": dict,
+    "env_steps": int,
+    "swept": dict,
+    "return_per_seed": list,
+    "alive_per_seed": list,
+}
+"""What a comparison reads of a summary, and the type of each."""
+
+
+def compare(directories: list[Path]) -> dict[str, Any]:
+    """Runs side by side: interquartile means, and the first's probability of improvement over each of the others.
+
+    Reads ``summary.json`` alone. Raises `ConfigError` for a directory without one, for a sweep, and for runs on
+    different environments. An agent that died counts as the worst.
+    """
+    rows, scores = [], []
+    for directory in directories:
+        summary = _summary(directory / "summary.json")
+        if summary["swept"]:
+            raise ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
+        returns = np.array([untrusted.plotted(x) for x in summary["return_per_seed"]])
+        scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
+        facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}
+        rows.append({"run": str(directory), **facts, "agents": len(scores[-1])})
+        for name in ("env", "env_params"):
+            if rows[-1][name] != rows[0][name]:
+                raise ConfigError(
+                    f"{directory}: {name} = {rows[-1][name]!r} differs from {rows[0][name]!r} of {directories[0]}"
+                )
+    for row, score in zip(rows, scores, strict=True):
+        better = aggregates.estimate(scores[0], score, statistic=aggregates.probability_of_improvement)
+        row |= {"return_mean": float(np.mean(score)), "return_iqm": aggregates.estimate(score)._asdict()}
+        row |= {"improvement_of_first": better._asdict()}
+    return {"runs": rows}
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """A run's summary, which is untrusted. Raises `ConfigError`, with one line, if a comparison cannot read it."""
+    summary = json_files.read_json(path)
+    if not isinstance(summary, dict):
+        raise ConfigError(f"{path}: not the summary of a run")
+    wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
+    if wrong:
+        raise ConfigError(f"{path}: lacks {', '.join(wrong)}, or has them of another type")
+    returns, alive = summary["return_per_seed"], summary["alive_per_seed"]
+    if len(returns) != len(alive) or not returns:
+        raise ConfigError(f"{path}: has {len(returns)} returns of {len(alive)} agents")
+    if not all(x is None or untrusted.is_number(x) for x in returns):
+        raise ConfigError(f"{path}: return_per_seed must hold numbers")
+    if not all(type(x) is bool for x in alive):
+        raise ConfigError(f"{path}: alive_per_seed must hold true and false")
+    if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
+        raise ConfigError(f"{path}: not the summary of a run")
+    return summary

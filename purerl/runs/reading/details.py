@@ -1,0 +1,117 @@
+"""All that the page of a run shows beside what the list of runs does."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from purerl.errors import ConfigError
+from purerl.runs.describing import config_file
+from purerl.runs.reading.curves import NO_METRICS
+from purerl.store import regular_files, untrusted
+from purerl.store.untrusted import MOST_CHARACTERS, MOST_MEMBERS, plain
+
+KINDS = {
+    ".png": "image/png",
+    ".gif": "image/gif",
+    ".mp4": "video/mp4",
+    ".html": "text/html; charset=utf-8",
+}
+"""Pictures and films in a run directory that are shown, by the end of their names."""
+LOGS = {
+    "metrics.jsonl": ("env_steps", ("config", "seed")),
+    "evaluations.jsonl": ("env_steps", ("config", "seed")),
+    "quantiles.jsonl": ("env_steps", ("", "first_member")),
+    "times.jsonl": ("env_steps", ("", "first_member")),
+    "generations.jsonl": ("generation", ("", "")),
+}
+"""Logs that hold curves: what they are drawn over, and what tells members apart."""
+NO_CURVES = (*NO_METRICS, "seconds")
+"""Numbers of a log that are no results."""
+
+
+def details(directory: Path, columns: Any) -> dict[str, Any]:
+    """All that the page of a run shows beside what the list does."""
+    try:
+        file = config_file.read(directory / config_file.NAME)
+    except ConfigError:
+        return {}
+    summary, fields, shown = untrusted.contents(directory, "summary.json"), file.fields, shown_in(directory)
+    names = [name for log in LOGS for name in columns(directory, log)]
+    ranked = untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")
+    swept = found if isinstance(found := fields.get("swept"), dict) else {}
+    columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
+    settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
+    summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in (*fields, "card")}
+    return {
+        "metrics": [name for name in dict.fromkeys(names) if name not in NO_CURVES],
+        "config": plain(fields.get("config")),
+        "settings": plain(settings),
+        "options": plain(file.options),
+        "history": plain(file.history),
+        "swept": {
+            str(name)[:80]: [untrusted.number(x) for x in column[:MOST_MEMBERS]] for name, column in columns_of.items()
+        },
+        "results": _members(fields, summary),
+        "summary": plain(summed),
+        "checkpoints": _checkpoints(directory),
+        "sweep": plain([row for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)]),
+        "learned": _learned(directory, fields),
+        "pictures": [name for name in shown if name.endswith(".png")],
+        "films": [name for name in shown if not name.endswith(".png")],
+    }
+
+
+def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The final evaluation of each member."""
+    seeds = [seed for seed in untrusted.listed(fields, "seeds") if type(seed) is int]
+    names = {"return": "return_per_seed", "std": "return_std_per_seed", "length": "length_per_seed"}
+    lists = {name: untrusted.listed(summary, of_file) for name, of_file in names.items()}
+    alive = untrusted.listed(summary, "alive_per_seed")
+    rows = []
+    for i in range(min(len(alive), MOST_MEMBERS) if seeds else 0):
+        numbers = {name: untrusted.number(column[i]) if i < len(column) else None for name, column in lists.items()}
+        rows.append({"config": i // len(seeds), "seed": seeds[i % len(seeds)], "alive": alive[i] is True, **numbers})
+    return rows
+
+
+def _checkpoints(directory: Path) -> list[dict[str, Any]]:
+    """The checkpoints that a run keeps: the batch of members, the number, bytes and time of each."""
+    top, found = directory / "checkpoints", []
+    for place, folders, files in os.walk(top):
+        parts = Path(place).relative_to(top).parts
+        folders[:] = [name for name in folders if name.isascii() and name.isdigit()] if len(parts) < 2 else []
+        if "card.json" in files and parts:
+            sizes = [path.lstat().st_size for name in files if regular_files.is_plain(path := Path(place) / name)]
+            batch = int(parts[0][:9]) if len(parts) > 1 else None
+            when = Path(place).lstat().st_mtime
+            found.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
+    return sorted(found, key=lambda each: (each["batch"] or 0, each["step"]))
+
+
+def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The functions that a search found here, and those that a training uses, with closed forms in words."""
+    documents = {name: untrusted.contents(directory, name) for name in ("artefact.json", "closed.json")}
+    used = fields.get("learned")
+    used = used if isinstance(used, dict) else {}
+    documents |= {str(name)[:80]: value for name, value in used.items() if isinstance(value, dict)}
+    return [_function(name, document) for name, document in documents.items() if document]
+
+
+def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """A learned function as the page shows it."""
+    from purerl.learned import artefacts, expressions
+
+    try:
+        found = artefacts.of_json(document)
+    except ConfigError as error:
+        return {"name": name, "problem": str(error)[:MOST_CHARACTERS]}
+    words = None if found.expression is None else expressions.in_words(found.expression)[:MOST_CHARACTERS]
+    card = {key: value for key, value in found.card.items() if not isinstance(value, dict | list)}
+    return {"name": name, "socket": found.socket, "words": words, "card": plain(card)}
+
+
+def shown_in(directory: Path) -> list[str]:
+    """The names of the pictures and films of a run."""
+    names = sorted(path.name for path in directory.iterdir() if path.suffix in KINDS and regular_files.is_plain(path))
+    return [name for name in names if re.fullmatch(r"[\w.-]{1,100}", name)]

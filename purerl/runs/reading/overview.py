@@ -1,0 +1,216 @@
+"""The runs in a folder as a page shows them: found, read as the untrusted files that they are, and told as JSON."""
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from purerl.display.dashboard import curves
+from purerl.display.dashboard.server import Answers, Missing
+from purerl.errors import ConfigError
+from purerl.runs.describing import config_file
+from purerl.runs.reading import details
+from purerl.store import growing_logs, lock, regular_files, untrusted
+
+DEPTH = 4
+"""Folders within folders that are searched for runs."""
+MOST_RUNS = 500
+"""Most runs that are listed: the newest ones."""
+SPARK = 60
+"""Most points of the small curve of a run in the list."""
+LOGS_KEPT = 1024
+"""Logs that are remembered, to be read on."""
+MOST_BYTES = 2**27
+"""Size of the largest picture or film that is shown, in bytes."""
+
+
+def answers(folder: Path) -> Answers:
+    """What the page asks for, of the runs in ``folder`` alone. Raises `ConfigError` if that is no directory."""
+    root = Path(os.path.realpath(folder))
+    if not root.is_dir():
+        raise ConfigError(f"folder = {str(folder)!r}: is no directory")
+
+    @functools.lru_cache(maxsize=LOGS_KEPT)
+    def log(path: Path) -> growing_logs.Followed:
+        return growing_logs.Followed(path)
+
+    def read(directory: Path, name: str) -> Mapping[str, np.ndarray]:
+        if not regular_files.is_plain(directory / name):
+            return {}
+        return log(directory / name).read()
+
+    def columns(directory: Path, name: str) -> Mapping[str, np.ndarray]:
+        with contextlib.suppress(ConfigError):
+            return read(directory, name)
+        return {}
+
+    def runs() -> dict[str, Any]:
+        found = sorted(_runs(root), key=_changed, reverse=True)
+        rows = [_row(root, directory, columns) for directory in found[:MOST_RUNS]]
+        return {"folder": str(folder), "runs": rows, "left_out": max(0, len(found) - MOST_RUNS), "now": time.time()}
+
+    def run(path: str) -> dict[str, Any]:
+        directory = _inside(root, path)
+        return {"folder": str(folder), **_row(root, directory, columns), **details.details(directory, columns)}
+
+    def curve(path: str, metric: str) -> dict[str, Any]:
+        directory, problem = _inside(root, path), None
+        for name, (x, labels) in details.LOGS.items():
+            try:
+                table = read(directory, name)
+            except ConfigError as error:
+                problem = error
+                continue
+            if metric in table and metric not in details.NO_CURVES:
+                return {"metric": metric, "over": x, **curves.curve(table, x, metric, labels)}
+        raise problem or Missing(f"the run has no {metric[:80]}")
+
+    def file(path: str, name: str) -> tuple[str, bytes]:
+        directory = _inside(root, path)
+        if name not in details.shown_in(directory):
+            raise Missing
+        return details.KINDS[Path(name).suffix], regular_files.read(directory / name, MOST_BYTES)
+
+    return Answers(runs, run, curve, file)
+
+
+def _runs(root: Path) -> Iterator[Path]:
+    """The run directories under a folder: those with a config file. Symbolic links are not followed, and names that
+    are no text, which no address can hold, are left out."""
+    for place, folders, files in os.walk(root):
+        here = Path(place)
+        if config_file.NAME in files and regular_files.is_plain(here / config_file.NAME):
+            folders.clear()
+            yield here
+        elif len(here.relative_to(root).parts) >= DEPTH:
+            folders.clear()
+        folders[:] = [name for name in folders if not name.startswith(".") and _is_text(name)]
+
+
+def _is_text(name: str) -> bool:
+    return name.encode(errors="ignore").decode() == name
+
+
+def _inside(root: Path, path: str) -> Path:
+    """The run directory that a request names. Raises `Missing` for anything but one under ``root``."""
+    parts = path.split("/") if path else []
+    if "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise Missing
+    directory = root.joinpath(*parts)
+    if Path(os.path.realpath(directory)) != directory or not regular_files.is_plain(directory / config_file.NAME):
+        raise Missing
+    return directory
+
+
+def _changed(directory: Path) -> float:
+    """When a run wrote last, in seconds since 1970."""
+    times = [
+        path.lstat().st_mtime
+        for name in (*details.LOGS, config_file.NAME, "summary.json")
+        if regular_files.is_plain(path := directory / name)
+    ]
+    return max(times, default=0.0)
+
+
+def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
+    """A run in the list."""
+    row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": directory.name}
+    row["changed"] = _changed(directory)
+    try:
+        file = config_file.read(directory / config_file.NAME)
+    except ConfigError as error:
+        return {
+            **row,
+            "kind": "damaged",
+            "status": "damaged",
+            "problem": str(error)[: untrusted.MOST_CHARACTERS],
+        }
+    summary, fields = untrusted.contents(directory, "summary.json"), file.fields
+    seeds, swept = fields.get("seeds"), fields.get("swept")
+    first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
+    configurations = len(first) if isinstance(first, list) else 1
+    members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
+    members = max(1, untrusted.count(fields.get("population"))) if file.command == "evolve" else members
+    kind = "population" if file.command == "train" and members > 1 else file.command
+    done, total = _progress(directory, file, members, columns)
+    status = _status(directory, summary)
+    returns = [x for x in untrusted.listed(summary, "return_per_seed") if untrusted.number(x) is not None]
+    return {
+        **row,
+        "kind": kind,
+        "algo": untrusted.text(fields.get("algo")),
+        "env": untrusted.text(fields.get("env"))
+        or ", ".join(map(untrusted.text, untrusted.listed(fields, "envs")[:20])),
+        "socket": untrusted.text(fields.get("socket")),
+        "members": members,
+        "configurations": configurations,
+        "status": status,
+        "done": done,
+        "total": done if status == "completed" else total,  # whole iterations may fall short of the frames asked for
+        "return": untrusted.number(summary.get("return_mean")) if returns else untrusted.number(summary.get("fitness")),
+        **_pace(directory, summary, columns),
+        **_spark(directory, file.command, columns),
+    }
+
+
+def _status(directory: Path, summary: dict[str, Any]) -> str:
+    """``running``, what the summary says, or ``stopped``: no process is left, and none wrote a summary."""
+    if lock.holder(directory) is not None and not _is_newer(directory / "summary.json", directory / lock.LOCK):
+        return "running"
+    status = summary.get("status")
+    if status in ("completed", "diverged", "interrupted", "stopped"):
+        return status
+    return "stopped"
+
+
+def _is_newer(path: Path, than: Path) -> bool:
+    """Whether a file was written after another: the summary of a run that has ended, in a process that has not."""
+    return regular_files.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
+
+
+def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:
+    """What all members have done and what they are to do: frames, or generations of a search."""
+    if file.command == "evolve":
+        done = columns(directory, "generations.jsonl").get("generation")
+        return (untrusted.count(float(done[-1])) if done is not None else 0), untrusted.count(
+            file.fields.get("generations")
+        )
+    config = file.fields.get("config")
+    total = untrusted.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    table = columns(directory, "quantiles.jsonl")
+    if not {"first_member", "env_steps"} <= set(table):
+        return 0, total
+    rows = zip(table["first_member"], table["env_steps"], strict=True)
+    batches = {int(first): steps for first, steps in rows if first >= 0 and steps >= 0}
+    firsts = sorted(batches)
+    usual = firsts[1] if len(firsts) > 1 else untrusted.count(file.options.get("agents_at_once")) or members
+    done = sum(batches[first] * max(0, min(usual, members - first)) for first in firsts)
+    return untrusted.count(float(done)), total
+
+
+def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
+    """Frames a second and seconds of all members: what the summary says, or the log of a run that goes on."""
+    times = columns(directory, "times.jsonl")
+    last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
+    seconds = untrusted.number(summary.get("wall_seconds")) or untrusted.number(summary.get("seconds"))
+    return {
+        "speed": untrusted.number(summary.get("steps_per_second")) or last["frames_per_second"],
+        "seconds": seconds or last["seconds"],
+    }
+
+
+def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
+    """A few numbers of the curve of a run, and its latest value."""
+    name, y = ("generations.jsonl", "fitness") if command == "evolve" else ("quantiles.jsonl", "episode_return.0.5")
+    values = columns(directory, name).get(y)
+    if values is None:
+        return {"spark": [], "latest": None}
+    kept = [float(value) for value in values if value == value]
+    step = max(1, -(-len(kept) // SPARK))
+    means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
+    return {"spark": means, "latest": kept[-1] if kept else None}

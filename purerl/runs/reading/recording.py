@@ -1,0 +1,105 @@
+"""Playing a policy into a dataset: one that was trained, one that somebody wrote, or uniformly random actions."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import replay, trees
+from purerl.envs import agents
+from purerl.errors import ConfigError
+from purerl.loops.evaluation import Player, player, random_player
+from purerl.loops.recording import record
+from purerl.names import called, imported
+from purerl.runs.describing.directory import check_out
+from purerl.runs.describing.environments import checked
+from purerl.runs.describing.options import RecordOptions
+from purerl.runs.reading import evaluation
+from purerl.runs.reading.evaluation import RANDOM
+from purerl.store import checkpoint, datasets
+from purerl.types import Env
+
+RECORDING_SALT = 2**31 + 2
+"""Folded into a seed's key before it is recorded, so that the episodes are none that were trained or evaluated on."""
+
+
+class Cast(NamedTuple):
+    """Who plays where: the environment by its name and parameters, and as the policy sees it; the player, and what
+    the card says of it."""
+
+    name: str
+    env_params: dict[str, Any]
+    env: Env
+    player: Player
+    policy: dict[str, Any]
+
+
+def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
+    """Writes the dataset that ``options`` ask for, and returns its card. Raises `ConfigError` before anything is
+    played, and for a player whose actions the environment's space has not."""
+    path = Path(options.out)
+    check_out(path, overwrite=options.overwrite)
+    if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
+        cast = _of_function(options, env_params)
+    else:
+        cast = _of_run(options, env_params)
+    key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
+    data = record(key, cast.env, cast.player, options.episodes, options.max_steps)
+    if wrong := replay.dataset_problems(data, cast.env.observation_space, cast.env.action_space):
+        raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
+    ends = np.flatnonzero(data.last)
+    returns = np.add.reduceat(data.reward.astype(np.float64), np.concatenate([[0], ends[:-1] + 1]))
+    card = {
+        "env": cast.name,
+        "env_params": cast.env_params,
+        "policy": cast.policy,
+        "seed": options.seed,
+        "max_steps": options.max_steps,
+        "steps": len(data.reward),
+        "episodes": len(ends),
+        "truncated": int(np.sum(data.truncated)),
+        "return_mean": float(returns.mean()),
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "versions": checkpoint.versions(),
+    }
+    return datasets.save(path, trees.named_leaves(data), card)
+
+
+def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+    """An agent of a run, in the environment that it was trained in."""
+    if options.env or env_params:
+        raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
+    found = evaluation.agent(options.who, options.agent, trust=options.trust)
+    about = {"run": Path(options.who).name, **found.label}
+    about |= {name: found.saved[name] for name in ("algo", "sha256")}
+    return Cast(found.saved["env"], found.env_params, found.env, player(found.learner, found.policy), about)
+
+
+def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
+    """What ``MODULE:FUNCTION`` makes of the environment, or random actions."""
+    if not options.env:
+        raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
+    env = agents.own(checked(options.env, env_params))
+    if options.who == RANDOM:
+        return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})
+    function = imported("policy", options.who)
+    if not callable(function):
+        raise ConfigError(
+            f"policy = {options.who!r}: is {type(function).__name__}, must be a function that gives a Player"
+        )
+    made = called("policy", options.who, function, env)
+    if not isinstance(made, Player):
+        raise ConfigError(
+            f"policy = {options.who!r}: gives {type(made).__name__}, must give a purerl.loops.evaluation.Player"
+        )
+    return Cast(options.env, env_params, env, made, {"function": options.who})
+
+
+def in_words(path: str, card: dict[str, Any]) -> str:
+    """A card as text."""
+    size, returns = Path(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
+    played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
+    scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
+    return f"{path}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"

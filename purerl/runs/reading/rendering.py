@@ -1,0 +1,111 @@
+"""``purerl render``: an agent of a run plays, and what happens is drawn."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.display import drawings, films
+from purerl.display.drawings import Moment
+from purerl.display.films import Picture
+from purerl.loops.evaluation import player, playing
+from purerl.runs.describing.directory import FILMS, check_out
+from purerl.runs.describing.options import RenderOptions
+from purerl.runs.reading import evaluation
+from purerl.runs.reading.evaluation import Agent
+from purerl.types import Array, PyTree, Situation
+
+SALT = 2**31 + 3
+"""Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
+STEPS = 64
+"""Steps that are played at once."""
+HOLD = 0.8
+"""Seconds that the last picture of an episode stays."""
+
+
+class Played(NamedTuple):
+    """A step: what was before it, the rewards of all agents ``[N]``, how the episode ended here, if it did, and what is
+    there then."""
+
+    moment: Moment
+    reward: np.ndarray
+    end: str = ""
+    last: Moment | None = None
+
+
+def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
+    """Writes the film that ``options`` ask for; returns its path, the number of its pictures, and the return of each
+    episode (of several agents, their mean). Raises `ConfigError` before anything is played."""
+    path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
+    check_out(path, overwrite=options.overwrite, given=bool(options.out))
+    films.check(path)
+    agent = evaluation.agent(options.run, options.agent, trust=options.trust)
+    drawing = drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
+    fps = options.fps or drawing.fps
+    returns: list[float] = []
+
+    def pictures() -> Iterator[Picture]:
+        for number, episode in enumerate(episodes(agent, options)):
+            total = 0.0
+            for time, step in enumerate(episode):
+                total += float(np.mean(step.reward))
+                told = f"reward {np.mean(step.reward):.4g}, return {total:.5g}"
+                yield Picture(drawing.frame(step.moment, options.size), f"episode {number}, step {time}, {told}", 1)
+                if step.last:
+                    told = f"episode {number}, {step.end} after {time + 1} steps, return {total:.5g}"
+                    yield Picture(drawing.frame(step.last, options.size), told, 1 + round(HOLD * fps))
+            returns.append(total)
+
+    return path, films.write(path, pictures(), fps), returns
+
+
+def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:
+    """The steps of each episode that an agent plays, in its own environment."""
+    env, whole = agent.env, player(agent.learner, agent.policy)
+
+    def begin(key: Array) -> Situation:
+        return playing(key, env, whole, 1)[0]()
+
+    def play(key: Array, here: Situation, first: Array) -> tuple[Situation, tuple[PyTree, ...]]:
+        _, move = playing(key, env, whole, 1)
+
+        def one(here: Situation, time: Array):
+            after, action, step = move(here, time)
+            return after, ((here.env_state, here.obs), action, step._replace(next_obs=()))
+
+        here, (shown, action, step) = jax.lax.scan(one, here, first + jnp.arange(STEPS))
+        last = here.env_state, here.obs
+        shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
+        return here, (shown, action, step)
+
+    start, go_on = jax.jit(begin), jax.jit(play)
+    key = jax.random.fold_in(jax.random.key(options.seed), SALT)
+    for number in range(options.episodes):
+        yield _episode(jax.random.fold_in(key, number), start, go_on, options.max_steps, env.num_agents)
+
+
+def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int) -> Iterator[Played]:
+    here = start(key)
+    for first in itertools.count(0, STEPS):
+        here, rows = go_on(key, here, first)
+        shown, action, step = jax.device_get(rows)
+        for i in range(min(STEPS, max_steps - first)):
+            before = _moment(shown, i, num_agents, action[i])
+            if step.last[i].all() or first + i + 1 == max_steps:
+                end = "terminated" if step.terminated[i].all() else "cut off"
+                yield Played(before, step.reward[i], end, _moment(shown, i + 1, num_agents, None))
+                return
+            yield Played(before, step.reward[i])
+
+
+def _moment(shown: tuple[PyTree, PyTree], i: int, num_agents: int, action: Any) -> Moment:
+    """The moment ``i`` of states ``[T + 1, 1]`` and observations ``[T + 1, N]`` of one environment, in which its ``N``
+    agents take ``action`` ``[N]``, None in the last."""
+    state, obs = jax.tree.map(lambda x: x[i], shown)
+    own = lambda tree: tree if num_agents > 1 else jax.tree.map(lambda x: x[0], tree)
+    state = drawings.innermost(jax.tree.map(lambda x: x[0], state))
+    return Moment(state, own(obs), None if action is None else own(action))

@@ -1,0 +1,140 @@
+"""The members of a run, trained batch after batch: with a log, with checkpoints, and until somebody interrupts."""
+
+import contextlib
+import functools
+import math
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import trees
+from purerl.display import progress
+from purerl.runs.describing import config_file
+from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.reading.evaluation import Plays
+from purerl.runs.running import logs
+from purerl.runs.running.best import Best
+from purerl.runs.running.program import Program, begin, chunks
+from purerl.runs.running.session import Run
+from purerl.store import checkpoint, log, loggers, metrics, untrusted
+from purerl.store.saver import saver
+from purerl.types import PyTree
+
+
+class Progress(NamedTuple):
+    """Where each batch of members goes on from (None: from its start), and the seconds that were spent before."""
+
+    steps: list[checkpoint.Step | None]
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> list[int]:
+        """Finished iterations of each batch."""
+        return [step.number if step else 0 for step in self.steps]
+
+
+class Trained(NamedTuple):
+    """Policies ``[P]`` on the host; of each member whether it is alive and its frames; and the seconds it all took."""
+
+    policy: PyTree
+    alive: list[bool]
+    env_steps: list[int]
+    seconds: float
+
+
+def train_batches(
+    run: Run, program: Program, so_far: Progress, interrupted: list[int], plays: Plays | None = None
+) -> Trained:
+    """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
+    ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays.
+
+    ``plays`` evaluates policies, where the options ask for that during training; its time is not counted.
+    """
+    setup, directory, options = run.setup, run.directory, run.options
+    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
+    trainer, digest = setup.trainer, config_file.digest(run.description._asdict())
+    start = time.perf_counter()
+    elapsed = lambda: so_far.seconds + time.perf_counter() - start
+    every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
+    best = Best(directory, run.description, setup, run.console) if options.keep_best else None
+    policies, alive, env_steps, trained = [], [], [], 0
+    policy_of = jax.vmap(trainer.learner.policy)
+    total = trainer.env_steps * sum(
+        (num_iterations - done) * count for done, count in zip(so_far.done, counts(size, batch_size), strict=True)
+    )
+    with contextlib.ExitStack() as stack:
+        known = loggers.Known(trainer.frames(max(so_far.done)), so_far.seconds)
+        written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
+        start = time.perf_counter()  # loggers may have taken a while
+        report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
+
+        def save(index: int, done: int, state: PyTree, batch: int) -> None:
+            path = directory / CHECKPOINTS / str(index)
+            about = {"batch_size": batch_size, "seconds": elapsed(), "config_sha256": digest}
+            if done:
+                saving.save(path, done, state, about, keep=options.keep, logs=written.files, rows=batch)
+            if best:
+                best.keep(index * batch_size, policy_of(state.learner))
+
+        def on_host(state: PyTree, batch: int) -> PyTree:
+            return jax.tree.map(lambda x: np.asarray(x)[:batch], policy_of(state.learner))
+
+        for index, step in enumerate(so_far.steps):
+            first = index * batch_size
+            batch = trees.take(setup.members, slice(first, first + batch_size))
+            state, done, saved = begin(program, batch, step), so_far.done[index], time.perf_counter()
+            living = np.asarray(state.alive)[: batch.size]
+            paced = chunks(program, batch, state, done, num_iterations, every)
+            while living.any() and not interrupted and (chunk := next(paced, None)):
+                state, living = chunk.state, chunk.metrics["alive"][-1]
+                saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
+                trained += (chunk.done - done) * trainer.env_steps * batch.size
+                done = chunk.done
+                report(trained, metrics.returns(chunk.metrics), int(living.sum()))
+                if best:
+                    best.watch(chunk.metrics)
+                if plays and (done % every == 0 or done == num_iterations):
+                    before = time.perf_counter()
+                    found = plays(on_host(state, batch.size), first=first)
+                    saving.later(functools.partial(written.evaluation, found, done, first))
+                    start += time.perf_counter() - before
+                if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
+                    save(index, done, state, batch.size)
+                    saved = time.perf_counter()
+            save(index, done, state, batch.size)
+            policies.append(on_host(state, batch.size))
+            alive += living.tolist()
+            env_steps += [trainer.frames(done)] * batch.size
+            if interrupted:
+                break
+        saving.wait()
+        seconds = elapsed()
+    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
+    return Trained(policy, alive, env_steps, seconds)
+
+
+def counts(size: int, batch_size: int) -> list[int]:
+    """How many of ``size`` members each batch has."""
+    return [min(batch_size, size - first) for first in range(0, size, batch_size)]
+
+
+def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
+    """Leaves the rows that the checkpoints know, of batches with so many iterations ``done``. Raises `ConfigError` if
+    some of them are lost."""
+    labels = run.setup.labels
+    names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
+    first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}
+
+    def is_saved(batch: int | None, row: dict[str, Any]) -> bool:
+        iteration = untrusted.number(row.get("iteration"))
+        return batch is not None and iteration is not None and iteration <= done[batch]
+
+    of_member = lambda row: is_saved(batch_of.get(tuple(untrusted.number(row.get(name)) for name in names)), row)
+    of_batch = lambda row: is_saved(first_of.get(untrusted.number(row.get("first_member"))), row)
+    sizes = counts(len(labels), batch_size)
+    log.cut(run.directory / METRICS, of_member, sum(n * size for n, size in zip(done, sizes, strict=True)))
+    log.cut(run.directory / QUANTILES, of_batch, sum(done))
+    log.trim(run.directory / TIMES, of_batch)
+    log.trim(run.directory / EVALUATIONS, of_member)

@@ -1,0 +1,67 @@
+"""The best policy of each member so far, in a folder of its own, which `purerl eval` reads as it reads a run."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from purerl.display.progress import say
+from purerl.errors import ConfigError
+from purerl.runs.describing.description import Description, Setup
+from purerl.runs.reading import evaluation
+from purerl.store.policies import save_policy
+from purerl.types import PyTree
+
+FOLDER = "best"
+
+
+class Best:
+    """Policies of the members so far, chosen at checkpoints by the mean return of what ended since the one before."""
+
+    def __init__(self, directory: Path, description: Description, setup: Setup, console: Console):
+        """Goes on with what the folder holds; what is damaged there is begun anew, and told."""
+        self._directory, self._description = directory / FOLDER, description
+        self._policy: PyTree = None
+        self._returns = np.full(0, -np.inf)
+        self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
+        if self._directory.exists():
+            try:
+                found = evaluation.load(self._directory, trust=True)
+                returns = found.saved["best_return_per_seed"]
+                self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
+                self._policy = jax.tree.map(np.array, found.policy)
+            except (ConfigError, KeyError, TypeError, ValueError) as error:
+                say(console, f"the best policies begin anew: {error}")
+
+    def watch(self, metrics: dict[str, np.ndarray]) -> None:
+        """Takes note of the episodes that ended in a chunk, by its metrics ``[iterations, B]``."""
+        ended = metrics["episodes"]
+        total = np.sum(np.where(ended > 0, metrics["episode_return"] * ended, 0.0), axis=0)
+        begun = self._ended.size
+        self._total = self._total + total if begun else total
+        self._ended = self._ended + np.sum(ended, axis=0) if begun else np.sum(ended, axis=0)
+
+    def keep(self, first: int, policy: PyTree) -> None:
+        """Offers the policies ``[B]`` of the members from ``first`` on, and writes the best of all.
+
+        ``policy`` may have more rows, which fill a program up.
+        """
+        size = self._ended.size
+        if not size:
+            return
+        returns = np.where(self._ended > 0, self._total / np.maximum(self._ended, 1), -np.inf)
+        offered = jax.tree.map(lambda x: np.asarray(x)[:size], policy)
+        self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
+        if len(self._returns) < first + size:
+            self._returns = np.concatenate([self._returns[:first], returns])
+            old = jax.tree.map(lambda x: x[:first], self._policy) if first else None
+            self._policy = jax.tree.map(lambda *x: np.concatenate(x), old, offered) if first else offered
+        else:
+            better = returns > self._returns[first : first + size]
+            for kept, new in zip(jax.tree.leaves(self._policy), jax.tree.leaves(offered), strict=True):
+                kept[first : first + size][better] = new[better]
+            self._returns[first : first + size][better] = returns[better]
+        self._directory.mkdir(exist_ok=True)
+        about = {"members": len(self._returns), "best_return_per_seed": self._returns}
+        save_policy(self._directory, self._policy, {**self._description._asdict(), **about})

@@ -1,0 +1,82 @@
+"""What a training would cost on a GPU that this machine need not have: its kernels, traffic and speed."""
+
+import math
+from typing import Any, NamedTuple
+
+from purerl import backend
+from purerl.display import progress
+from purerl.hardware import speed
+from purerl.hardware.census import Census
+from purerl.hardware.gpus import GPUS
+from purerl.population import planning
+from purerl.runs.describing.description import Setup
+from purerl.runs.running.program import Program
+
+SHOWN = 0.01
+"""Loops that take less than this part of the time are left out of the text."""
+
+
+class Forecast(NamedTuple):
+    """A whole training of all agents on one GPU, without compiling and the evaluation at its end.
+
+    - ``kernels``: kernels that run.
+    - ``traffic_bytes``: bytes that they move between the GPU's memory and its processors.
+    - ``bound``: what takes most of the time, "launches", "memory" or "arithmetic".
+    - ``wall_seconds``: expected seconds.
+    - ``frames_per_second_at_most``, ``frames_per_second``: environment steps a second of all agents together, if the
+      GPU reached its limits, and as expected.
+    - ``loops``: for each loop the fields of `census.Loop` and, for all its runs together, of `speed.Speed`.
+    """
+
+    target: str
+    kernels: int
+    traffic_bytes: int
+    bound: str
+    wall_seconds: float
+    frames_per_second_at_most: float
+    frames_per_second: float
+    loops: list[dict[str, Any]]
+
+
+def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -> Forecast:
+    """Counts a program that was compiled for ``target``, one of `GPUS`, and predicts its speed."""
+    gpu, iterations = GPUS[target], setup.config.num_iterations
+    batches = math.ceil(cost.members / cost.batch_size)
+    parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
+    census = Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
+    frames = setup.trainer.frames(iterations) * cost.members
+    products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
+    found = speed.of_program(census, cost.flops_per_frame * frames, gpu, products)
+    return Forecast(
+        target=target,
+        kernels=census.kernels,
+        traffic_bytes=census.traffic_bytes,
+        bound=found.bound,
+        wall_seconds=found.seconds,
+        frames_per_second_at_most=frames / found.least_seconds,
+        frames_per_second=frames / found.seconds,
+        loops=[{**loop._asdict(), **speed.of_loop(loop, gpu)._asdict()} for loop in census.loops],
+    )
+
+
+def in_words(found: Forecast) -> str:
+    """A forecast as text, in the columns of `planning.in_words`, and a table of its loops."""
+    quantities = {
+        "target": GPUS[found.target].name,
+        "kernels": f"{found.kernels:.3g}",
+        "traffic": planning.gigabytes(found.traffic_bytes),
+        "bound by": found.bound,
+        "speed at most": progress.frames_per_second(found.frames_per_second_at_most),
+        "speed expected": f"{progress.frames_per_second(found.frames_per_second)} (a prediction: nothing was run)",
+        "whole training": f"{progress.duration(found.wall_seconds)} (expected)",
+    }
+    rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
+    for loop in found.loops:
+        share = loop["seconds"] / found.wall_seconds
+        if share >= SHOWN or not loop["depth"]:
+            moved = planning.gigabytes(loop["traffic_bytes"])
+            name = "  " * loop["depth"] + loop["label"]
+            rows.append(
+                f"{name:<36}{loop['runs']:>12,}{loop['kernels']:>10}{moved:>12}{loop['bound']:>10}{share:>7.0%}"
+            )
+    return "\n".join([planning.lines(quantities), "", *rows, "(kernels and traffic: of one run of the loop)"])

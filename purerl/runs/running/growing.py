@@ -1,0 +1,138 @@
+"""A run with wider layers: its newest checkpoints, policies and logs, in a directory that it goes on from."""
+
+import dataclasses
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from purerl import population, trees
+from purerl.display.progress import say
+from purerl.errors import ConfigError
+from purerl.learners.parts import surgery
+from purerl.runs.describing import config_file
+from purerl.runs.describing.config_file import ConfigFile
+from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.directory import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    METRICS,
+    QUANTILES,
+    TIMES,
+    claim,
+    hold,
+    resume_command,
+)
+from purerl.runs.describing.options import GrowOptions
+from purerl.runs.running import batches, resuming
+from purerl.runs.running.resuming import Resumed
+from purerl.runs.running.session import Run
+from purerl.runs.running.train import FILES
+from purerl.store import checkpoint, regular_files
+from purerl.store.policies import save_policy
+from purerl.types import PyTree, TrainState
+
+GROWTH_SALT = 2**31 + 1
+"""Folded into a seed's key to initialise new units, so that they touch no key of the training."""
+
+
+def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
+    """``config`` with dense layers of ``sizes``. Raises `ConfigError`, a line for each reason why it cannot be."""
+    had, memory = tuple(getattr(config, "hidden_sizes", ())), getattr(config, "memory", "none")
+    told, found = f"hidden_sizes = {sizes}: the run has {had}", []
+    if ":" in algo:
+        found.append(f"algo = {algo!r}: only networks of purerl's own algorithms can grow")
+    if memory != "none":
+        found.append(f"memory = {memory!r}: a network with a memory cannot grow")
+    if len(sizes) != len(had):
+        found.append(f"{told}; layers can be widened, but not added or taken away")
+    elif any(new < old for new, old in zip(sizes, had, strict=True)):
+        found.append(f"{told}; layers cannot shrink")
+    elif sizes == had:
+        found.append(f"{told}; nothing would grow")
+    if found:
+        raise ConfigError("\n".join(found))
+    return dataclasses.replace(config, hidden_sizes=sizes)
+
+
+def grow(old: Description, new: Description, options: Any, file: ConfigFile, asked: GrowOptions) -> int:
+    """Writes the run ``new``, which goes on where the run ``old`` of ``asked.run`` was saved last; returns the code.
+
+    ``new`` is ``old`` with wider layers; ``options`` and ``file`` are the old run's. Its policies act as before, and
+    its optimisers keep their moments (`surgery`). Raises `ConfigError`, with nothing left behind, if there is nothing
+    sound to go on from, or if the networks cannot grow.
+    """
+    source, target = Path(asked.run), Path(asked.out or f"{asked.run.rstrip('/')}-grown")
+    if target.resolve() == source.resolve():
+        raise ConfigError(f"out = {str(target)!r}: is the run that grows; must be another directory")
+    console = Console(stderr=True)
+    run = Run(new, Setup.of(new), options, target, console)
+    before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
+    after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
+    if found := _problems(before, after):
+        raise ConfigError("\n".join(f"hidden_sizes = {asked.hidden_sizes}: {line}" for line in found))
+    steps, batch_size = _steps(run, source, file)
+    with hold(target, FILES, overwrite=asked.overwrite):
+        claim(target, FILES)
+        try:
+            _write(run, source, steps, batch_size, before)
+        except Exception:
+            claim(target, FILES)
+            raise
+        sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {asked.hidden_sizes!r}"
+        done = ", ".join(str(step.number) for step in steps)
+        config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
+        say(console, f"{target}: {sizes}; go on with: {resume_command(target)}")
+    return 0
+
+
+def _problems(before: TrainState, after: TrainState) -> list[str]:
+    """Why a state of the shapes ``before`` cannot become one of ``after``, a line each."""
+    rest = [jax.tree.map(lambda x: (x.shape, x.dtype), state._replace(learner=())) for state in (before, after)]
+    found = surgery.problems(before.learner, after.learner)
+    return found if found or rest[0] == rest[1] else ["more than the learner would have another size"]
+
+
+def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.Step], int]:
+    """The newest sound checkpoint of each batch of members that has begun, and the members of a batch."""
+    folder, size = source / CHECKPOINTS, run.setup.members.size
+    about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
+    batch_size = about.get("batch_size")
+    if type(batch_size) is not int or not 0 < batch_size <= size:
+        raise ConfigError(f"{folder}: holds no checkpoint of the run")
+    newest = [resuming.newest(folder / str(k), run.console, strict=False) for k in range(math.ceil(size / batch_size))]
+    return [step for step in newest if step], batch_size
+
+
+def _write(run: Run, source: Path, steps: list[checkpoint.Step], batch_size: int, like: TrainState) -> None:
+    """Writes logs, checkpoints and policies of the grown members, batch after batch."""
+    optional = [name for name in (TIMES, EVALUATIONS) if (source / name).exists()]
+    for name in (METRICS, QUANTILES, *optional):
+        with regular_files.opened(source / name)[0] as old, open(run.directory / name, "xb") as copy:
+            shutil.copyfileobj(old, copy)
+    batches.cut_logs(run, batch_size, [step.number for step in steps])
+    policies, digest = [], config_file.digest(run.description._asdict())
+    for index, step in enumerate(steps):
+        members = trees.take(run.setup.members, slice(index * batch_size, (index + 1) * batch_size))
+        state = _grown(run.setup, members, step, like)
+        about = {"batch_size": batch_size, "seconds": step.about["seconds"], "config_sha256": digest}
+        checkpoint.save(run.directory / CHECKPOINTS / str(index), step.number, state, about)
+        policies.append(jax.device_get(jax.vmap(run.setup.trainer.learner.policy)(state.learner)))
+    policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
+    save_policy(run.directory, policy, {**run.description._asdict(), "members": trees.length(policy)})
+
+
+def _grown(setup: Setup, members: population.Members, step: checkpoint.Step, like: TrainState) -> TrainState:
+    """The state ``[B]`` of a batch of members at a step, with wider layers; ``like`` is one of before, as shapes."""
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members.size, *x.shape), x.dtype), like)
+    state: TrainState = checkpoint.read(step, shapes)
+
+    def one(member: population.Members, learned: PyTree, obs: PyTree) -> PyTree:
+        learner = setup.make_trainer(**member.given).learner
+        return surgery.widen(learned, learner.init(jax.random.fold_in(member.keys, GROWTH_SALT), obs))
+
+    return state._replace(learner=jax.jit(jax.vmap(one))(members, state.learner, state.actors.obs))

@@ -1,0 +1,76 @@
+"""What a training writes between its chunks: into its own files, and to the loggers that were asked for."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import trees
+from purerl.display.progress import say
+from purerl.runs.describing.directory import EVALUATIONS, METRICS, QUANTILES, TIMES
+from purerl.runs.running import derived
+from purerl.runs.running.session import Chunk, Run
+from purerl.store import loggers, metrics
+from purerl.store.log import Log
+
+ELSEWHERE = "log.csv", "tensorboard", "wandb"
+"""Files and folders of the loggers."""
+
+
+class Written(NamedTuple):
+    """The open logs of a run.
+
+    - ``files``: its own, which a checkpoint counts the rows of.
+    - ``chunk(chunk, iteration, first, seconds)``: writes a chunk that begins with that iteration, of the members from
+      number ``first`` on, after so many seconds of training in all.
+    - ``evaluation(found, iteration, first)``: writes what playing came to (`evaluation.prepare`) after that iteration.
+    """
+
+    files: tuple[Log, ...]
+    chunk: Callable[[Chunk, int, int, float], None]
+    evaluation: Callable[[dict[str, Any], int, int], None]
+
+
+@contextlib.contextmanager
+def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
+    """The logs of a run, to add to what is ``known``."""
+    setup, directory, trainer = run.setup, run.directory, run.setup.trainer
+    config, own = jax.tree.map(np.asarray, setup.members.given["config"]), "optimiser" in run.description.learned
+    names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())
+    tell = functools.partial(say, run.console)
+    with (
+        contextlib.ExitStack() as stack,
+        loggers.opened(run.options.log, directory, run.description._asdict(), known, tell) as elsewhere,
+    ):
+        files = {name: stack.enter_context(Log(directory / name)) for name in names}
+
+        def chunk(chunk: Chunk, iteration: int, first: int, seconds: float) -> None:
+            size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
+            ours = trees.take(config, slice(first, first + size))
+            more = derived.columns(ours, np.array(numbers), own_optimiser=own)
+            found = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
+            steps = [trainer.frames(i) for i in numbers]
+            files[METRICS].write(metrics.rows(found, steps, iteration, setup.labels[first : first + size]))
+            files[QUANTILES].write(metrics.quantile_rows(found, steps, iteration, first))
+            speed = len(numbers) * trainer.env_steps * size / chunk.seconds
+            paced = {"seconds": seconds, "frames_per_second": speed}
+            about = {"iteration": chunk.done, "first_member": first, "env_steps": steps[-1]}
+            files[TIMES].write([metrics.line({**about, **paced})])
+            if run.options.log:
+                elsewhere.write(steps[-1], {**metrics.means(found), **paced})
+
+        def evaluation(found: dict[str, Any], iteration: int, first: int) -> None:
+            names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
+            columns = {name: found[f"{told}_per_seed"] for name, told in names.items()}
+            frames = trainer.frames(iteration)
+            lines = []
+            for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):
+                about = {"iteration": iteration, **label, "env_steps": frames}
+                lines.append(metrics.line({**about, **dict(zip(columns, values, strict=True))}))
+            files[EVALUATIONS].write(lines)
+            elsewhere.write(frames, {name: float(np.mean(values)) for name, values in columns.items()})
+
+        yield Written(tuple(files.values()), chunk, evaluation)

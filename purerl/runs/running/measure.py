@@ -1,0 +1,89 @@
+"""What a training would cost: memory and arithmetic from its compiled program, time from a few chunks of it."""
+
+import contextlib
+import math
+import sys
+import time
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import backend, trees
+from purerl.display import progress
+from purerl.hardware import absent
+from purerl.population import arithmetic, planning
+from purerl.runs.describing import datasets
+from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.swept import env_part
+from purerl.runs.running.forecast import Forecast, forecast
+from purerl.runs.running.program import Program, begin, chunks, compile_program
+
+SECONDS = 3.0
+"""How long chunks are timed, at least."""
+LEAST_CHUNKS = 2
+"""The least number of chunks that are timed, after one that warms up."""
+
+
+class Speed(NamedTuple):
+    """``steps_per_second`` of all agents together, and ``wall_seconds`` of the whole training, batch after batch.
+
+    Both mean what they mean in a summary: compiling and the evaluation are not counted.
+    """
+
+    steps_per_second: float
+    wall_seconds: float
+
+
+def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed | Forecast | None]:
+    """The cost of a run, from its compiled program, here or on the GPU ``options.target``.
+
+    Beside it, with ``options.measure`` its speed, from a short training, and for a target a forecast of it. Writes
+    nothing. Raises `ConfigError`, and `DoesNotFit` if the run does not fit into memory.
+    """
+    setup = Setup.of(description)
+    batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
+    devices = [absent.device(options.target)] if options.target else None
+    with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
+        program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes)
+    trainer = setup.trainer
+    state = jax.eval_shape(trainer.init, setup.members.keys[0])
+    cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
+    shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
+    kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
+    products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
+    cost = cost._replace(**kept, dataset_bytes=shared, product_flops_per_frame=products)
+    if options.target:
+        return cost, forecast(setup, program, cost, options.target)
+    return cost, speed(setup, program) if options.measure else None
+
+
+def speed(setup: Setup, program: Program) -> Speed:
+    """The speed of a training, from one warm-up chunk of its first batch and at least `SECONDS` of further ones.
+
+    The beginning of a batch, such as the filling of a replay, is timed apart. Chunks may go on beyond the end of a
+    short training, which does not change what they compute.
+    """
+    size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
+    start = time.perf_counter()
+    batch = trees.take(setup.members, slice(0, batch_size))
+    running = chunks(program, batch, begin(program, batch), 0, sys.maxsize)
+    first = next(running).done
+    warm = time.perf_counter()
+    for count, chunk in enumerate(running, 1):
+        elapsed, done = time.perf_counter() - warm, chunk.done
+        if count >= LEAST_CHUNKS and elapsed >= SECONDS:
+            break
+    iteration = elapsed / (done - first)
+    beginning = max(0.0, warm - start - first * iteration)
+    wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration)
+    return Speed(setup.trainer.frames(num_iterations) * size / wall_seconds, wall_seconds)
+
+
+def in_words(measured: Speed) -> str:
+    """A speed as text, in the columns of `planning.in_words`."""
+    return planning.lines(
+        {
+            "speed": progress.frames_per_second(measured.steps_per_second),
+            "whole training": progress.duration(measured.wall_seconds),
+        }
+    )

@@ -1,0 +1,107 @@
+"""The host's side of a training: compiled chunks of iterations, one after another, with a look in between.
+
+Chunks compute what one scan would, bit for bit on CPU, however long each is.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import loops, population, trees
+from purerl.population import planning
+from purerl.runs.running import session
+from purerl.runs.running.session import Chunk
+from purerl.store import checkpoint
+from purerl.types import Trainer, TrainState
+
+CAPACITY = 256
+"""Most iterations of a chunk, and so the rows of metrics that the device holds."""
+CHUNK_SECONDS = 0.25
+"""What a chunk should take: how long the progress bar and Ctrl-C wait."""
+
+
+class Program(NamedTuple):
+    """Trainings of ``chunk.batch_size`` members at once, compiled. ``init(members)`` makes a state of the shapes
+    ``like``; ``chunk.program`` donates the state it is given."""
+
+    init: jax.stages.Compiled
+    like: TrainState
+    chunk: planning.Compiled
+    compile_seconds: float
+
+
+def compile_program(
+    make_trainer: Callable[..., Trainer],
+    members: population.Members,
+    batch_size: int | str = "auto",
+    devices: Sequence[jax.Device] | None = None,
+    lanes: int | None = None,
+) -> Program:
+    """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
+
+    ``batch_size`` and ``lanes`` are as for `population.train_population`. Raises `planning.DoesNotFit`.
+    """
+    start = time.perf_counter()
+    init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
+    planning.check_state(init_one, trees.take(members, 0), devices=devices)
+
+    def chunk_of(given, state, length):
+        return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
+
+    def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
+        layout = population.layout(size, devices, lanes)
+        given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
+        states = trees.shapes(jax.eval_shape(init_all(layout), given), layout.sharding)
+        program = jax.jit(population.spread(chunk_of, layout), donate_argnums=1)
+        return program.lower(given.given, states, np.int32(0)), layout
+
+    def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
+        init = population.spread(lambda m, _: ((), init_one(m)), layout)
+        return lambda members: init(members, ())[1]
+
+    chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
+    given = trees.shapes(trees.fill(members, chunk.layout.size), chunk.layout.sharding)
+    init = jax.jit(init_all(chunk.layout)).lower(given)
+    return Program(init.compile(), init.out_info, chunk, time.perf_counter() - start)
+
+
+def begin(program: Program, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+    """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
+
+    Raises `ConfigError` if the step is of other members.
+    """
+    layout = program.chunk.layout
+    placed = population.place(members, layout)
+    if step is None:
+        return program.init(placed)
+    rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)
+    like = jax.tree.map(rows, program.like)
+    return checkpoint.read(step, like, lambda array: population.place(array, layout))
+
+
+def chunks(
+    program: Program, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
+) -> Iterator[Chunk]:
+    """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations, members]``
+    on the host.
+
+    The state leads with at least as many rows as there are members; the rest fill the program up.
+    """
+    size, placed = members.size, population.place(members, program.chunk.layout)
+    advancing = functools.partial(program.chunk.program, placed.given)
+    paced = session.advance(
+        advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
+    )
+    for chunk in paced:
+        metrics = {name: _rows(values, chunk.length)[:size].T for name, values in chunk.metrics.items()}
+        yield chunk._replace(metrics=metrics)
+
+
+def _rows(values: jax.Array, length: int) -> np.ndarray:
+    """The first ``length`` columns of an array ``[P, capacity]``, part by part: no CPU device copies the rest."""
+    parts = sorted(values.addressable_shards, key=lambda part: part.index[0].start or 0)
+    return np.concatenate([np.asarray(part.data)[:, :length] for part in parts])

@@ -1,0 +1,168 @@
+"""A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
+
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from purerl.display.progress import say
+from purerl.display.tables import print_summary
+from purerl.errors import ConfigError
+from purerl.formulas import aggregates
+from purerl.runs.describing import config_file, interrupts
+from purerl.runs.describing.description import Description, Setup
+from purerl.runs.describing.directory import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    EXPORTS,
+    FILMS,
+    METRICS,
+    QUANTILES,
+    TIMES,
+    claim,
+    hold,
+    resume_command,
+)
+from purerl.runs.describing.facts import machine_facts
+from purerl.runs.reading import curves, evaluation, sweeps
+from purerl.runs.running import best, resuming
+from purerl.runs.running.batches import Progress, cut_logs, train_batches
+from purerl.runs.running.logs import ELSEWHERE
+from purerl.runs.running.program import Program, compile_program
+from purerl.runs.running.resuming import Resumed
+from purerl.runs.running.session import Run
+from purerl.store import json_files
+from purerl.store.policies import save_policy
+
+EXIT_DIVERGED = 3
+EVALUATION_STEPS = 10_000
+"""Steps after which an episode of the final evaluation is cut."""
+FILES = (
+    config_file.NAME,
+    METRICS,
+    QUANTILES,
+    TIMES,
+    EVALUATIONS,
+    *ELSEWHERE,
+    curves.NAME,
+    "summary.json",
+    "policy.safetensors",
+    "policy.json",
+    "sweep.json",
+    "sweep.png",
+    CHECKPOINTS,
+    best.FOLDER,
+    *FILMS,
+    *EXPORTS,
+)
+
+
+def train(description: Description, options: Any, command: str = "train") -> int:
+    """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
+
+    ``command`` is the one that makes such a run, train or sweep. Raises `ConfigError` before anything compiles or is
+    written, and `DoesNotFit` with nothing left behind.
+    """
+    directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
+    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
+    with hold(directory, FILES, overwrite=options.overwrite):
+        program = _compile(run, options.agents_at_once or "auto")
+        claim(directory, FILES)
+        config_file.write(directory, command, description, options)
+        batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
+        return _train(run, program, Progress([None] * batches))
+
+
+def resume(description: Description, options: Any, resumed: Resumed) -> int:
+    """Goes on with a run, in the bits of one that nothing interrupted, and returns the exit code.
+
+    ``description`` and ``options`` are those of the run, but for the changes that ``resumed`` tells. Raises
+    `ConfigError`, before anything is written, if there is nothing sound to go on from.
+    """
+    directory = resumed.directory
+    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
+    with hold(directory, FILES, resume=True):
+        folder = directory / CHECKPOINTS
+        batch_size = _batch_size(run, resumed, folder)
+        batches = 0 if batch_size == "auto" else math.ceil(run.setup.members.size / int(batch_size))
+        steps = [resuming.newest(folder / str(k), run.console, strict=resumed.strict) for k in range(batches)]
+        so_far = Progress(steps, max((step.about["seconds"] for step in steps if step), default=0.0))
+        whole, furthest = run.setup.config.num_iterations, max(so_far.done, default=0)
+        if furthest > whole:
+            done = f"{run.setup.trainer.frames(furthest):,}"
+            raise ConfigError(f"total_steps = {run.setup.config.total_steps}: the run has done {done} of each agent")
+        if resumed.finished:
+            say(run.console, f"{directory}: the run is finished; --total-steps goes on with it")
+            return 0
+        program = _compile(run, batch_size)
+        so_far = so_far if steps else Progress([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
+        cut_logs(run, program.chunk.batch_size, so_far.done)
+        resuming.begin(resumed, description, options, [step for step in steps if step], run.console)
+        return _train(run, program, so_far)
+
+
+def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
+    """The number of members that the checkpoints hold at once; that of the options if nothing was saved yet."""
+    about, size = resuming.checked(resumed, folder, folder / "0"), run.setup.members.size
+    saved = about.get("batch_size", run.options.agents_at_once or "auto")
+    if about and not (isinstance(saved, int) and 0 < saved <= size):
+        raise ConfigError(f"{folder / '0'}: batches of {str(saved)[:40]} agents, of {size} in all")
+    return saved
+
+
+def _compile(run: Run, batch_size: int | str) -> Program:
+    """The compiled program of a run, and a word on it."""
+    setup, size = run.setup, run.setup.members.size
+    frames = setup.trainer.frames(setup.config.num_iterations)
+    if frames != setup.config.total_steps:
+        say(run.console, f"each agent trains for {frames:,} frames: {setup.config.num_iterations:,} whole iterations")
+    name, device = run.description, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
+    say(run.console, f"{name.algo} on {name.env}, {size} agent(s), {device}: compiling ...")
+    program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=run.options.lanes or None)
+    at_once = program.chunk.batch_size
+    batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
+    say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
+    return program
+
+
+def _train(run: Run, program: Program, so_far: Progress) -> int:
+    """Trains, evaluates and writes what came of it; returns the exit code."""
+    description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
+    plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
+    with interrupts.deferred() as interrupted:
+        trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
+    setup, alive = run.setup.first(len(trained.alive)), trained.alive
+    save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
+    summary = {
+        "status": "interrupted",
+        **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
+        "env_steps": max(trained.env_steps),
+        "all_env_steps": sum(trained.env_steps),
+        "wall_seconds": trained.seconds,
+        "compile_seconds": program.compile_seconds,
+        "steps_per_second": sum(trained.env_steps) / trained.seconds,
+        "alive_per_seed": alive,
+        "predicted_peak_bytes": program.chunk.peak_bytes,
+        **machine_facts(),
+    }
+    if interrupted:
+        json_files.write_json(directory / "summary.json", summary)
+        say(run.console, f"interrupted, and saved; go on with: {resume_command(directory)}")
+        return 128 + interrupted[0]
+    played = plays(trained.policy)
+    scores = np.where(alive, played["return_per_seed"], np.nan)
+    diverged = not (any(alive) if setup.swept else all(alive))
+    mean = float(np.nanmean(scores)) if any(alive) else math.nan
+    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.estimate(scores)._asdict()}
+    summary["status"] = "diverged" if diverged else "completed"
+    json_files.write_json(directory / "summary.json", summary)
+    print_summary(run.console, directory, summary)
+    if setup.swept:
+        sweeps.write_sweep(directory, sweeps.rank(setup, scores))
+    else:
+        curves.draw(directory)
+    return EXIT_DIVERGED if diverged else 0
