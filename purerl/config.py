@@ -7,7 +7,7 @@ import numbers
 import sys
 import typing
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform, overload
 
 import jax
 import jax.numpy as jnp
@@ -66,12 +66,29 @@ CONFIGURATIONS = 2**16
 """Most configurations in a sweep. Each is checked by itself, at half a millisecond; half a minute in all."""
 
 
+@overload
+def config(cls: type[C], /) -> type[C]: ...
+@overload
+def config(**defaults: Any) -> Callable[[type[C]], type[C]]: ...
 @dataclass_transform(frozen_default=True)
-def config(cls: type[C]) -> type[C]:
+def config(cls: Any = None, /, **defaults: Any) -> Any:
     """Makes a frozen dataclass and a pytree: every ``float`` field is a leaf, every other field is static.
 
     A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable.
+    ``@config(name=value)`` gives inherited fields other defaults. Raises `TypeError` for one that is not inherited.
     """
+    if cls is None:
+        return functools.partial(_config, defaults)
+    return _config(defaults, cls)
+
+
+def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
+    inherited = typing.get_type_hints(cls, include_extras=True)
+    for name, default in defaults.items():
+        if name not in inherited or name in cls.__annotations__:
+            raise TypeError(f"{cls.__qualname__}: no field {name!r} is inherited")
+        setattr(cls, name, default)
+    cls.__annotations__ = {**{name: inherited[name] for name in defaults}, **cls.__annotations__}
     made: Any = dataclasses.dataclass(frozen=True)(cls)
     hints = typing.get_type_hints(made)
     names = [field.name for field in dataclasses.fields(made)]

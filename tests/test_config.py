@@ -166,3 +166,23 @@ def test_sweep():
         sweep(ppo.Config(), num_envs=[1, 2])
     with pytest.raises(ConfigError, match="one length"):
         sweep(ppo.Config(), gamma=[0.9, 0.8], learning_rate=[1e-3])
+
+
+def test_inherited_fields_are_given_other_defaults():
+    @cfg.config
+    class Parent:
+        rate: cfg.Positive = 0.5
+        """Step size."""
+        size: int = 4
+        """Number of units."""
+
+    @cfg.config(rate=0.25, size=8)
+    class Child(Parent):
+        more: float = 1.0
+
+    assert Child() == Child(rate=0.25, size=8, more=1.0) and Parent() == Parent(0.5, 4)
+    assert [field.name for field in dataclasses.fields(Child)] == ["rate", "size", "more"]
+    assert cfg.traced_fields(Child) == ["rate", "more"] and cfg.problems(Child(rate=-1.0)) != []
+    for wrong in ({"absent": 1}, {"more": 1.0}):
+        with pytest.raises(TypeError, match="is inherited"):
+            cfg.config(**wrong)(type("Own", (Parent,), {"__annotations__": {"more": float}, "more": 2.0}))

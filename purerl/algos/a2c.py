@@ -14,21 +14,13 @@ from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
 
-@cfg.config
+@cfg.config(num_envs=8, num_steps=16, learning_rate=4e-3, max_grad_norm=5.0)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program.
 
     W asynchronous workers that take turns are ``lag`` W - 1: the gradient, too, is taken at the parameters that acted.
     """
 
-    num_envs: cfg.Count = 8
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 16
-    """Steps of each environment in one iteration."""
-    learning_rate: cfg.Positive = 4e-3
-    """Adam's step size at the start."""
-    max_grad_norm: cfg.Positive = 5.0
-    """Global norm that gradients are clipped to."""
     gae_lambda: cfg.Fraction = 1.0
     """Trace parameter (lambda) of generalised advantage estimation; 1 sums all rewards to the end of the rollout."""
 

@@ -20,12 +20,10 @@ from purerl.networks.recurrent import Recurrent
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 
-@cfg.config
+@cfg.config(gamma=0.9999)
 class Config(ngu.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    gamma: Annotated[float, cfg.Range(0, 1)] = 0.9999
-    """Discount factor per step of the policy that seeks no novelty; below 1."""
     gamma_middle: Annotated[float, cfg.Range(0, 1)] = 0.997
     """Discount factor at the end of the first quarter of the policies; below 1."""
     bandit_window: cfg.Count = 90

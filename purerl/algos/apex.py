@@ -16,26 +16,19 @@ from purerl.learners.families import action_values
 from purerl.types import Array, Env, Learner, Outcome, Trainer
 
 
-@cfg.config
+@cfg.config(
+    num_envs=16,
+    num_updates=8,
+    dueling=True,
+    prioritised=True,
+    importance_exponent_end=0.4,
+    epsilon_start=0.4,
+    epsilon_end=0.4,
+    epsilon_ladder=7.0,
+)
 class Config(dqn.Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
-
-    num_envs: cfg.Count = 16
-    """Number of actors, which are environments that step in parallel."""
-    num_updates: cfg.Count = 8
-    """Gradient steps in one iteration: as many for each frame as DQN takes."""
-    dueling: bool = True
-    """Compute action values as the sum of a state value and advantages (dueling network)."""
-    prioritised: bool = True
-    """Sample transitions in proportion to their priority instead of uniformly."""
-    importance_exponent_end: cfg.Fraction = 0.4
-    """Importance-sampling exponent (beta) at the end of training."""
-    epsilon_start: cfg.Fraction = 0.4
-    """Probability of a random action of the first actor, at the start of training."""
-    epsilon_end: cfg.Fraction = 0.4
-    """Probability of a random action of the first actor, once exploration_fraction of the training is over."""
-    epsilon_ladder: cfg.NonNegative = 7.0
-    """Exponent that spreads the probability p over B actors: number i has p ** (1 + ladder * i / (B - 1))."""
+    """Every float may be traced, swept and evolved; the rest shapes the program. Environments are actors, twice as many
+    as DQN has, and there are twice as many updates, so that each frame has as many as with DQN."""
 
 
 class Known(NamedTuple):

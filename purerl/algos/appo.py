@@ -3,7 +3,7 @@
 As in Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -11,11 +11,11 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import Parts
+from purerl.learners.families.policy_gradients import State
 from purerl.learners.families.surrogates import problems
 from purerl.learners.parts import estimates, versions
 from purerl.learners.parts.estimates import Experience
-from purerl.types import Array, Env, Key, Learner, PyTree, Updated
+from purerl.types import Env, Key, Learner, PyTree, Updated
 
 
 @cfg.config
@@ -32,25 +32,6 @@ class Config(surrogates.Config):
     """Iterations between two refreshes of the target network."""
     ratio_bound: cfg.Positive = 2.0
     """Upper clip of the ratio of the target policy's probability of an action to that of the policy that acted."""
-
-
-class State(NamedTuple):
-    """`policy_gradients.State`, the target network, and the iterations since its refresh (int32)."""
-
-    params: PyTree
-    opt_state: PyTree
-    obs_moments: PyTree
-    reward_scale: PyTree
-    stale: PyTree
-    past: versions.Past | tuple[()]
-    target_params: PyTree
-    target_age: Array
-
-
-def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> State:
-    """The state before the first iteration."""
-    plain = policy_gradients.init_state(config, parts, params, obs)
-    return State(*plain, target_params=params, target_age=jnp.zeros((), jnp.int32))
 
 
 def make_learner(
@@ -80,12 +61,16 @@ def make_learner(
         reference = jnp.maximum(log_prob, experience.log_prob - jnp.log(config.ratio_bound))
         batch = {"log_prob": reference, "value": value, "advantage": advantage, "target": target}
         updated = surrogates.descend(config, made, objective, state, experience, key, **batch)
-        params, age = versions.refresh(
-            updated.state.params, state.target_params, state.target_age, config.target_period
-        )
+        age = jnp.asarray(state.target_age)
+        params, age = versions.refresh(updated.state.params, state.target_params, age, config.target_period)
         return updated._replace(state=updated.state._replace(target_params=params, target_age=age))
 
-    return policy_gradients.make_learner(config, made, learn, init_state)
+    def init(key: Key, obs: PyTree) -> State:
+        state = learner.init(key, obs)
+        return state._replace(target_params=state.params, target_age=jnp.zeros((), jnp.int32))
+
+    learner = policy_gradients.make_learner(config, made, learn)
+    return learner._replace(init=init)
 
 
 appo = Algorithm(

@@ -14,12 +14,10 @@ from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
 
-@cfg.config
+@cfg.config(double=False)
 class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    double: bool = False
-    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_atoms: Annotated[int, cfg.Range(2)] = 51
     """Number of atoms of the return's distribution, evenly spaced from v_min to v_max."""
     v_min: float = -10.0

@@ -17,16 +17,10 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
 
 
-@cfg.config
+@cfg.config(num_critics=1, actor_learning_rate=1e-4, learning_rate=1e-3)
 class Config(off_policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_critics: cfg.Count = 1
-    """Critics, the least of whose values counts in targets; 1 tends to overestimate."""
-    actor_learning_rate: cfg.Positive = 1e-4
-    """Adam's step size of the actor at the start."""
-    learning_rate: cfg.Positive = 1e-3
-    """Adam's step size of the critics at the start."""
     noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
     """Noise added to actions while acting: independent at each step, or drifting back to 0."""
     noise_deviation: cfg.NonNegative = 0.2

@@ -25,18 +25,10 @@ MINATAR = {
 """Tuned on Breakout, where a smaller entropy bonus lets it settle on few bricks."""
 
 
-@cfg.config
+@cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_envs: cfg.Count = 8
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 20
-    """Steps of each environment in one iteration."""
-    learning_rate: cfg.Positive = 4e-3
-    """Adam's step size at the start."""
-    max_grad_norm: cfg.Positive = 5.0
-    """Global norm that gradients are clipped to."""
     corrected: bool = True
     """Correct for the lag by V-trace; without, experience counts as on-policy, as in GA3C (Babaeizadeh et al. 2017)."""
     trace_lambda: cfg.Fraction = 1.0

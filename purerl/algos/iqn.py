@@ -13,12 +13,10 @@ from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
 
-@cfg.config
+@cfg.config(double=False)
 class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    double: bool = False
-    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_quantiles: cfg.Count = 16
     """Number of random quantile fractions per observation, for learning, for targets and for acting."""
     num_cosines: cfg.Count = 64

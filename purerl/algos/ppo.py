@@ -11,7 +11,7 @@ from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.families.policy_gradients import State
 from purerl.learners.families.surrogates import problems
 from purerl.learners.parts import estimates
-from purerl.learners.parts.estimates import Experience
+from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
 MINATAR = {
@@ -98,25 +98,26 @@ def make_learner(
     config: Config,
     env: Env,
     *,
+    estimate: Estimate | None = None,
     objective=losses.clipped_surrogate,
     value_loss=losses.clipped_value_loss,
     **parts: Any,
 ) -> Learner:
     """PPO as a `Learner`.
 
+    ``estimate`` gives advantages and targets, by default GAE's; its ``log_ratio`` is 0.
     ``objective(log_ratio, advantage, config)`` is maximised, ``value_loss(value, old_value, target, config)``
     minimised, and both act elementwise; ``parts`` are those of `policy_gradients.make_parts`: ``network``, a
     `networks.ActorCritic`, ``optimiser``, any optax transformation, and ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
-    estimate = estimates.by_gae(config.gae_lambda)
+    estimate = estimate or estimates.by_gae(config.gae_lambda)
 
     def learn(state: State, experience: Experience, key: Key) -> Updated:
+        acted = experience.log_prob
         _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
-        advantage, target = estimates.estimates(
-            estimate, experience.log_prob, jnp.zeros_like(value), experience, value, next_value
-        )
-        batch = {"log_prob": experience.log_prob, "value": value, "advantage": advantage, "target": target}
+        advantage, target = estimates.estimates(estimate, acted, jnp.zeros_like(acted), experience, value, next_value)
+        batch = {"log_prob": acted, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, experience, key, **batch)
 
     return policy_gradients.make_learner(config, made, learn)

@@ -1,6 +1,6 @@
 """Parallelised Q-network (Gallici et al. 2024, arXiv 2407.04811): Q(lambda) without replay or target network."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,18 @@ from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Trainer, Transition, Updated
 
 
-@cfg.config
+@cfg.config(
+    num_envs=32,
+    num_steps=64,
+    exploration_fraction=0.2,
+    max_grad_norm=10.0,
+    hidden_sizes=(128, 128),
+    activation="relu",
+    layer_norm=True,
+)
 class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_envs: cfg.Count = 32
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 64
-    """Steps of each environment in one iteration."""
     num_epochs: cfg.Count = 4
     """Passes over each batch."""
     num_minibatches: cfg.Count = 16
@@ -35,16 +39,6 @@ class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy)
     """RAdam's step size at the start."""
     trace_lambda: cfg.Fraction = 0.65
     """Trace parameter (lambda) of the return."""
-    exploration_fraction: cfg.OpenFraction = 0.2
-    """Fraction of the training over which the probability falls linearly."""
-    max_grad_norm: cfg.Positive = 10.0
-    """Global norm that gradients are clipped to."""
-    hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
-    """Widths of the dense layers."""
-    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
-    """Activation of the dense and convolutional layers."""
-    layer_norm: bool = True
-    """Normalise the outputs of each layer of a plain torso, which stands in for the target network."""
 
     @property
     def total_updates(self) -> int:

@@ -11,12 +11,10 @@ from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
 
-@cfg.config
+@cfg.config(double=False)
 class Config(action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    double: bool = False
-    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     num_quantiles: cfg.Count = 50
     """Number of quantiles of the return that are learned, at the midpoints of equal parts of [0, 1]."""
     kappa: cfg.Positive = 1.0

@@ -23,42 +23,30 @@ from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
 
-@cfg.config
+@cfg.config(
+    num_envs=16,
+    num_steps=16,
+    batch_size=32,
+    n_step=5,
+    dueling=True,
+    prioritised=True,
+    priority_exponent=0.9,
+    importance_exponent=0.6,
+    importance_exponent_end=0.6,
+    epsilon_start=0.4,
+    epsilon_end=0.4,
+    epsilon_ladder=7.0,
+    hidden_sizes=(64, 64),
+)
 class Config(settings.Recall, sequences.Sequences, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_envs: cfg.Count = 16
-    """Number of actors, which are environments that step in parallel."""
-    num_steps: cfg.Count = 16
-    """Steps of each environment in one iteration; a multiple of period."""
-    batch_size: cfg.Count = 32
-    """Sequences in one gradient step."""
-    n_step: cfg.Count = 5
-    """Number of rewards that a target sums before it bootstraps."""
-    dueling: bool = True
-    """Compute action values as the sum of a state value and advantages (dueling network)."""
-    prioritised: bool = True
-    """Sample sequences in proportion to their priority instead of uniformly."""
-    priority_exponent: cfg.Fraction = 0.9
-    """Exponent (alpha) of the priority that a sequence's probability is proportional to."""
     priority_mix: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.9
     """Weight of the largest TD error in a sequence's priority; the mean TD error has the rest."""
-    importance_exponent: cfg.Fraction = 0.6
-    """Importance-sampling exponent (beta) at the start of training."""
-    importance_exponent_end: cfg.Fraction = 0.6
-    """Importance-sampling exponent (beta) at the end of training."""
     rescale_epsilon: cfg.Positive = 1e-3
     """Epsilon of the value rescaling h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x."""
-    epsilon_start: cfg.Fraction = 0.4
-    """Probability of a random action of the first actor, at the start of training."""
-    epsilon_end: cfg.Fraction = 0.4
-    """Probability of a random action of the first actor, once exploration_fraction of the training is over."""
-    epsilon_ladder: cfg.NonNegative = 7.0
-    """Exponent that spreads the probability p over B actors: number i has p ** (1 + ladder * i / (B - 1))."""
     memory: Literal["gru", "lstm", "lru", "gtrxl"] = "lstm"
     """Recurrent layer between the torso and the head, which remembers the episode so far."""
-    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
-    """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:

@@ -8,24 +8,12 @@ from purerl.learners.families import action_values
 from purerl.types import Env, Learner
 
 
-@cfg.config
+@cfg.config(double=True, dueling=True, prioritised=True, priority_exponent=0.5, epsilon_start=0.0, epsilon_end=0.0)
 class Config(c51.Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program."""
+    """Every float may be traced, swept and evolved; the rest shapes the program. An epsilon would add to the noise."""
 
-    double: bool = True
-    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
-    dueling: bool = True
-    """Compute action values as the sum of a state value and advantages (dueling network)."""
     noisy: bool = True
     """Explore by learned noise on the weights of the last layers (noisy networks)."""
-    prioritised: bool = True
-    """Sample transitions in proportion to their priority instead of uniformly."""
-    priority_exponent: cfg.Fraction = 0.5
-    """Exponent (alpha) of the priority that a transition's probability is proportional to."""
-    epsilon_start: cfg.Fraction = 0.0
-    """Probability of a random action at the start of training, in addition to the noise."""
-    epsilon_end: cfg.Fraction = 0.0
-    """Probability of a random action once exploration_fraction of the training is over, in addition to the noise."""
 
 
 def problems(config: Config, env: Env | None) -> list[str]:

@@ -11,16 +11,9 @@ from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
 
-@cfg.config
+@cfg.config(num_envs=16, num_steps=128, learning_rate=5e-3)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
-
-    num_envs: cfg.Count = 16
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 128
-    """Steps of each environment in one iteration."""
-    learning_rate: cfg.Positive = 5e-3
-    """Adam's step size at the start."""
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:

@@ -16,18 +16,10 @@ from purerl.learners.families.off_policy_gradients import problems
 from purerl.types import Array, Env, Learner
 
 
-@cfg.config
+@cfg.config(num_critics=2, policy_delay=2, actor_learning_rate=1e-3, noise_deviation=0.1)
 class Config(ddpg.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_critics: cfg.Count = 2
-    """Critics, the least of whose values counts in targets; 1 tends to overestimate."""
-    policy_delay: cfg.Count = 2
-    """Updates of the critics for each update of the actor and of the target networks."""
-    actor_learning_rate: cfg.Positive = 1e-3
-    """Adam's step size of the actor at the start."""
-    noise_deviation: cfg.NonNegative = 0.1
-    """Standard deviation of the noise of each step, in units in which actions lie in [-1, 1]."""
     target_noise: cfg.NonNegative = 0.2
     """Standard deviation of the noise on the actions of targets, in units in which actions lie in [-1, 1]."""
     target_noise_clip: cfg.NonNegative = 0.5

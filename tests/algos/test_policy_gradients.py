@@ -11,12 +11,13 @@ import pytest
 from compiling import for_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.flatten_util import ravel_pytree
 
 from purerl import a2c, appo, dpo, envs, impala, ippo, mappo, ppo, reinforce, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
-from purerl.learners.parts import versions
+from purerl.learners.parts import estimates, versions
 from purerl.loops.rollout import rollout
 from purerl.networks import memory
 
@@ -304,3 +305,13 @@ def test_past_of_a_traced_lag():
     found = jax.vmap(run)(jnp.arange(4.0))
     np.testing.assert_array_equal(found, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
     assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())
+
+
+def test_an_estimate_of_ones_own_is_what_ppo_and_a2c_learn_by(key):
+    """GAE as a part, with another lambda than the config's."""
+    for algo, sizes in ((ppo, {**SIZES, "num_epochs": 1, "num_minibatches": 1}), (a2c, SIZES)):
+        given = algo.Config(**sizes, gae_lambda=0.9)
+        own = jit(algo.make_train(given, ENV, estimate=estimates.by_gae(0.3), **SGD))(key).state.learner.params
+        close(own, trained(algo, algo.Config(**sizes, gae_lambda=0.3), key))
+        flat = [ravel_pytree(params)[0] for params in (own, trained(algo, given, key))]
+        assert np.max(np.abs(flat[0] - flat[1])) > 1e-3

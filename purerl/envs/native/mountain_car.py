@@ -1,5 +1,8 @@
 """An underpowered car in a valley. Moore (1990), with the constants of Gymnasium's two MountainCar environments."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 
 from purerl import draw
@@ -37,8 +40,8 @@ def mountain_car(
     def reward(action, terminated):
         return -1.0
 
-    limits = min_position, max_position, max_speed, goal_position, goal_velocity
-    return _mountain_car("MountainCar-v0", push, reward, gravity, limits, max_steps, Discrete(3))
+    valley = gravity, min_position, max_position, max_speed, goal_position, goal_velocity
+    return _mountain_car("MountainCar-v0", push, reward, Discrete(3), *valley, max_steps)
 
 
 def mountain_car_continuous(
@@ -58,11 +61,8 @@ def mountain_car_continuous(
     Gymnasium. The observation ``[2]`` is ``(position, velocity)``; velocities and accelerations are per step.
 
     - ``power``: acceleration by an action of 1.
-    - ``gravity``: acceleration by gravity on the steepest slope.
-    - ``min_position, max_position``: positions are clipped to this range; the car stops at the lower end.
-    - ``max_speed``: velocities are clipped to this speed.
-    - ``goal_position, goal_velocity``: the episode terminates at or beyond this position with at least this velocity.
-    - ``max_steps``: steps after which an episode is truncated.
+
+    The other parameters are those of `mountain_car`.
     """
 
     def push(action):
@@ -71,23 +71,33 @@ def mountain_car_continuous(
     def reward(action, terminated):
         return jnp.where(terminated, 100.0, 0.0) - 0.1 * action[0] ** 2
 
-    limits = min_position, max_position, max_speed, goal_position, goal_velocity
+    valley = gravity, min_position, max_position, max_speed, goal_position, goal_velocity
     action_space = Box(-1.0, 1.0, (1,), jnp.float32)
-    return _mountain_car("MountainCarContinuous-v0", push, reward, gravity, limits, max_steps, action_space)
+    return _mountain_car("MountainCarContinuous-v0", push, reward, action_space, *valley, max_steps)
 
 
-def _mountain_car(name, push, reward, gravity, limits, max_steps, action_space: Space) -> Env:
+def _mountain_car(
+    name: str,
+    push: Callable[[Array], Array],
+    reward: Callable[[Array, Array], Any],
+    action_space: Space,
+    gravity: float,
+    min_position: float,
+    max_position: float,
+    max_speed: float,
+    goal_position: float,
+    goal_velocity: float,
+    max_steps: int,
+) -> Env:
     """The environment that both share. The observation ``(position, velocity)`` is the physical state.
 
     - ``name``: the name of the `Env`.
     - ``push(action)``: the acceleration by an action.
     - ``reward(action, terminated)``: the reward of a step.
-    - ``gravity``: acceleration by gravity on the steepest slope.
-    - ``limits``: ``(min_position, max_position, max_speed, goal_position, goal_velocity)``.
-    - ``max_steps``: steps after which an episode is truncated.
     - ``action_space``: the actions that ``push`` takes.
+
+    The other parameters are those of `mountain_car`.
     """
-    min_position, max_position, max_speed, goal_position, goal_velocity = limits
 
     def dynamics(physical: Array, action: Array) -> tuple[Array, Array, Array]:
         position, velocity = physical

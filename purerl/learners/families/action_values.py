@@ -5,7 +5,7 @@ targets by a network of older parameters. An algorithm says what its network giv
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,32 +21,26 @@ from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
 
-@cfg.config
+@cfg.config(learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
 class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     n_step: cfg.Count = 3
-    """Number of rewards that a target sums before it bootstraps; 1 is Mnih et al.'s."""
+    """Number of rewards that a target sums before it bootstraps."""
     double: bool = True
-    """Choose the next action by the online network instead of the target network."""
+    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
     dueling: bool = False
-    """Separate streams for the value and the advantages."""
+    """Compute action values as the sum of a state value and advantages (dueling network)."""
     target_period: cfg.Count = 125
     """Updates between two refreshes of the target network."""
     lag: cfg.NonNegativeCount = 0
     """Updates by which the parameters at which a gradient is taken are older than those that it changes."""
     max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 1_000
     """Largest lag at which a gradient still counts; a larger lag is refused."""
-    learning_rate: cfg.Positive = 1e-3
-    """Adam's step size at the start."""
     epsilon_ladder: Annotated[cfg.NonNegative, settings.WITH_EPSILON] = 0.0
-    """Exponent that spreads the probability over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
-    max_grad_norm: cfg.Positive = 10.0
-    """Global norm that gradients are clipped to."""
+    """Exponent that spreads the probability p over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
     hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
-    """Widths of the dense layers; the last one belongs to the head or, of two streams, to each."""
-    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
-    """Activation of the dense and convolutional layers."""
+    """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 
     @property
     def sample_rows(self) -> int:

@@ -7,8 +7,6 @@ sequences (Rashid et al. 2018, arXiv 1803.11485, section 4 and appendix C). Envi
 ``M`` agents, ``A`` actions of each, ``G`` values of a mixer.
 """
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 
@@ -27,28 +25,21 @@ from purerl.spaces import Discrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Transition, Updated
 
 
-@cfg.config
+@cfg.config(
+    num_steps=16,
+    batch_size=32,
+    burn_in=0,
+    n_step=1,
+    target_period=200,
+    learning_rate=5e-4,
+    memory="gru",
+    hidden_sizes=(64, 64),
+)
 class Config(many_agents.Numbers, settings.Recall, sequences.Sequences, action_values.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     last_action: bool = True
     """Let each agent observe what it did last."""
-    num_steps: cfg.Count = 16
-    """Steps of each environment in one iteration; a multiple of period."""
-    batch_size: cfg.Count = 32
-    """Sequences in one gradient step."""
-    burn_in: cfg.NonNegativeCount = 0
-    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
-    n_step: cfg.Count = 1
-    """Number of rewards that a target sums before it bootstraps."""
-    target_period: cfg.Count = 200
-    """Updates between two refreshes of the target networks, of the agents and of the mixer."""
-    learning_rate: cfg.Positive = 5e-4
-    """Adam's step size at the start."""
-    memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "gru"
-    """Recurrent layer between the torso and the head, which remembers the episode so far."""
-    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
-    """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 
 
 def view(config: Config, env: Env) -> Env:

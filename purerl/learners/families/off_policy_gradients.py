@@ -8,7 +8,7 @@ algorithm says how it acts, what a next state is worth, and what its actor minim
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,23 +25,20 @@ from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
 
-@cfg.config
+@cfg.config(
+    num_envs=4,
+    num_steps=4,
+    num_updates=16,
+    batch_size=256,
+    capacity=1_000_000,
+    warmup_steps=1_000,
+    learning_rate_decay=0.0,
+    max_grad_norm=40.0,
+    activation="relu",
+)
 class Config(from_replay.Config, settings.Torso, settings.Adam):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    num_envs: cfg.Count = 4
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 4
-    """Steps of each environment in one iteration."""
-    num_updates: cfg.Count = 16
-    """Gradient steps in one iteration."""
-    batch_size: cfg.Count = 256
-    """Samples in one gradient step."""
-    capacity: cfg.Count = 1_000_000
-    """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
-    least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
-    warmup_steps: cfg.Count = 1_000
-    """Environment steps before the first gradient step, rounded up to whole iterations."""
     n_step: cfg.Count = 1
     """Number of rewards that a target sums before it bootstraps."""
     num_critics: cfg.Count = 2
@@ -56,16 +53,10 @@ class Config(from_replay.Config, settings.Torso, settings.Adam):
     """Adam's step size of the critics at the start."""
     actor_learning_rate: cfg.Positive = 3e-4
     """Adam's step size of the actor at the start."""
-    learning_rate_decay: cfg.Fraction = 0.0
-    """Fraction of both step sizes that linear annealing takes away by the end; 0 keeps them constant."""
-    max_grad_norm: cfg.Positive = 40.0
-    """Global norm that the gradients of the critics, and those of the actor, are clipped to."""
     normalize_obs: bool = False
     """Normalise observations by the running mean and standard deviation of those that were learned from."""
     hidden_sizes: tuple[cfg.Count, ...] = (256, 256)
     """Widths of the dense layers of the actor and of each critic."""
-    activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "relu"
-    """Activation of the dense and convolutional layers."""
 
     @property
     def sample_rows(self) -> int:

@@ -66,7 +66,9 @@ class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
 
 
 class State(NamedTuple):
-    """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag."""
+    """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag. Where an
+    algorithm has a target network, ``target_params`` and the iterations since its refresh (int32) are its own to keep.
+    """
 
     params: PyTree
     opt_state: PyTree
@@ -74,6 +76,8 @@ class State(NamedTuple):
     reward_scale: PyTree
     stale: PyTree
     past: versions.Past | tuple[()]
+    target_params: PyTree = ()
+    target_age: Array | tuple[()] = ()
 
 
 class Policy(NamedTuple):
@@ -168,18 +172,6 @@ def make_parts(
     )
 
 
-def init_state(config: Config, parts: Parts, params: PyTree, obs: PyTree) -> State:
-    """The state before the first iteration."""
-    return State(
-        params,
-        gradients.init_optimiser(parts.optimiser, params),
-        parts.normalizer.init(trees.take(obs, 0)),
-        parts.scaler.init(trees.length(obs)),
-        params if config.max_lag else (),
-        versions.past(params, config.max_lag),
-    )
-
-
 def acting(state: Any) -> PyTree:
     """The parameters that act."""
     return state.stale if state.past else state.params
@@ -203,21 +195,21 @@ def experience(config: Config, parts: Parts, state: Any, trajectory: Transition)
     return experienced, scale
 
 
-def make_learner(
-    config: Config,
-    parts: Parts,
-    learn: Callable[[Any, Experience, Key], Updated],
-    init_state: Callable[[Any, Parts, PyTree, PyTree], Any] = init_state,
-) -> Learner:
-    """A `Learner` whose parameters ``learn(state, experience, key)`` moves.
-
-    ``init_state`` makes a state with at least the fields of `State`. Experience that is older than ``max_lag`` moves
-    nothing.
-    """
+def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated]) -> Learner:
+    """A `Learner` whose parameters ``learn(state, experience, key)`` moves. Experience that is older than ``max_lag``
+    moves nothing."""
     network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
 
-    def init(key: Key, obs: PyTree) -> Any:
-        return init_state(config, parts, network.init(key, obs), obs)
+    def init(key: Key, obs: PyTree) -> State:
+        params = network.init(key, obs)
+        return State(
+            params,
+            gradients.init_optimiser(parts.optimiser, params),
+            normalizer.init(trees.take(obs, 0)),
+            parts.scaler.init(trees.length(obs)),
+            stale=params if config.max_lag else (),
+            past=versions.past(params, config.max_lag),
+        )
 
     def act(policy: Policy, here: Situation) -> tuple[Array, PyTree]:
         return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)

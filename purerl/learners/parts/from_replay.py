@@ -13,20 +13,16 @@ from purerl.learners.parts import settings
 from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 
-@cfg.config
+@cfg.config(num_envs=8, num_steps=8)
 class Config(settings.Loop):
     """A Config that extends this one has ``sample_rows``, the consecutive rows that one sample spans."""
 
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
-    num_envs: cfg.Count = 8
-    """Number of environments that step in parallel."""
-    num_steps: cfg.Count = 8
-    """Steps of each environment in one iteration."""
     num_updates: cfg.Count = 4
     """Gradient steps in one iteration."""
     batch_size: cfg.Count = 64
-    """Samples in one gradient step."""
+    """Samples in one gradient step, each a transition or a sequence of them."""
     capacity: cfg.Count = 100_000
     """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
     least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""

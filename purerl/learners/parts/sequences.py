@@ -24,7 +24,8 @@ class Sequences:
     unroll: cfg.Count = 16
     """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
     period: cfg.Count = 8
-    """Steps between the starts of consecutive sequences; less than unroll, so that every step is learned from."""
+    """Steps between the starts of consecutive sequences; a divisor of num_steps, and less than unroll, so that all
+    steps are learned from."""
     stored_carry: bool = True
     """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
     store_next_obs: bool = False

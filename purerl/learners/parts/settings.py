@@ -60,7 +60,7 @@ class Adam:
     learning_rate: cfg.Positive = 2.5e-4
     """Adam's step size at the start."""
     learning_rate_decay: cfg.Fraction = 1.0
-    """Fraction of the learning rate that linear annealing takes away by the end; 0 keeps it constant."""
+    """Fraction of each learning rate that linear annealing takes away by the end; 0 keeps it constant."""
     max_grad_norm: cfg.Positive = 0.5
     """Global norm that gradients are clipped to."""
     adam_epsilon: ClassVar[float] = 1e-8

@@ -27,34 +27,95 @@ class MachineOptions:
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainOptions(MachineOptions):
-    """What to train on, how many agents, and where to write the results."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Of commands that read what others may have written."""
 
-    env: str
-    """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
+    trust: bool = False
+    """Import and run the modules of anybody's own that the run or artefact names. Without it, one that names any is
+    refused."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Printed:
+    """Of commands that print what they find."""
+
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Overwrite:
+    """Of commands that write a run directory or a file."""
+
+    overwrite: bool = False
+    """Replace what is there: an earlier run in the run directory, or the file."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvParams:
+    """Of commands that are given an environment."""
+
     env_params: tuple[str, ...] = ()
-    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
+    """Parameters of the environment, or of all of them, and transforms such as frame_stack=4, each as NAME=VALUE."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Described(Overwrite, EnvParams):
+    """Of commands that carry out a training or a search."""
+
     resets: str = ""
     """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
     states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
     parameter resets of the environment. Empty: the environment's default."""
     preset: str = ""
     """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
+    config: str | None = None
+    """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
+    checkpoint_seconds: cfg.NonNegative = 60.0
+    """Seconds between two checkpoints. 0: one at the end, and one when the run is interrupted."""
+    keep: cfg.Count = 2
+    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lanes:
+    """Of commands that carry out many short trainings."""
+
+    lanes: cfg.NonNegativeCount = 0
+    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Agent:
+    """Of commands that take one agent of a run."""
+
+    agent: cfg.NonNegativeCount = 0
+    """Number of the run's agent, which always takes its most likely action."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Episodes:
+    """Of commands that play episodes."""
+
+    max_steps: cfg.Count = 10_000
+    """Number of steps after which an episode is cut off, as if by a time limit."""
+    seed: cfg.Seed = 0
+    """Seed of the episodes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions(Described, MachineOptions):
+    """What to train on, how many agents, and where to write the results."""
+
+    env: str
+    """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
     num_seeds: cfg.Members = 1
     """Number of agents to train at once, in one program."""
     seed: cfg.Seed = 0
     """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
-    config: str | None = None
-    """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
     out: str | None = None
     """Run directory to make (default: runs/ALGO-ENV-DATE-TIME)."""
-    overwrite: bool = False
-    """Replace an earlier run in the run directory."""
-    checkpoint_seconds: cfg.NonNegative = 60.0
-    """Seconds between two checkpoints. 0: one at the end, and one when the training is interrupted."""
-    keep: cfg.Count = 2
-    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
     keep_best: bool = False
     """Also keep the best policy of each agent so far in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
@@ -83,7 +144,7 @@ class SweepOptions(TrainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class PlanOptions(TrainOptions):
+class PlanOptions(Printed, TrainOptions):
     """What to plan for."""
 
     measure: bool = False
@@ -91,26 +152,16 @@ class PlanOptions(TrainOptions):
     target: str = ""
     """GPU to plan for, which this machine need not have: h200, h100, a100, a100-40gb, a40, l40s, l4, rtx4090 or t4.
     Tells memory, kernels, traffic and a prediction of the speed. Needs pip install 'purerl[gpu-plan]'."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolveOptions(MachineOptions):
+class EvolveOptions(Lanes, Described, MachineOptions):
     """What to evolve on, how long, and where to write the results."""
 
     algo: str = ""
     """Algorithm to train with each candidate, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
     env: tuple[str, ...] = ()
     """Environment to train in, or several; a candidate's score is then its mean rank in them."""
-    env_params: tuple[str, ...] = ()
-    """Parameters of all the environments and transforms such as frame_stack=4, each as NAME=VALUE."""
-    resets: str = ""
-    """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
-    states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
-    parameter resets of all the environments. Empty: each one's default."""
-    preset: str = ""
-    """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
     population: cfg.Members = 64
     """Number of candidates in a generation; with the strategy meta_gradient, number of agents."""
     generations: cfg.Count = 256
@@ -131,18 +182,8 @@ class EvolveOptions(MachineOptions):
     """First-moment decay (beta 1) of Adam on the mean of the candidates. Open_ES only."""
     seed: cfg.Seed = 0
     """Seed of the search."""
-    lanes: cfg.NonNegativeCount = 0
-    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
-    config: str | None = None
-    """JSON or YAML file to start from, such as the config.json of a search; options that are given change it."""
     out: str | None = None
     """Run directory to make (default: runs/SOCKET-ALGO-DATE-TIME)."""
-    overwrite: bool = False
-    """Replace an earlier search in the run directory."""
-    checkpoint_seconds: cfg.NonNegative = 60.0
-    """Seconds between two checkpoints. 0: one at the end, and one when the search is interrupted."""
-    keep: cfg.Count = 2
-    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
     budget_seconds: cfg.NonNegative = 0.0
     """Seconds after which the search ends, even if generations are left. 0: no limit."""
     dry_run: bool = False
@@ -150,7 +191,7 @@ class EvolveOptions(MachineOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class ReportOptions(MachineOptions):
+class ReportOptions(Printed, Trust, Lanes, MachineOptions):
     """What to compare with its baselines, and on how many seeds."""
 
     run: str
@@ -163,49 +204,34 @@ class ReportOptions(MachineOptions):
     """Number of trainings for each value that a baseline is tuned over."""
     seed: cfg.Seed = 0
     """Seed of all these trainings; another one gives other held-out seeds."""
-    lanes: cfg.NonNegativeCount = 0
-    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the artefact names. Without it such an artefact is refused."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
-class DistillOptions:
+class DistillOptions(Trust):
     """What to fit a closed form to, and where to write it."""
 
     run: str
     """Run directory of a search for a value loss or a policy drift."""
     out: str | None = None
     """File to write (default: closed.json in the run directory)."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the search names. Without it such a search is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalOptions(MachineOptions):
+class EvalOptions(Printed, Trust, Episodes, MachineOptions):
     """What to evaluate, and how."""
 
     run: str
     """Run directory."""
     episodes: cfg.Count = 100
-    """Number of episodes to play with each agent's policy, always with its most likely action."""
-    max_steps: cfg.Count = 10_000
-    """Number of steps after which an episode is cut off."""
+    """Number of episodes to play with each agent's policy, always with its most likely action. With as many as the run
+    has (eval_episodes), and seed 0, they are those of the end of the training."""
     against: str = ""
     """Who plays the other agents, where there are several: another run directory, whose agent of the same number does,
     or "random". The seat changes from one episode to the next. Empty: each agent's policy plays all of them."""
-    seed: cfg.Seed = 0
-    """Seed of the episodes; 0 repeats the evaluation at the end of the training."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordOptions(MachineOptions):
+class RecordOptions(Printed, Trust, Overwrite, Agent, Episodes, EnvParams, MachineOptions):
     """Who plays, where, and into which file."""
 
     who: str
@@ -217,24 +243,10 @@ class RecordOptions(MachineOptions):
     """Number of episodes. Of several agents, each has as many of its own."""
     env: str = ""
     """Environment, unless a run plays, which plays in its own."""
-    env_params: tuple[str, ...] = ()
-    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
-    agent: cfg.NonNegativeCount = 0
-    """Number of the run's agent that plays, always with its most likely action."""
-    max_steps: cfg.Count = 10_000
-    """Number of steps after which an episode is cut off, as if by a time limit."""
-    seed: cfg.Seed = 0
-    """Seed of the episodes."""
-    overwrite: bool = False
-    """Replace the file if it is there."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
-    json: bool = False
-    """Print the card as JSON instead of a line."""
 
 
 @dataclasses.dataclass(frozen=True)
-class GrowOptions(MachineOptions):
+class GrowOptions(Trust, Overwrite, MachineOptions):
     """What to grow, and to which widths."""
 
     run: str
@@ -243,38 +255,28 @@ class GrowOptions(MachineOptions):
     """Widths of the dense layers: as many as the run has, each as large or larger."""
     out: str | None = None
     """Run directory to make (default: RUN-grown)."""
-    overwrite: bool = False
-    """Replace an earlier run in the run directory."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckOptions(MachineOptions):
+class CheckOptions(Printed, EnvParams, MachineOptions):
     """What to check, and how long to play it at random."""
 
     env: str
     """Environment: MODULE:FUNCTION of your own, or a name that `purerl list envs` prints."""
-    env_params: tuple[str, ...] = ()
-    """Parameters of the environment and transforms such as frame_stack=4, each as NAME=VALUE."""
     steps: cfg.Count = 1000
     """Number of steps that each copy is played. What they do not meet, such as an end, is not looked at."""
     envs: cfg.Count = 16
     """Number of copies that are played at once."""
     seed: cfg.Seed = 0
     """Seed of the play."""
-    json: bool = False
-    """Print JSON instead of lines."""
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(Printed):
     """What to compare."""
 
     runs: tuple[str, ...]
     """Run directories, two or more. Each of the others is compared with the first."""
-    json: bool = False
-    """Print JSON instead of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,8 +291,8 @@ class DashboardOptions:
     """Also open the page in the browser."""
 
 
-@dataclasses.dataclass(frozen=True)
-class RenderOptions(MachineOptions):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RenderOptions(Trust, Overwrite, Agent, Episodes, MachineOptions):
     """Which agent to film, for how long, and into which file."""
 
     run: str
@@ -299,24 +301,16 @@ class RenderOptions(MachineOptions):
     """File to write, whose name ends in .gif, .mp4 or .html (default: film.gif in the run directory)."""
     episodes: cfg.Count = 1
     """Number of episodes to film, one after another."""
-    agent: cfg.NonNegativeCount = 0
-    """Number of the run's agent that plays, always with its most likely action."""
     max_steps: cfg.Count = 1000
     """Number of steps after which an episode is cut off."""
-    seed: cfg.Seed = 0
-    """Seed of the episodes."""
     fps: Annotated[float, cfg.Range(0, 1000)] = 0.0
     """Steps that are shown in a second. 0: what suits the environment."""
     size: Annotated[int, cfg.Range(64, 2048)] = 320
     """Height of the picture in pixels."""
-    overwrite: bool = False
-    """Replace the file if it is there."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportOptions(MachineOptions):
+class ExportOptions(Trust, Overwrite, Agent, MachineOptions):
     """Which agent's policy to export, as what, and where to."""
 
     run: str
@@ -327,12 +321,6 @@ class ExportOptions(MachineOptions):
     out: str = ""
     """File to write, or for numpy a directory to make (default: policy.stablehlo, policy-numpy or policy.onnx in the
     run directory)."""
-    agent: cfg.NonNegativeCount = 0
-    """Number of the run's agent whose policy it is."""
-    overwrite: bool = False
-    """Replace what is there."""
-    trust: bool = False
-    """Import and run the modules of anybody's own that the run names. Without it such a run is refused."""
 
 
 @dataclasses.dataclass(frozen=True)

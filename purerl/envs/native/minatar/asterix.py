@@ -6,7 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, LANES, SIZE, ahead, game, lanes, of_rows, side_by_side
+from purerl.envs.native.minatar.board import (
+    INDEX,
+    LANES,
+    SIZE,
+    ahead,
+    countdown,
+    game,
+    lanes,
+    moved,
+    of_rows,
+    side_by_side,
+)
 from purerl.types import Array, Env
 
 
@@ -88,8 +99,8 @@ def asterix(
         bit = jnp.where(comes, new, now.bit)
         right, gold = jnp.where(comes, noise.right, now.right), jnp.where(comes, noise.gold, now.gold)
 
-        x = jnp.clip(now.x + (action == 3) - (action == 1), 0, SIZE - 1)
-        y = jnp.clip(now.y + (action == 4) - (action == 2), 1, SIZE - 2)
+        x = moved(now.x, action, 1, 3)
+        y = moved(now.y, action, 2, 4, 1, SIZE - 2)
         here = jnp.where(y == LANES, jnp.left_shift(1, x), 0)
         met = bit & here > 0
         bit = jnp.where(met & gold, 0, bit)
@@ -106,9 +117,9 @@ def asterix(
             bit=bit,
             right=right,
             gold=gold,
-            spawn=jnp.where(now.spawn == 0, now.spawn_speed, now.spawn) - 1,
+            spawn=countdown(now.spawn, now.spawn_speed),
             spawn_speed=now.spawn_speed - (faster & (now.spawn_speed > 1)),
-            move=jnp.where(moves, now.move_speed, now.move) - 1,
+            move=countdown(now.move, now.move_speed),
             move_speed=now.move_speed - (faster & (now.move_speed != 0) & (now.ramps % 2 == 1)),
             ramp=jnp.where(ramps & ~faster, now.ramp - 1, ramp_interval),
             ramps=now.ramps + faster,

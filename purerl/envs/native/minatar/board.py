@@ -76,6 +76,16 @@ def lanes(values: Array) -> Array:
     return jnp.sum(jnp.where(INDEX[:, None] == LANES[None], values[None], 0), axis=-1)
 
 
+def moved(place: Array, action: Array, back: int, forth: int, low: int = 0, high: int = SIZE - 1) -> Array:
+    """``place``, a step further back or forth by the actions of these numbers, kept from ``low`` to ``high``."""
+    return jnp.clip(place + (action == forth) - (action == back), low, high)
+
+
+def countdown(left: Array, period: Array | int) -> Array:
+    """The steps left until what happens every ``period`` steps, one less; what is at 0 happens, and begins anew."""
+    return jnp.where(left == 0, period, left) - 1
+
+
 def ahead(bit: Array, right: Array) -> Array:
     """The next column bit to the right, or to the left; 0 beyond the board."""
     return jnp.where(right, bit << 1, bit >> 1) & FULL

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from purerl import draw
-from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, of_columns, side_by_side
+from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, moved, of_columns, side_by_side
 from purerl.types import Array, Env
 
 WALL = 2 ** (3 * SIZE) - 1
@@ -47,7 +47,7 @@ def breakout(*, max_steps_in_episode: int = 1000) -> Env:
         return Physical(4, x, 3, x, 3, jnp.where(right, -1, 1), 1, WALL, False)
 
     def dynamics(now, action):
-        paddle = jnp.clip(now.paddle + (action == 2) - (action == 1), 0, SIZE - 1)
+        paddle = moved(now.paddle, action, 1, 2)
         x, y = now.x + now.velocity_x, now.y + now.velocity_y
         side, ceiling = (x < 0) | (x >= SIZE), y < 0
         x, y = jnp.clip(x, 0, SIZE - 1), jnp.maximum(y, 0)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw
-from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, ahead, game, of_rows, side_by_side
+from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, ahead, countdown, game, moved, of_rows, side_by_side
 from purerl.types import Array, Env
 
 ENEMIES, DIVERS = 32, 8
@@ -135,8 +135,8 @@ def seaquest(
         armed, reload = _push(comes, armed, noise.armed), _push(comes, reload, enemy_shot_interval)
         divers = _come(now.spawn_diver == 0, divers, noise.diver_right, noise.diver_row, diver_move_interval)
 
-        x = jnp.clip(now.x + (action == 3) - (action == 1), 0, SIZE - 1)
-        y = jnp.clip(now.y + (action == 4) - (action == 2), 0, SIZE - 2)
+        x = moved(now.x, action, 1, 3)
+        y = moved(now.y, action, 2, 4, 0, SIZE - 2)
         right = (action == 3) | now.right & (action != 1)
         here = jnp.left_shift(1, x)
         row = jnp.where(y == INDEX, here, 0)
@@ -186,8 +186,8 @@ def seaquest(
             oxygen=jnp.where(surfaces, max_oxygen, now.oxygen - (y > 0)),
             carried=jnp.where(surfaces, jnp.where(full, -1, carried - 1), carried),
             rest=jnp.maximum(jnp.where(fires, shot_cool_down, now.rest) - 1, 0),
-            spawn=jnp.maximum(jnp.where(now.spawn == 0, now.spawn_speed, now.spawn) - 1, 0),
-            spawn_diver=jnp.maximum(jnp.where(now.spawn_diver == 0, diver_spawn_speed, now.spawn_diver) - 1, 0),
+            spawn=jnp.maximum(countdown(now.spawn, now.spawn_speed), 0),
+            spawn_diver=jnp.maximum(countdown(now.spawn_diver, diver_spawn_speed), 0),
             spawn_speed=now.spawn_speed - (ramp & (now.spawn_speed > 1)),
             move_speed=now.move_speed - (ramp & (now.move_speed > 2) & (now.ramps % 2 == 1)),
             ramps=now.ramps + ramp,

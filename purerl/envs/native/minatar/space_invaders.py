@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, cell, game, of_columns, side_by_side
+from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, cell, countdown, game, moved, of_columns, side_by_side
 from purerl.types import Array, Env
 
 ALIENS = np.where((INDEX >= 2) & (INDEX < 8), 0b1111, 0).astype(np.int32)
@@ -68,7 +68,7 @@ def space_invaders(
         fires = (action == 3) & (now.rest == 0)
         bullets = (now.bullets | jnp.where(fires, cell(now.cannon, SIZE - 1), 0)) >> 1
         enemy_bullets = now.enemy_bullets << 1 & FULL
-        cannon = jnp.clip(now.cannon + (action == 2) - (action == 1), 0, SIZE - 1)
+        cannon = moved(now.cannon, action, 1, 2)
         here = cell(cannon, SIZE - 1)
 
         moves = now.move == 0
@@ -94,7 +94,7 @@ def space_invaders(
             enemy_bullets=enemy_bullets,
             right=now.right ^ turns,
             move=jnp.where(moves, jnp.minimum(_count(now.aliens), now.interval), now.move) - 1,
-            shot=jnp.where(now.shot == 0, enemy_shot_interval, now.shot) - 1,
+            shot=countdown(now.shot, enemy_shot_interval),
             interval=now.interval - (cleared & (now.interval > 6)),
             rest=jnp.maximum(jnp.where(fires, shot_cool_down, now.rest) - 1, 0),
         )
