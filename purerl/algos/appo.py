@@ -52,8 +52,8 @@ def make_learner(
     estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
     def learn(state: State, experience: Experience, key: Key) -> Updated:
-        policy, _, _ = policy_gradients.evaluate(made.network, state.target_params, experience)
-        _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
+        policy, _, _ = estimates.evaluate(made.network, state.target_params, experience)
+        _, value, next_value = estimates.evaluate(made.network, state.params, experience)
         log_prob = made.distribution.log_prob(policy, experience.action)
         advantage, target = estimates.estimates(
             estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value

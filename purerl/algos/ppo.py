@@ -115,7 +115,7 @@ def make_learner(
 
     def learn(state: State, experience: Experience, key: Key) -> Updated:
         acted = experience.log_prob
-        _, value, next_value = policy_gradients.evaluate(made.network, state.params, experience)
+        _, value, next_value = estimates.evaluate(made.network, state.params, experience)
         advantage, target = estimates.estimates(estimate, acted, jnp.zeros_like(acted), experience, value, next_value)
         batch = {"log_prob": acted, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, experience, key, **batch)

@@ -56,10 +56,10 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env) -> recurrent.Recurrent:
     """A torso, a recurrent cell, and streams to the action values."""
-    torso = settings.make_torso(config, env, config.hidden_sizes[:-1])
+    torso, memory = settings.make_torso(config, env, config.hidden_sizes[:-1]), settings.make_memory(config)
     activation = networks.ACTIVATIONS[config.activation]
     head = Streams(joint_actions(env).num, config.hidden_sizes[-1], activation, config.dueling)
-    return recurrent.recurrent(torso, settings.make_memory(config), head)
+    return recurrent.recurrent(torso, memory, head)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:

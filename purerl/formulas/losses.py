@@ -73,6 +73,26 @@ def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8)
     return centred * jnp.where(std > 1e-6 * jnp.abs(middle), 1 / (std + epsilon), 0.0)
 
 
+def three_terms(
+    config: Any,
+    policy_loss: Array,
+    value_loss: Array,
+    entropy: Array,
+    log_ratio: Array,
+    acting: Array | tuple[()],
+) -> tuple[Array, dict[str, Array]]:
+    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
+    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio`` of the actions
+    that were not ignored."""
+    metrics = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approximate_kl": mean(approximate_kl(log_ratio), acting),
+    }
+    return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+
 def approximate_kl(log_ratio: Array) -> Array:
     """An estimate of KL(old || new) from samples of the old policy: ``ratio - 1 - log_ratio``, never negative.
 

@@ -188,7 +188,7 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
         key, fleet(env, config.num_envs), trainer.learner, latest, agent.actors, config.num_steps
     )
     experience, _ = policy_gradients.experience(config, parts, learned, trajectory)
-    policy, value, next_value = policy_gradients.evaluate(parts.network, learned.params, experience)
+    policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
     log_prob = parts.distribution.log_prob(policy, experience.action)
     estimate = estimates.by_gae(gae_lambda)
     advantage, _ = estimates.estimates(

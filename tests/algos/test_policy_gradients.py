@@ -182,7 +182,7 @@ def test_memories_line_up(key, kind, length):
             trajectory.last,
             trajectory.next_obs,
         )
-        found = policy_gradients.evaluate(network, state.learner.params, seen)
+        found = estimates.evaluate(network, state.learner.params, seen)
         return trajectory, found, trainer.learner.update(state.learner, trajectory, key)[1]
 
     trajectory, (policy, value, next_value), metrics = run(key)

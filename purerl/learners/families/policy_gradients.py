@@ -18,7 +18,7 @@ from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
 from purerl.learners.parts import checks, gradients, normalize, settings, versions
-from purerl.learners.parts.estimates import Estimate, Experience, estimates
+from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, scores
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
 from purerl.spaces import Box, Discrete, MultiDiscrete
@@ -136,16 +136,17 @@ def make_network(config: Config, env: Env, distribution: Distribution, num_predi
     of their own. With several ``num_predictions`` K the critic gives that many values, the first of which begins as a
     critic's of one."""
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
+    widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
+    torso, memory = settings.make_torso(config, env, widths), settings.make_memory(config)
     if config.memory == "none":
-        torso = settings.make_torso(config, env)
         return networks.actor_critic(
             networks.Head(torso, size, scale=0.01, free=free),
             networks.Head(torso, num_predictions, scale=1.0, init_kernel=networks.first_alone),
         )
-    *torso_sizes, width = config.hidden_sizes
-    torso = settings.make_torso(config, env, torso_sizes)
-    head = networks.PolicyAndValue(width, size, free, networks.ACTIVATIONS[config.activation], num_predictions)
-    return recurrent.actor_critic(recurrent.recurrent(torso, settings.make_memory(config), head))
+    head = networks.PolicyAndValue(
+        config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions
+    )
+    return recurrent.actor_critic(recurrent.recurrent(torso, memory, head))
 
 
 def make_parts(
@@ -258,16 +259,6 @@ def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
     return jnp.where(parts.acting(trajectory.obs), ratio, 0.0) if parts.acting else ratio
 
 
-def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
-    """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
-
-    The bootstrap value after a truncated step uses the carry from after that step.
-    """
-    carry = jax.tree.map(lambda x: x[0], experience.carry)
-    policy, value, carries = network.unroll(params, experience.obs, carry, experience.last)
-    return policy, value, network.value(params, experience.next_obs, carries)
-
-
 def descend(
     config: Config, parts: Parts, estimate: Estimate, state: Any, experience: Experience, at: PyTree | None = None
 ) -> Updated:
@@ -290,7 +281,7 @@ def descend(
         policy_loss = -losses.mean(advantage * log_prob, acting)
         value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
         entropy = losses.mean(parts.distribution.entropy(policy), acting)
-        total, metrics = three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
+        total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
         metrics["explained_variance"] = losses.explained_variance(value, target)
         return total, (metrics, scores(columns[2], estimated[0]))
 
@@ -298,31 +289,6 @@ def descend(
         loss, parts.optimiser, state.params, state.opt_state, experience, at=at
     )
     return Updated(state._replace(params=params, opt_state=opt_state), {**more, **metrics}, thought)
-
-
-def scores(value: Array, advantage: Array) -> Scores:
-    """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
-    return Scores(value[..., 0] if value.ndim > advantage.ndim else value, advantage)
-
-
-def three_terms(
-    config: Config,
-    policy_loss: Array,
-    value_loss: Array,
-    entropy: Array,
-    log_ratio: Array,
-    acting: Array | tuple[()],
-) -> tuple[Array, Metrics]:
-    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
-    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio`` of the actions
-    that were not ignored."""
-    metrics = {
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approximate_kl": losses.mean(losses.approximate_kl(log_ratio), acting),
-    }
-    return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:

@@ -12,7 +12,7 @@ from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import Parts
 from purerl.learners.parts import checks, gradients, settings
-from purerl.learners.parts.estimates import Experience
+from purerl.learners.parts.estimates import Experience, scores
 from purerl.networks import ActorCritic
 from purerl.types import Array, Env, Key, Metrics, PyTree, Updated
 
@@ -106,7 +106,7 @@ def descend(
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
         value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
         entropy = losses.mean(distribution.entropy(policy), batch.acting)
-        total, metrics = policy_gradients.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)
+        total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)
         clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
         return total, {**metrics, "clip_fraction": losses.mean(clipped, batch.acting)}
 
@@ -125,8 +125,7 @@ def descend(
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
     metrics["explained_variance"] = losses.explained_variance(value, target)
-    scores = policy_gradients.scores(value, advantage)
-    return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores)
+    return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores(value, advantage))
 
 
 def _unroll(network: ActorCritic, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from purerl.formulas import returns
-from purerl.types import Array, PyTree, Scalar
+from purerl.networks import ActorCritic
+from purerl.types import Array, PyTree, Scalar, Scores
 
 
 class Experience(NamedTuple):
@@ -78,6 +79,16 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
     return estimate
 
 
+def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
+    """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
+
+    The bootstrap value after a truncated step uses the carry from after that step.
+    """
+    carry = jax.tree.map(lambda x: x[0], experience.carry)
+    policy, value, carries = network.unroll(params, experience.obs, carry, experience.last)
+    return policy, value, network.value(params, experience.next_obs, carries)
+
+
 def estimates(
     estimate: Estimate, log_prob: Array, log_ratio: Array, experience: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
@@ -86,3 +97,8 @@ def estimates(
         log_ratio = jnp.where(experience.acting, log_ratio, 0.0)
     columns = Columns(log_prob, log_ratio, experience.reward, value, next_value, experience.discount, experience.last)
     return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)
+
+
+def scores(value: Array, advantage: Array) -> Scores:
+    """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
+    return Scores(value[..., 0] if value.ndim > advantage.ndim else value, advantage)
