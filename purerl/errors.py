@@ -16,6 +16,11 @@ class ConfigError(ValueError):
     """Input that cannot be run. The text names the field, its value and what is allowed, one problem a line."""
 
 
+def printable(text: str) -> str:
+    """``text`` with the control characters in it, such as those that move a terminal's cursor, as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def told(error: BaseException) -> str:
     """The kind of an error, its first line, and its `place`, if it has one, or else that outside of this package."""
     line = (str(error).splitlines() or [""])[0]

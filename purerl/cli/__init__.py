@@ -10,11 +10,12 @@ help, lists and mistakes in names answer at once.
 
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 
-from purerl.errors import RAISED, ConfigError, place, told
+from purerl.errors import RAISED, ConfigError, place, printable, told
 from purerl.names import choose
 from purerl.runs.describing import interrupts
 from purerl.version import __version__
@@ -81,7 +82,7 @@ def main(args: Sequence[str] | None = None) -> None:
             code = dispatch(list(sys.argv[1:] if args is None else args))
     except ConfigError as error:
         for line in str(error).splitlines():
-            print(f"purerl: error: {line}", file=sys.stderr)
+            print(f"purerl: error: {printable(line)}", file=sys.stderr)
         code = EXIT_BAD_INPUT
     except MemoryError as error:
         print(f"purerl: error: out of memory: {error}", file=sys.stderr)
@@ -90,7 +91,7 @@ def main(args: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
     except OSError as error:
-        print(f"purerl: error: {error}; what was saved before is as it was", file=sys.stderr)
+        print(f"purerl: error: {printable(str(error))}; what was saved before is as it was", file=sys.stderr)
         code = EXIT_IO
     except RAISED as error:
         if not place(error):
@@ -98,6 +99,25 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
         code = EXIT_OWN_CODE
     sys.exit(code)
+
+
+def check_values(args: Sequence[str]) -> None:
+    """Raises `ConfigError` for an argument that is empty, and for a number in other digits than 0 to 9."""
+    for before, arg in zip(["", *args], args, strict=False):
+        option, equals, value = arg.partition("=")
+        if not arg or (option.startswith("--") and equals and not value):
+            name = option or before or "an argument"
+            raise ConfigError(f"{name}: is empty; leave {name} out for the default")
+        if not arg.isascii() and any(map(_is_number, re.split("[:,=]", arg))):
+            raise ConfigError(f"{arg!r}: numbers are written with the digits 0 to 9")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not text.isascii()
 
 
 def dispatch(args: list[str]) -> int:
@@ -109,4 +129,5 @@ def dispatch(args: list[str]) -> int:
         print(f"purerl {__version__}")
         return 0
     module, function = COMMANDS[choose("command", args[0], COMMANDS)]
+    check_values(args[1:])
     return getattr(importlib.import_module(f"purerl.cli.{module}"), function)(args[1:])

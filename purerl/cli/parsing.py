@@ -71,12 +71,17 @@ def apart(given: Train[Any, Any], kind: Any) -> Any:
 
 
 def taken(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments without those of ``flag``, and the values that it is given, as ``flag VALUE`` or ``flag=VALUE``."""
+    """Arguments without those of ``flag``, and the values that it is given, as ``flag VALUE`` or ``flag=VALUE``.
+
+    Raises `ConfigError` for one without a value.
+    """
     rest, values = [], []
     waiting = iter(args)
     for arg in waiting:
         if arg == flag:
             values.append(next(waiting, ""))
+            if not values[-1] or values[-1].startswith("--"):
+                raise ConfigError(f"{flag}: needs a value")
         elif arg.startswith(f"{flag}="):
             values.append(arg.partition("=")[2])
         else:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.cli import parsing
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, printable
 
 MANY = 32
 """Agents from which on a single training is drawn as a population."""
@@ -66,7 +66,7 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
     short = len({run.name for run in runs}) == len(runs)
-    names = [run.resolve().name if short else str(run) for run in runs]
+    names = [printable(run.resolve().name if short else str(run)) for run in runs]
     found = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
     titles = list(dict.fromkeys(map(_title, files)))
     label = "seconds of training" if options.x == "seconds" else "frames"

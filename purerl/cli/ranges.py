@@ -62,7 +62,15 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
     random: dict[str, tuple] = {}
     for name, text in ranges.items():
         try:
-            (random if len(text.split(":")) == 3 else grid)[name] = _read(text)
+            values = _read(text)
+            if len(text.split(":")) == 3:
+                random[name] = values
+                continue
+            grid[name] = values
+            with np.errstate(over="ignore"):
+                different = len(np.unique(np.asarray(values, np.float32)))
+            if different < len(values):
+                problems.append(f"{name.rpartition('.')[2]} = {text!r}: has a value twice, as programs take numbers")
         except ValueError:
             limits = f"with LOW < HIGH, above 0 if log, and COUNT from 2 to {CONFIGURATIONS}"
             problems.append(f"{name.rpartition('.')[2]} = {text!r}: must be {FORMS}, {limits}")

@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from purerl.errors import printable
 from purerl.formulas import aggregates
 
 WIDE = 100
@@ -110,4 +111,4 @@ def _living(size: int, alive: int) -> str:
 
 def say(console: Console, text: str) -> None:
     """Prints a line of plain text, neither highlighted nor wrapped."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from purerl.display import progress
 from purerl.display.progress import say
+from purerl.errors import printable
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
@@ -51,7 +53,7 @@ def print_comparison(comparison: dict[str, Any]) -> None:
     for row in comparison["runs"]:
         iqm, better = row["return_iqm"], row["improvement_of_first"]
         table.add_row(
-            row["run"],
+            escape(printable(row["run"])),
             row["algo"],
             f"{row['env_steps']:,}",
             str(row["agents"]),

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,4 +21,21 @@ def atomic(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """An empty folder beside ``path`` to write into; it takes the place of the folder ``path`` when the block ends
+    without an error. After an error it is removed, and ``path`` stays as it was."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -1,6 +1,7 @@
 """What was once accepted without a word, or cost minutes of silence: exit code 2, and a line for each problem."""
 
 import json
+import os
 import sys
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from purerl import ppo
 from purerl.cli import main, parsing, ranges
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file, description
+from purerl.runs.describing import config_file, description, directory
 from purerl.runs.describing.description import Description, Setup, describe
 from purerl.runs.describing.options import SweepOptions, TrainOptions
 
@@ -145,6 +146,18 @@ def half_observations():
             ["train", "ppo", "--env", "bad_own:half_observations"],
             ["env = 'bad_own:half_observations': step's next_obs: must be float32[4], but is float16[4]"],
         ),
+        ([*SWEEP, "--gamma", "0.9,0.95,0.9"], ["gamma = '0.9,0.95,0.9': has a value twice"]),
+        ([*SWEEP, "--gamma", "0.5:0.50000001:lin:3"], ["gamma = '0.5:0.50000001:lin:3': has a value twice"]),
+        (["record", "random", "--env", "CartPole-v1", "--agent", "3"], ["agent = 3: random is no run"]),
+        ([*TRAIN, "--value-loss", ""], ["--value-loss: is empty; leave --value-loss out for the default"]),
+        (["plan", "ppo", "--env", "CartPole-v1", "--target="], ["--target: is empty; leave --target out"]),
+        ([*TRAIN, "--seed", "\u0661\u0662"], ["'\u0661\u0662': numbers are written with the digits 0 to 9"]),
+        ([*SWEEP, "--gamma", "0.9,0.\uff19\uff15"], ["'0.9,0.\uff19\uff15': numbers are written with the digits"]),
+        ([*TRAIN, "--env-params", "gravity=\u0669"], ["'gravity=\u0669': numbers are written with the digits"]),
+        (["train", "--config"], ["--config: needs a value"]),
+        (["train", "ppo", "--wrapper", "--env", "CartPole-v1"], ["--wrapper: needs a value"]),
+        ([*TRAIN, "--opponents", "league"], ["opponents = 'league': CartPole-v1 has one agent"]),
+        ([*TRAIN, "--opponents", "past", "--past-games", "3"], ["opponents = 'past': CartPole-v1 has one agent"]),
         (
             [*TRAIN, "--learning-rate", "1e40", "--env-params", "max_steps=0", "--memory-size", "8"],
             ["env = 'CartPole-v1': max_steps = 0", "learning_rate = 1e+40", "memory_size = 8: has no effect"],
@@ -166,6 +179,20 @@ def test_is_refused_in_lines(args, lines, capsys, monkeypatch, tmp_path):
     for line, start in zip(err.splitlines(), lines, strict=True):
         assert line.startswith(f"purerl: error: {start}"), err
     assert [path for path in tmp_path.iterdir() if path.name != "__pycache__"] == before
+
+
+def test_a_file_without_seeds_is_refused(tmp_path):
+    """It once trained seed 0."""
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"algo": "ppo", "env": "CartPole-v1", "seeds": []}))
+    with pytest.raises(ConfigError, match="seeds must be whole numbers, at least one"):
+        description.start(config_file.read(file))
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_played(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory.os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(ConfigError, match="film.gif': cannot be written"):
+        directory.check_out(tmp_path / "film.gif", overwrite=False)
 
 
 def test_presets_and_integral_floats_are_not_refused():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from purerl.cli import main
 from purerl.display import progress
-from purerl.display.tables import print_summary
+from purerl.display.tables import print_comparison, print_summary
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,28 @@ def test_the_dead_have_no_part_in_the_return(returns, alive, told, capsys):
     summary |= {"return_per_seed": returns, "alive_per_seed": alive}
     print_summary(Console(stderr=True), Path("runs/x"), summary)
     assert capsys.readouterr().err == f"diverged: 2M frames/s, 1.2 s; {told}; runs/x\n"
+
+
+def test_names_move_no_cursor(capsys):
+    """Directories may have any."""
+    name = "runs/\x1b[2J[red]x"
+    between = {"value": 1.0, "low": 0.5, "high": 1.5}
+    row = {
+        "run": name,
+        "algo": "ppo",
+        "env_steps": 8,
+        "agents": 1,
+        "return_iqm": between,
+        "improvement_of_first": between,
+    }
+    print_comparison({"runs": [row]})
+    progress.say(Console(), f"done: {name}")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "done: runs/\\x1b[2J[red]x" in out
+    with pytest.raises(SystemExit):
+        main(["render", name])
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and "\\x1b[2J[red]x" in err
 
 
 def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):

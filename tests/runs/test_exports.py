@@ -1,5 +1,6 @@
 """Exported policies act as the originals do, in processes that have not what made them."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -157,6 +158,28 @@ def test_programs_compute_what_jax_does(algo, env, fields, tmp_path):
         for mine, theirs in zip(remembered, after, strict=True):
             np.testing.assert_allclose(mine, theirs[batch], atol=2e-5)
     assert [x.shape for x in policy.begin(3)] == [(3, *x.shape[1:]) for x in carry]
+
+
+def test_half_an_export_is_none(tmp_path, monkeypatch):
+    """As on a full disk: what was there stays, and nothing of the new one."""
+    config = ALGORITHMS["ppo"].Config(hidden_sizes=(4,))
+    env = envs.make("CartPole-v1")
+    learner = ALGORITHMS["ppo"].make_learner(config, env)
+    policy = jax.jit(lambda key: learner.policy(learner.init(key, fleet(env, 1).reset(key)[1])))(jax.random.key(0))
+    found = exporting.acting(learner, policy, env.observation_space, {})
+    exporting.write_numpy(tmp_path / "p", found)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()}
+
+    def full(path, content):
+        path.write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(exporting.json_files, "write_json", full)
+    for write, name in ((exporting.write_numpy, "p"), (exporting.write_numpy, "q"), (exporting.write_stablehlo, "r")):
+        with pytest.raises(OSError, match="No space"):
+            write(tmp_path / name, found)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()} == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"p", "r.json"}
 
 
 def traced(function, *shapes):

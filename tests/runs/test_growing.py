@@ -137,6 +137,11 @@ def test_directories_that_are_refused(runs, tmp_path, capsys):
     grow = ["grow", runs / "ppo", "--hidden-sizes", 16, 16]
     run(*grow, "--out", runs / "ppo", "--overwrite", expect=2)
     assert "is the run that grows" in capsys.readouterr().err
+    run(*grow, "--out", runs / "ppo" / "inside", expect=2)
+    assert "lies in the run that grows" in capsys.readouterr().err
+    (tmp_path / "link").symlink_to(tmp_path)
+    run(*grow, "--out", tmp_path / "link", expect=2)
+    assert "is a symbolic link" in capsys.readouterr().err
     run(*grow, "--out", runs / "dqn", expect=2)
     assert "already in use" in capsys.readouterr().err
     run("grow", tmp_path / "nowhere", "--hidden-sizes", 16, 16, expect=2)

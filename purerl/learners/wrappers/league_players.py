@@ -65,6 +65,8 @@ def num_players(config: Any) -> int:
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why there can be no league, a line each."""
+    if env is not None and env.num_agents == 1:
+        return [f"opponents = 'league': {env.name} has one agent"]
     counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
     if not cfg.sound(config, *counts):
         return []
@@ -78,8 +80,6 @@ def problems(config: Any, env: Env | None) -> list[str]:
         )
     if env is None or found:
         return found
-    if env.num_agents == 1:
-        return [f"opponents = 'league': {env.name} has one agent"]
     return minibatch_problems(config, config.num_envs // players)
 
 

@@ -78,6 +78,8 @@ def num_games(config: Any) -> int:
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Why past selves cannot be met, a line each."""
+    if env is not None and env.num_agents == 1:
+        return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
     if not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
         return []
     found, games = [], num_games(config)
@@ -88,8 +90,6 @@ def problems(config: Any, env: Env | None) -> list[str]:
         )
     if env is None or found:
         return found
-    if env.num_agents == 1:
-        return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
     return minibatch_problems(config, seats(config, env.num_agents).learned.size)
 
 

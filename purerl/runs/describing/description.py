@@ -64,9 +64,15 @@ def start(file: ConfigFile) -> Start:
     """What `describe` was given for the run of a config file. Raises `ConfigError` for anything but a description."""
     file.check(file.fields, Description._fields)
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
-    if seeds:
-        if any(type(seed) is not int for seed in seeds) or seeds != list(range(seeds[0], seeds[0] + len(seeds))):
-            raise ConfigError(f"{file.path}: seeds must be whole numbers, each one more than the one before")
+    if "seeds" in file.fields:
+        if (
+            not seeds
+            or any(type(seed) is not int for seed in seeds)
+            or seeds != list(range(seeds[0], seeds[0] + len(seeds)))
+        ):
+            raise ConfigError(
+                f"{file.path}: seeds must be whole numbers, at least one, each one more than the one before"
+            )
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")

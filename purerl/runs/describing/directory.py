@@ -67,6 +67,8 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
     path, kind = paths[0], "folder" if folder else "file"
     if (path.exists() and path.is_dir() != folder) or (given and not path.parent.is_dir()):
         raise ConfigError(f"out = {str(path)!r}: must be a {kind} in a directory that is there")
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"out = {str(path)!r}: cannot be written ({path.parent} is read-only)")
 
 
 def has_checkpoints(directory: Path) -> bool:

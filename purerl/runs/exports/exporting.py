@@ -1,6 +1,5 @@
 """``purerl export``: an agent's policy, of any algorithm, as one of several kinds of file."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from purerl.runs.describing.options import ExportOptions
 from purerl.runs.exports import programs, runner
 from purerl.runs.reading import evaluation
 from purerl.store import json_files
-from purerl.store.atomic import atomic
+from purerl.store.atomic import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
 
@@ -106,7 +105,7 @@ def write_stablehlo(path: Path, found: Acting) -> None:
         raise ConfigError("to = 'stablehlo': needs the package flatbuffers; pip install 'purerl[export]'") from None
     with atomic(path) as temporary:
         temporary.write_bytes(body)
-    json_files.write_json(_card_of(path), {**found.card, **_arrays(found)})
+        json_files.write_json(_card_of(path), {**found.card, **_arrays(found)})
 
 
 def _card_of(path: Path) -> Path:
@@ -123,15 +122,14 @@ def write_numpy(path: Path, found: Acting) -> None:
     named = lambda values: [value.name for value in values]
     steps = [{"op": s.op, "in": named(s.given), "out": named(s.made), "with": s.how} for s in program.steps]
     outputs = named(program.outputs)
-    if path.exists():
-        if not {each.name for each in path.iterdir()} <= {runner.PROGRAM, runner.ARRAYS, "policy.py", "__pycache__"}:
-            raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
-        shutil.rmtree(path)
-    path.mkdir()
-    (path / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))
-    (path / "policy.py").write_bytes(Path(runner.__file__).read_bytes())
+    own = {runner.PROGRAM, runner.ARRAYS, "policy.py", "__pycache__"}
+    if path.exists() and not {each.name for each in path.iterdir()} <= own:
+        raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
     card = {"format": runner.FORMAT, **found.card, **_arrays(found), "steps": steps, "outputs": outputs}
-    json_files.write_json(path / runner.PROGRAM, card)
+    with atomic_folder(path) as folder:
+        (folder / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))
+        (folder / "policy.py").write_bytes(Path(runner.__file__).read_bytes())
+        json_files.write_json(folder / runner.PROGRAM, card)
 
 
 def write_onnx(path: Path, found: Acting) -> None:

@@ -81,6 +81,8 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """What ``MODULE:FUNCTION`` makes of the environment, or random actions."""
     if not options.env:
         raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
+    if options.agent:
+        raise ConfigError(f"agent = {options.agent}: {options.who} is no run, and has no agents of other numbers")
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})

@@ -69,6 +69,10 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
     source, target = Path(asked.run), Path(asked.out or f"{asked.run.rstrip('/')}-grown")
     if target.resolve() == source.resolve():
         raise ConfigError(f"out = {str(target)!r}: is the run that grows; must be another directory")
+    if target.is_symlink():
+        raise ConfigError(f"out = {str(target)!r}: is a symbolic link; a run writes into its own directory alone")
+    if target.resolve().is_relative_to(source.resolve()):
+        raise ConfigError(f"out = {str(target)!r}: lies in the run that grows, which is only read")
     console = Console(stderr=True)
     run = Run(new, Setup.of(new), options, target, console)
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
