@@ -37,7 +37,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     import jax
 
     from purerl import backend, kernels
-    from purerl.population.devices import use_compilation_cache, use_cpu_cores, use_one_thread
+    from purerl.population.devices import lacks_gpu, use_compilation_cache, use_cpu_cores, use_one_thread
 
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
@@ -46,7 +46,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
             use_one_thread()
         else:
             use_cpu_cores()
-        if options.device == "cpu" or target:
+        if options.device == "cpu" or target or lacks_gpu():
             jax.config.update("jax_platforms", "cpu")
     found = jax.devices()[0].platform
     if options.device not in ("any", found):

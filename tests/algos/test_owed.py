@@ -1,6 +1,7 @@
 """What an algorithm needs beside its file, by name: one test tells what is missing, and the command that makes it."""
 
 import json
+import re
 
 import index
 import pytest
@@ -11,6 +12,7 @@ from test_conformance import ROWS
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.hardware import absent
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES
 
 
 def missing(name):
@@ -46,6 +48,21 @@ def test_nothing_is_left_of_algorithms_that_are_gone():
     pages = {page.stem for page in index.FOLDER.glob("*.md")} - {"index"}
     assert pages == set(ALGORITHMS) and set(json.loads(TABLE.read_text())) <= set(ALGORITHMS)
     assert {row.algo.name for row in ROWS.values()} == set(ALGORITHMS) >= {row.algo for row in results.ROWS}
+
+
+def test_the_table_of_sockets_names_who_has_them():
+    page = (index.FOLDER.parent / "rooms" / "learned.md").read_text()
+    row = lambda socket: re.search(rf"\| `{socket}` \|[^|]*\|([^|]*)\|", page).group(1).strip()
+    of = {socket: {name for name in ALGORITHMS if socket in ALGORITHMS[name].sockets} for socket in SOCKET_NAMES}
+    named = {
+        socket: set(row(socket).split(", "))
+        for socket in SOCKET_NAMES
+        if socket not in ("optimiser", *ENV_SOCKET_NAMES)
+    }
+    assert {socket: of[socket] for socket in named} == named
+    assert row("optimiser") == "all of these, reinforce" and of["optimiser"] == set().union(*named.values()) | {
+        "reinforce"
+    }
 
 
 def test_the_index_is_made_of_what_algorithms_say():
