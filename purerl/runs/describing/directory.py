@@ -92,9 +92,11 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
                 f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "
                 "to replace the run in it, or `purerl resume` to go on with it"
             )
-        links = [path for path in directory.rglob("*") if path.is_symlink()]
-        if links:
-            raise ConfigError(f"{links[0]}: is a symbolic link; a run writes into its own directory alone")
+        for path in directory.rglob("*"):
+            if path.is_symlink():
+                raise ConfigError(f"{path}: is a symbolic link; a run writes into its own directory alone")
+            if not path.is_file() and not path.is_dir():
+                raise ConfigError(f"{path}: is neither a file nor a directory")
         if not os.access(directory, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
