@@ -1,5 +1,7 @@
-"""Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs."""
+"""Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs, and
+which tests ``pytest`` runs and which it leaves to ``pytest --rest``."""
 
+import ctypes
 import gc
 import os
 import tempfile
@@ -23,43 +25,98 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 
 LONG = (
+    "conformance",
     "population",
     "search",
-    "cli",
-    "documentation",
-    "resume",
-    "spaces",
-    "conformance",
-    "sockets",
+    "minatar",
     "policy_gradients",
-    "evolution",
+    "documentation",
+    "cli",
+    "spaces",
+    "resume",
+    "gymnax",
+    "sockets",
     "meta_gradient",
-    "record",
+    "evolution",
+    "growing",
+    "wrappers",
     "value_based",
+    "envs",
+    "replay",
+    "shaping",
+    "record",
+    "programs",
     "networks",
-    "many_agents",
-    "check_env",
-    "exports",
-    "drawings",
+    "program",
+    "fleet",
 )
 """Files that take long: these come first, so that no process is left with one of them at the end."""
 
 
+def pytest_addoption(parser):
+    parser.addoption("--rest", action="store_true", help="run the tests that are left out otherwise, and only these")
+    parser.addoption("--all-tests", action="store_true", help="run all tests")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "rest(*parts): is left to `pytest --rest`, or where its id has one of the parts")
+    config.addinivalue_line("markers", "always: is not left out for its parameters")
+    config.addinivalue_line("markers", "xdist_group: of pytest-xdist, which need not be there")
+
+
+def group(item):
+    """Tests that share compiled programs, run by one process: those of a file, or of one of its algorithms."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return f"{item.path.stem}-{params.get('row', params.get('everyone'))}"
+
+
+def is_rest(item):
+    """Whether a test is one of those that ``pytest`` leaves out. What takes long is, if others like it are not."""
+    marker, name = item.get_closest_marker("rest"), item.callspec.id if hasattr(item, "callspec") else ""
+    if marker is None or item.get_closest_marker("always"):
+        return False
+    return not marker.args or any(part in name for part in marker.args)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Keeps tests that share compiled programs in one process: those of a file, or of one of its algorithms."""
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what is not asked for, and puts long files first."""
+    named = any("::" in arg for arg in config.args)
+    if not named and not config.getoption("all_tests"):
+        out = [item for item in items if is_rest(item) != config.getoption("rest")]
+        items[:] = [item for item in items if is_rest(item) == config.getoption("rest")]
+        config.hook.pytest_deselected(items=out)
     rank = {f"test_{name}": i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))
     for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        algorithm = params.get("row", params.get("everyone"))
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{algorithm}"))
+        item.add_marker(pytest.mark.xdist_group(group(item)))
 
 
 def pytest_collection_finish():
     """What is imported by now stays, so the garbage collector need not look at it over and over."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 100)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Forgets the programs of a group with its last test, so that a process stays small."""
+    if nextitem is None or group(item) != group(nextitem):
+        for value in vars(item.module).values():
+            if callable(getattr(value, "cache_clear", None)):
+                value.cache_clear()
+        jax.clear_caches()
+        gc.collect()
+        give_back()
+
+
+def give_back():
+    """Returns freed memory to the system, where the C library has a function for it."""
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)
+
+
+LIBC = ctypes.CDLL(None)
 
 
 @pytest.fixture(scope="session")

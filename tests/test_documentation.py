@@ -139,6 +139,7 @@ class Smaller(ast.NodeTransformer):
         return node
 
 
+@pytest.mark.rest("python.md", "opponent-shaping.md", "your-network.md", "your-loss.md", "two-kinds.md")
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):
     """From the first to the last, in one namespace; what a block raises, its own assertions included, fails."""
@@ -189,6 +190,7 @@ def test_commands_are_read(page, reading):
             assert_known(words)
 
 
+@pytest.mark.rest
 def test_commands_of_the_table_of_systems_are_read(reading):
     """Where they name no environment, in one of these."""
     envs = "CartPole-v1", "Pendulum-v1", "Landmarks-v0", "TicTacToe-v0"
@@ -209,6 +211,7 @@ def assert_known(words):
         assert words[0] in ("pytest", ".ci/run", "sphinx-build", "python3", "."), words
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in RUN])
 def test_commands_run(page, folder):
     for words in commands(page):
@@ -293,6 +296,7 @@ def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
     assert row.command.startswith(f"purerl train {row.algo} --env {row.env} ")
 
 
+@pytest.mark.rest
 def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     row = next(row for row in results.ROWS if row.name == "a2c CartPole-v1 500000")
     monkeypatch.setattr(results, "ROWS", (row,))

@@ -371,7 +371,11 @@ def jit(function):
     return jax.jit(function, compiler_options=for_bits())
 
 
-@pytest.fixture(scope="module", params=ROWS)
+QUICK = "ppo", "dqn", "pqn", "td3", "iql"
+"""Rows that are not left to ``pytest --rest``: one of each family."""
+
+
+@pytest.fixture(scope="module", params=[x if x in QUICK else pytest.param(x, marks=pytest.mark.rest) for x in ROWS])
 def row(request):
     return ROWS[request.param]
 
@@ -486,6 +490,7 @@ def test_every_parameter_learns(first, runs):
     assert all(jax.tree.leaves(moved)), moved
 
 
+@pytest.mark.always
 def test_state_is_closed_and_strongly_typed(row, short, env):
     """A step returns exactly the types it was given, none of them weak."""
     trainer = row.algo.make_trainer(short, env)
@@ -516,6 +521,7 @@ def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
     assert trains[0]._cache_size() == 1
 
 
+@pytest.mark.always
 def test_no_key_is_used_twice(row, short, env):
     """Under jax's own check of what it traces, which is seen to catch a reuse first."""
     with jax.debug_key_reuse(True):

@@ -62,6 +62,7 @@ def test_vtrace_of_fresh_experience_is_actor_critic(key):
     assert all(np.abs(x - y).max() > 1e-4 for i, x in enumerate(flat) for y in flat[:i])
 
 
+@pytest.mark.rest("gru")
 @pytest.mark.parametrize("kind", ["none", "gru"])
 def test_appo_of_fresh_experience_is_ppo(key, kind):
     """With no lag, lambda 1, and a target network that follows at once."""
@@ -137,6 +138,7 @@ def test_too_old_experience_moves_nothing(lagging, key):
         assert problem == f"lag = {lag}: must be a whole number, at most max_lag = 4"
 
 
+@pytest.mark.rest
 def test_recorded_policy_is_that_of_its_version(lagging, key):
     """The log-probabilities that V-trace takes for the actor's are those of the parameters that acted."""
     config = dataclasses.replace(lagging[0], lag=2.0)
@@ -154,6 +156,7 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
         state, _ = step(state)
 
 
+@pytest.mark.rest("gtrxl-4", "lru-4", "gru-0", "lstm-4")
 @pytest.mark.parametrize(("kind", "length"), [("gru", 0), *((kind, 4) for kind in memory.MEMORIES)])
 def test_memories_line_up(key, kind, length):
     """Before the first update every ratio is 1, to the last step of each sequence: sequences begin with the carry that
@@ -194,6 +197,7 @@ def test_memories_line_up(key, kind, length):
     assert np.all(np.abs(next_value[:-1] - value[1:])[~goes_on] > 1e-4)
 
 
+@pytest.mark.rest("mappo", "ippo", "impala", "reinforce", "dpo", "a2c")
 @pytest.mark.parametrize("algo", [a2c, appo, dpo, impala, ippo, mappo, reinforce], ids=lambda algo: algo.name)
 def test_ratios_begin_at_one(key, algo):
     """With a memory, of every algorithm, in the second rollout, in which episodes end: what learns gives the actions
@@ -307,6 +311,7 @@ def test_past_of_a_traced_lag():
     assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())
 
 
+@pytest.mark.rest
 def test_an_estimate_of_ones_own_is_what_ppo_and_a2c_learn_by(key):
     """GAE as a part, with another lambda than the config's."""
     for algo, sizes in ((ppo, {**SIZES, "num_epochs": 1, "num_minibatches": 1}), (a2c, SIZES)):

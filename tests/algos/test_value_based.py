@@ -270,6 +270,7 @@ def whole():
     return rainbow_loss(RAINBOW)
 
 
+@pytest.mark.rest("n_step")
 @pytest.mark.parametrize("change", [{"n_step": 1}, {"prioritised": False}], ids=lambda change: next(iter(change)))
 def test_what_rainbow_stores_matters(whole, change):
     assert abs(rainbow_loss(dataclasses.replace(RAINBOW, **change)) - whole) > 1e-4
@@ -306,6 +307,7 @@ def test_distance_of_distributions():
     np.testing.assert_allclose(value_based.wasserstein(x, p, y), wasserstein_distance(x, y, p))
 
 
+@pytest.mark.rest
 def test_recovers_a_distribution_of_returns():
     """QR-DQN in two gambles: the returns 6, 2 and -2."""
     config = qr_dqn.Config(**value_based.GAMBLE, total_steps=30_000, num_quantiles=16, kappa=0.05)

@@ -225,6 +225,7 @@ def test_trees_and_bad_input(capsys):
     run("check-env", expect=2)
 
 
+@pytest.mark.rest
 def test_the_page(here, capsys):
     """Its commands, in its order: each ends well, and the policy finds the door."""
     commands = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

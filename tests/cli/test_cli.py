@@ -73,6 +73,7 @@ def test_run_directory(trained):
     assert config["config"]["total_steps"] == 300_000 and config["config"]["hidden_sizes"] == [64, 64]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", ["dqn", "r2d2"])
 def test_replay_is_spread_over_devices(algo, tmp_path):
     small = ["--warmup-steps", "512", "--capacity", "1024", "--num-seeds", "2"]
@@ -108,6 +109,7 @@ def test_quantiles_of_the_population(trained):
     assert iqm["low"] <= iqm["value"] <= iqm["high"] and summary["alive_per_seed"] == [True, True]
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("as_shipped")
 def test_agents_have_the_same_policies_alone_and_in_batches(tmp_path):
     seeds = ["--num-seeds", "3", "--seed", "4"]
@@ -151,6 +153,7 @@ def in_order(ranked, config):
     return next(row["returns"] for row in ranked if row["config"] == config)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("as_shipped")
 def test_sweep_member_equals_its_lone_run(tmp_path):
     run("sweep", "ppo", *SMALL, "--gamma", "0.9,0.95", "--num-seeds", "2", "--out", str(tmp_path / "sweep"))
@@ -362,6 +365,7 @@ def test_divergence_is_told(tmp_path):
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["status"] == "diverged"
 
 
+@pytest.mark.rest
 def test_interrupt_saves(tmp_path):
     """SIGINT ends the chunk, saves, evaluates and exits 130; without a terminal there are plain lines."""
     command = [
@@ -387,6 +391,7 @@ def test_interrupt_saves(tmp_path):
     assert len(log.read_text().splitlines()) == summary["env_steps"] // 512
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kept", [True, False])
 def test_compiled_programs_are_kept_where_told(kept, tmp_path):
     """In the directory that is named; with "off" nowhere, not in the home directory either."""
@@ -401,6 +406,7 @@ def test_compiled_programs_are_kept_where_told(kept, tmp_path):
     assert not (tmp_path / "home" / ".cache" / "purerl").exists()  # where matplotlib keeps its fonts
 
 
+@pytest.mark.rest
 def test_peak_memory_does_not_grow_with_training():
     """The program that runs a chunk is the same however long the training; and a chunk's rows are scalars."""
     from purerl import envs, loops, ppo

@@ -98,6 +98,7 @@ def test_files_that_are_refused_before_anything_compiles(place, capsys):
     assert not (place / "never").exists()
 
 
+@pytest.mark.rest
 def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     """Wherever they lie now, and with no others; and it is evaluated without them."""
     (place / "demos.safetensors").rename(place / "moved.safetensors")
@@ -115,6 +116,7 @@ def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     assert summary["device"]["count"] == jax.device_count() and len(summary["return_per_seed"]) == 2
 
 
+@pytest.mark.rest
 def test_a_plan_tells_both(place, capsys):
     data = next(path for path in (place / "moved.safetensors", place / "demos.safetensors") if path.exists())
     run("plan", *TRAIN[1:], "--demos", data, "--num-seeds", "2", "--json")

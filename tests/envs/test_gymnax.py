@@ -85,6 +85,7 @@ def test_names_are_those_of_gymnax():
     assert sorted(GYMNAX) == sorted(set(gymnax.registered_envs) - {"MNISTBandit-bsuite"})
 
 
+@pytest.mark.rest("MinAtar")
 @pytest.mark.parametrize("name", GYMNAX)
 def test_adapter_keeps_the_contract(name):
     with jax.numpy_rank_promotion("raise"):
@@ -136,6 +137,7 @@ def test_adapter_gives_what_gymnax_gives(name):
         assert (terminated & truncated).any()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["Breakout-MinAtar", "SpaceInvaders-MinAtar", "Catch-bsuite", "DeepSea-bsuite"])
 def test_binary_observations_lose_nothing(name):
     """Bool observations equal gymnax's float ones, after the same key, state and action."""

@@ -55,6 +55,7 @@ def test_the_order_of_events(game, mine, theirs):
         assert (shown == made.next_obs[t, 0]).all() != made.truncated[t, 0]
 
 
+@pytest.mark.rest
 def test_what_fixed_strategies_earn():
     """Tit-for-tat teaches a naive learner to cooperate, defection to defect: the published table within 0.03."""
     env = envs.make("MatrixShaping-v0")
@@ -67,6 +68,7 @@ def test_what_fixed_strategies_earn():
         assert abs(other - theirs) <= 0.04
 
 
+@pytest.mark.rest
 def test_what_the_agent_sees_of_a_hidden_opponent():
     actions = np.random.default_rng(1).normal(size=(6, 2, 5)).astype(np.float32)
     (_, full_obs, full), (_, hidden_obs, hidden) = (
@@ -102,6 +104,7 @@ def test_two_shapers_meet_learners_and_each_other():
                 np.testing.assert_allclose(made.next_obs[t, b, seat, 5:], SIGMOID(learner), atol=2e-3)
 
 
+@pytest.mark.rest
 def test_lola_is_an_opponent():
     """Against defection it defects, and it differs from the naive learner."""
     actions = np.full((100, 32, 5), -20, np.float32)
@@ -126,6 +129,7 @@ def test_what_cannot_be(params, message):
         envs.make("MatrixShaping-v0", **params)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("params", [{"opponent": "lola"}, {"opponent": "self"}])
 def test_contract(params):
     envs.check_env(envs.make("MatrixShaping-v0", max_steps=8, **params), num_steps=24, num_envs=8)

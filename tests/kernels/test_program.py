@@ -69,6 +69,7 @@ def test_operations(size):
 HEADS = {"discrete": ("CartPole-v1", "tanh"), "gaussian": ("Pendulum-v1", "relu")}
 
 
+@pytest.mark.rest("gaussian")
 @pytest.mark.parametrize("head", HEADS)
 def test_a_minibatch(head):
     """Metrics and gradients of PPO's loss in 1,024 random states: a step of size 1 down them is the gradient."""
@@ -98,6 +99,7 @@ def test_a_minibatch(head):
     assert max(jax.tree.leaves(gradient)) > 1e-2
 
 
+@pytest.mark.rest
 def test_an_update_of_action_values_and_whether_it_lives():
     """Two kernels: DQN's whole update, which refreshes the target network or does not, and what becomes of it."""
     env = envs.make("CartPole-v1")
@@ -156,6 +158,7 @@ def test_returns_and_derivatives():
     jax.tree.map(close, *both(jax.jacrev(gae), reward))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_a_memory_and_its_derivatives(kind):
     """A gated cell unrolled over three steps, between which episodes end, and a scan the other way for the gradient."""

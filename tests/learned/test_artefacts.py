@@ -233,6 +233,7 @@ def dpo(log_ratio, advantage):
     return jnp.exp(log_ratio) * advantage - losses.discovered_policy(log_ratio, advantage, CONFIG)
 
 
+@pytest.mark.rest
 def test_distils_dpo():
     """Fed DPO's own drift it gives back a = 2 and b = 0.6, one term a side."""
     form = distill.drift(dpo)

@@ -46,6 +46,7 @@ def played(make_env, meta_params, num_steps=120):
     return jax.device_get(run(meta_params, jax.random.key(0)))
 
 
+@pytest.mark.rest
 def test_who_says_nothing_is_padding():
     """A training with messages of zeros has the bits of one whose observations are padded, and others with others."""
     socket = sockets.make("cheap-talk", inputs=4, messages=3)

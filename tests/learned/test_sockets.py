@@ -46,6 +46,7 @@ def training(algo, parts):
     return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())
 
 
+@pytest.mark.rest("td-loss", "rule", "vtrace-weight", "policy-drift", "optimiser-algo6")
 @pytest.mark.parametrize(("name", "algo"), CASES)
 def test_begins_as_the_algorithm(key, name, algo):
     assert CONFIGS[algo].total_updates >= 48
@@ -59,6 +60,7 @@ def test_begins_as_the_algorithm(key, name, algo):
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
 
 
+@pytest.mark.rest
 def test_a_search_of_rules_begins_with_a2c(key):
     """The critic's first output of eight begins in the bits of A2C's only one, and so learns what that learns."""
     config, env = dataclasses.replace(CONFIGS[a2c], total_steps=128 * 4), envs.make("CartPole-v1")

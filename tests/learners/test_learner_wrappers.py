@@ -150,6 +150,7 @@ REPLAYED = {
 }
 
 
+@pytest.mark.rest("r2d2")
 @pytest.mark.parametrize("name", REPLAYED)
 def test_past_selves_off_policy(name):
     """Their rows enter no ring and move nothing; rewards are stored without a bonus; the record is of games."""

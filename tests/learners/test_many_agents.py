@@ -359,6 +359,7 @@ def test_illegal_actions_are_never_taken(algo):
     assert len(np.unique(explored)) == A
 
 
+@pytest.mark.rest("gru")
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_parameters_that_are_not_shared(memory):
     """An agent's policy and value depend on its own parameters alone."""
@@ -384,6 +385,7 @@ def test_parameters_that_are_not_shared(memory):
         np.testing.assert_array_equal(np.all(np.asarray(x == y), axis=-1), [True, False] * 3)
 
 
+@pytest.mark.rest
 def test_a_team_among_members_is_bit_for_bit_as_alone():
     """Three trainings with step sizes of their own, beside one another and each by itself."""
     config = ippo.Config(**NETWORK, num_envs=2, num_steps=6, total_steps=24, num_epochs=2, num_minibatches=2)

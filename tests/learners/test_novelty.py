@@ -159,6 +159,7 @@ def played():
     return config, *jax.device_get(run())
 
 
+@pytest.mark.rest
 def test_what_a_network_is_told_happened_one_step_before(played):
     _, trajectory, _ = played
     told, begins = trajectory.extras.every, np.concatenate([np.ones((1, 4), bool), trajectory.last[:-1]])

@@ -43,6 +43,7 @@ def candidates(count):
     return jax.vmap(lambda key: jax.tree.map(lambda x: x + 3 * jax.random.normal(key, x.shape), start))(keys)
 
 
+@pytest.mark.rest("2")
 @pytest.mark.parametrize("devices", [1, 2])
 def test_lives_are_lone_trainings(devices):
     """Each candidate with each key, on one device or two: the fitness of a training alone, bit for bit."""
@@ -135,6 +136,7 @@ def test_a_loss_that_yields_nan_fails_alone():
     np.testing.assert_array_equal(found[others], sound[others])
 
 
+@pytest.mark.rest
 def test_a_search_in_one_call():
     """In two environments: a function of a key, of which the meta-parameters go into any later training."""
     longer = envs.make("CartPole-v1", max_steps=40)
@@ -160,6 +162,7 @@ print(jax.block_until_ready(jax.jit(search)(jax.random.key(0))).metrics["alive"]
 """
 
 
+@pytest.mark.rest
 def test_a_strategy_that_decomposes_does_not_hang():
     """CMA-ES' eigenvectors and orthogonal kernels in one program on eight devices, killed if it outlasts ten times what
     it should take."""

@@ -65,6 +65,7 @@ def live():
     return compiled(schooling())
 
 
+@pytest.mark.rest
 def test_a_training_inside_is_a_plain_one(live):
     """To the bit, where the action changes nothing; and after its end another one begins."""
     keys = jax.random.split(jax.random.key(0), 2)
@@ -98,6 +99,7 @@ def test_a_training_that_dies_ends_its_episode(live):
     assert not made.terminated[:, 1].any() and not seen[1, 0].any()
 
 
+@pytest.mark.rest
 def test_contract_of_a_training():
     envs.check_env(schooling(4), num_steps=12, num_envs=4)
 
@@ -124,6 +126,7 @@ def shaped():
     return env, actions, *compiled(env)(jax.random.split(jax.random.key(0), 2), actions)
 
 
+@pytest.mark.rest
 def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     """At the end of each round, from the rows of that round, as `Learner.update` does alone; and never between."""
     env, actions, _, (made, _, states) = shaped

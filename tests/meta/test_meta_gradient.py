@@ -20,6 +20,7 @@ def search():
     return meta_gradient.of(sockets.make("policy-drift"), ppo, CONFIG, [ENV], num_agents=3, num_iterations=2)
 
 
+@pytest.mark.rest
 def test_is_a_search(search):
     """Finite steps that move the meta-parameters; lives end and begin; chunks of any length end in the same bits."""
     start = jax.jit(search.init)(jax.random.key(0))
@@ -62,6 +63,7 @@ def test_a_bonus_is_refused():
         assert len(str(told.value).splitlines()) == num_lines
 
 
+@pytest.mark.rest
 def test_unused_meta_parameters_stay(search):
     """What no loss depends on has no slope, and Adam leaves it where it is."""
     idle = sockets.Socket("idle", lambda key: jnp.ones(3), lambda meta_params, config: {})
@@ -71,6 +73,7 @@ def test_unused_meta_parameters_stay(search):
     np.testing.assert_array_equal(flat.mean(state), flat.mean(start))
 
 
+@pytest.mark.rest
 def test_an_agent_that_dies_is_left_out(search):
     """The others' slopes still move the meta-parameters, and it begins anew."""
     start = search.init(jax.random.key(0))
@@ -84,6 +87,7 @@ def test_an_agent_that_dies_is_left_out(search):
     assert metrics["alive"] < 1 and np.all(state.agents.alive) and state.agents.iteration.low.tolist() == [2, 0, 2]
 
 
+@pytest.mark.rest("policy-drift")
 @pytest.mark.parametrize("socket", ["value-loss", "policy-drift"])
 def test_has_a_slope(socket):
     """A value loss is felt through the advantages of the second iteration, a drift at once."""

@@ -66,6 +66,7 @@ def test_directory(whole):
     assert {"config.json", "summary.json", "curve.png", "learned.png"} <= {path.name for path in whole.iterdir()}
 
 
+@pytest.mark.rest
 def test_longer_search_goes_on(whole, tmp_path):
     """5 generations and then 7 more are 12."""
     directory = tmp_path / "run"
@@ -89,6 +90,7 @@ def wait_for(directory, generations):
     raise TimeoutError
 
 
+@pytest.mark.rest
 def test_interrupted_search_goes_on(tmp_path, long):
     """Killed in the middle, and ended politely further on: resumed, it ends in the bits of one that was not."""
     evolve, generations, expected = long
@@ -113,6 +115,7 @@ def long(request, tmp_path_factory):
     return request.param, 400, outcome(directory)
 
 
+@pytest.mark.rest
 def test_fixed_time(tmp_path):
     directory = tmp_path / "run"
     assert run(*EVOLVE, "--generations", 10**6, "--out", directory, "--budget-seconds", 1) == 0
@@ -196,6 +199,7 @@ def test_hours_are_those_of_iterations():
     assert cost._extrapolate([2], (1.2,), 2) == 1.2 and cost._extrapolate([2, 16], (2.0, 1.9), 100) == 1.9
 
 
+@pytest.mark.rest
 def test_dry_run_with_a_warm_up(tmp_path, capsys):
     args = ["evolve", "td-loss", "--env", "Catch-bsuite", "--population", "2", "--hidden-sizes", "8"]
     args += ["--total-steps", "4096", "--warmup-steps", "1024", "--capacity", "2048", "--dry-run"]
@@ -240,6 +244,7 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     assert "holds a value-loss, expected a policy-drift" in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_messages(tmp_path, capsys):
     """A guide's search, from its directory: played at the end of each life, compared, resumed, and heard by a training
     whose policy is then evaluated with them."""
@@ -264,6 +269,7 @@ def test_messages(tmp_path, capsys):
     assert "observations [6]; messages of this kind need [4]" in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_several_environments(tmp_path):
     """Two of them in one program; a candidate is as good as its ranks in both."""
     args = ["evolve", "rule", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]

@@ -57,6 +57,7 @@ SIXTY_FOUR = textwrap.dedent("""
 """)
 
 
+@pytest.mark.rest
 def test_sixty_four_agents_do_not_hang():
     """Fresh processes, each killed if it outlasts ten times what it should take."""
     for _ in range(3):
@@ -153,6 +154,7 @@ def test_convolution_is_that_of_flax(key, pad):
     np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
 
 
+@pytest.mark.rest
 def test_resnet_by_hand(key):
     """IMPALA's deep network, written out with flax's own convolutions."""
     torso = networks.torso(Box(0, 1, (6, 5, 3), np.bool_), (7,), "relu", kind="resnet")

@@ -37,6 +37,7 @@ def runs(tmp_path_factory):
     return directory
 
 
+@pytest.mark.rest("dqn", "sweep")
 @pytest.mark.parametrize("name", list(TRAIN))
 def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     out = tmp_path / "grown"
@@ -93,6 +94,7 @@ def header(path):
     return found
 
 
+@pytest.mark.rest
 def test_grows_twice(runs, tmp_path):
     run("grow", runs / "ppo", "--hidden-sizes", 8, 12, "--out", tmp_path / "once")
     run("grow", tmp_path / "once", "--hidden-sizes", 10, 12)
@@ -116,6 +118,7 @@ def test_sizes_that_are_refused(sizes, line, runs, tmp_path, capsys):
     assert line in told and len(told.splitlines()) == 1 and not (tmp_path / "grown").exists()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("args", "line"),
     [

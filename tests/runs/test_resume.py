@@ -114,6 +114,7 @@ def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
     assert "the run is finished" in capsys.readouterr().err
 
 
+@pytest.mark.rest("r2d2", "sweep")
 @pytest.mark.parametrize(("name", "after"), [("dqn", 3), ("r2d2", 3), ("sweep", 6)])
 def test_every_kind_of_run(name, after, tmp_path, capsys):
     """Replays, memories, and batches of which one was finished before."""
@@ -127,6 +128,7 @@ def test_every_kind_of_run(name, after, tmp_path, capsys):
         assert rankings[0] == rankings[1] and len(rankings[0]["ranked"]) == 3
 
 
+@pytest.mark.rest
 def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     """Without anything annealed, half of a run and its other half are the whole, batch by batch."""
     args = ["train", "ppo", *SMALL, "--learning-rate-decay", "0", "--num-seeds", "3", "--agents-at-once", "2"]
@@ -388,6 +390,7 @@ def test_signals(number, mode):
         process.kill()
 
 
+@pytest.mark.rest
 def test_interrupted_while_compiling(tmp_path):
     """Exit code 130, no traceback, and no directory."""
     command = [sys.executable, "-m", "purerl.cli", *RUNS["dqn"], "--out", str(tmp_path / "run")]
@@ -410,6 +413,7 @@ def at(state, number):
     return jax.tree.map(moved, state, is_leaf=is_count)
 
 
+@pytest.mark.rest
 def test_learning_rate_at_a_hundred_billion_frames():
     """In the middle of a training of 2 * 10^11 frames a step has half the size that it has at the start."""
     config = a2c.Config(num_envs=2, num_steps=8, hidden_sizes=(8,), total_steps=2 * 10**11)
