@@ -371,7 +371,7 @@ def jit(function):
     return jax.jit(function, compiler_options=for_bits())
 
 
-QUICK = "ppo", "dqn", "pqn", "td3", "iql"
+QUICK = "ppo", "dqn", "pqn", "td3"
 """Rows that are not left to ``pytest --rest``: one of each family."""
 
 
@@ -521,7 +521,6 @@ def test_every_float_is_traced_and_matters(row, trains, numbers, runs):
     assert trains[0]._cache_size() == 1
 
 
-@pytest.mark.always
 def test_no_key_is_used_twice(row, short, env):
     """Under jax's own check of what it traces, which is seen to catch a reuse first."""
     with jax.debug_key_reuse(True):

@@ -62,7 +62,7 @@ def test_vtrace_of_fresh_experience_is_actor_critic(key):
     assert all(np.abs(x - y).max() > 1e-4 for i, x in enumerate(flat) for y in flat[:i])
 
 
-@pytest.mark.rest("gru")
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["none", "gru"])
 def test_appo_of_fresh_experience_is_ppo(key, kind):
     """With no lag, lambda 1, and a target network that follows at once."""

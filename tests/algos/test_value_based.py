@@ -270,7 +270,7 @@ def whole():
     return rainbow_loss(RAINBOW)
 
 
-@pytest.mark.rest("n_step")
+@pytest.mark.rest
 @pytest.mark.parametrize("change", [{"n_step": 1}, {"prioritised": False}], ids=lambda change: next(iter(change)))
 def test_what_rainbow_stores_matters(whole, change):
     assert abs(rainbow_loss(dataclasses.replace(RAINBOW, **change)) - whole) > 1e-4

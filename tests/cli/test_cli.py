@@ -125,6 +125,7 @@ def test_agents_have_the_same_policies_alone_and_in_batches(tmp_path):
     assert [(r["iteration"], r["seed"]) for r in rows] == [(1, 4), (1, 5), (2, 4), (2, 5), (1, 6), (2, 6)]
 
 
+@pytest.mark.rest
 def test_sweep(tmp_path, capsys):
     """Two rates by two gravities by two seeds; the ranking, its file, its picture; and the policies read back."""
     out = tmp_path / "sweep"
@@ -173,6 +174,7 @@ def test_compare(trained, tmp_path, capsys):
     assert "two or more" in capsys.readouterr().err
 
 
+@pytest.mark.rest
 def test_plan(capsys):
     """A plan runs nothing; what cannot fit ends with code 4 and names what is large."""
     run("plan", "ppo", *SHORT, "--num-seeds", "64", "--json")

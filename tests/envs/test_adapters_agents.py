@@ -254,6 +254,7 @@ def test_players():
     assert 0 < before["obs"][begins][:, 0, 2].mean() < 1
 
 
+@pytest.mark.rest
 def test_agents_train():
     config = ppo.Config(total_steps=256, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(4,))
     for env in (envs.from_jaxmarl("pair", Pair(), max_steps=9), envs.from_pgx("nim", Nim())):

@@ -26,6 +26,7 @@ def strict():
         yield
 
 
+@pytest.mark.rest("MinAtar", "MatrixShaping")
 @pytest.mark.parametrize("name", OURS)
 def test_contract(name):
     envs.check_env(envs.make(name), num_steps=64)

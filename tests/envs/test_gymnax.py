@@ -85,7 +85,7 @@ def test_names_are_those_of_gymnax():
     assert sorted(GYMNAX) == sorted(set(gymnax.registered_envs) - {"MNISTBandit-bsuite"})
 
 
-@pytest.mark.rest("MinAtar")
+@pytest.mark.rest("MinAtar", "bsuite", "misc")
 @pytest.mark.parametrize("name", GYMNAX)
 def test_adapter_keeps_the_contract(name):
     with jax.numpy_rank_promotion("raise"):

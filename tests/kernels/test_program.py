@@ -69,7 +69,7 @@ def test_operations(size):
 HEADS = {"discrete": ("CartPole-v1", "tanh"), "gaussian": ("Pendulum-v1", "relu")}
 
 
-@pytest.mark.rest("gaussian")
+@pytest.mark.rest
 @pytest.mark.parametrize("head", HEADS)
 def test_a_minibatch(head):
     """Metrics and gradients of PPO's loss in 1,024 random states: a step of size 1 down them is the gradient."""

@@ -194,6 +194,7 @@ def test_who_is_met(pair):
         assert scipy.stats.chisquare(found[chance > 0], found.sum() * share(chance[chance > 0])).pvalue > 1e-3
 
 
+@pytest.mark.rest
 def test_a_real_league():
     """A2C on Kuhn poker: versions are copies, of which no bit changes, and the policy is the main agent's."""
     env = envs.make("KuhnPoker-v0")

@@ -191,6 +191,7 @@ def factored(request):
     return config, learner, network, mixer, state, sample, learner.update
 
 
+@pytest.mark.rest("qmix")
 def test_targets_of_teams(factored):
     """Sums of two rewards and the team's value of greedy actions, one by one in numpy. Agents that do not act have the
     value of their first legal action, at which they learn, too."""

@@ -171,6 +171,7 @@ def test_what_a_network_is_told_happened_one_step_before(played):
     assert all(not np.any(x[begins]) for x in jax.tree.leaves(carry))
 
 
+@pytest.mark.rest
 def test_a_bandit_hears_of_returns_and_decides_where_an_episode_begins(played):
     config, trajectory, carry = played
     policy, last = trajectory.extras.every.policy, trajectory.last

@@ -143,6 +143,7 @@ def test_a_learner_in_the_other_seat_learns_from_what_happened(shaped):
     np.testing.assert_array_equal(rows.reward[:, 0], made.next_obs["reward"][4:8, 1, 0, 1])
 
 
+@pytest.mark.rest
 def test_the_meta_agent_has_the_first_seat(shaped):
     """Its actions, its side of the game, its rewards; and the end of its episode is that of the learner's training."""
     env, actions, obs, (made, seen, states) = shaped

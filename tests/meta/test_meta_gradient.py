@@ -87,7 +87,7 @@ def test_an_agent_that_dies_is_left_out(search):
     assert metrics["alive"] < 1 and np.all(state.agents.alive) and state.agents.iteration.low.tolist() == [2, 0, 2]
 
 
-@pytest.mark.rest("policy-drift")
+@pytest.mark.rest
 @pytest.mark.parametrize("socket", ["value-loss", "policy-drift"])
 def test_has_a_slope(socket):
     """A value loss is felt through the advantages of the second iteration, a drift at once."""

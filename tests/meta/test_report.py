@@ -39,6 +39,7 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
     assert math.isnan(none["difference"]["value"]) and none["without"] == 3
 
 
+@pytest.mark.rest("policy-drift", "td-loss")
 @pytest.mark.parametrize("socket", [name for name in sockets.SOCKETS if name not in ENV_SOCKET_NAMES])
 def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""

@@ -126,6 +126,7 @@ def test_fixed_time(tmp_path):
     assert again["generations"] == summary["generations"] and again["seconds"] >= 1
 
 
+@pytest.mark.rest
 def test_dry_run(tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 10**6, "--population", 64, "--dry-run", "--out", tmp_path / "run") == 0
     out, err = capsys.readouterr()
@@ -207,6 +208,7 @@ def test_dry_run_with_a_warm_up(tmp_path, capsys):
     assert f"{10 * 2 * 4096:,}" in capsys.readouterr().out
 
 
+@pytest.mark.rest
 def test_report(whole, capsys, monkeypatch):
     one = sockets.value_loss()._replace(baselines=sockets.value_loss().baselines[:1])
     monkeypatch.setitem(sockets.SOCKETS, "value-loss", lambda: one)
@@ -221,6 +223,7 @@ def test_report(whole, capsys, monkeypatch):
         assert gap["low"] <= gap["value"] <= gap["high"]
 
 
+@pytest.mark.rest
 def test_used_by_a_training(whole, tmp_path, capsys):
     """By run or by file, learned or in closed form; and the run keeps what it used."""
     train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]

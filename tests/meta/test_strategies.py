@@ -60,6 +60,7 @@ def test_only_ranks_count(name):
     jax.tree.map(np.testing.assert_array_equal, strategy.mean(plain), strategy.mean(bent))
 
 
+@pytest.mark.rest("Sep_CMA_ES", "PGPE", "SNES", "LES")
 @pytest.mark.parametrize("name", strategies.NAMES)
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
 def test_failed_candidates(name, bad):

@@ -37,7 +37,7 @@ def runs(tmp_path_factory):
     return directory
 
 
-@pytest.mark.rest("dqn", "sweep")
+@pytest.mark.rest
 @pytest.mark.parametrize("name", list(TRAIN))
 def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     out = tmp_path / "grown"

@@ -114,7 +114,7 @@ def test_ends_in_the_bits_of_one_that_nothing_interrupted(whole, copy, capsys):
     assert "the run is finished" in capsys.readouterr().err
 
 
-@pytest.mark.rest("r2d2", "sweep")
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "after"), [("dqn", 3), ("r2d2", 3), ("sweep", 6)])
 def test_every_kind_of_run(name, after, tmp_path, capsys):
     """Replays, memories, and batches of which one was finished before."""
@@ -300,6 +300,7 @@ def test_names_of_a_run():
     assert len(set(FILES)) == len(FILES) and {config_file.NAME, "checkpoints", "best"} <= set(FILES)
 
 
+@pytest.mark.rest
 def test_started_from_a_file(whole, tmp_path, capsys):
     """The config.json of a run makes the same run; options beside it change it; YAML may leave out what it likes."""
     run("train", "--config", whole / "config.json", "--out", tmp_path / "same")
@@ -334,7 +335,7 @@ def test_started_from_a_file(whole, tmp_path, capsys):
         ("format: 7", "format '7', expected 1"),
         ("command: evolve\nalgo: ppo", "is of purerl evolve, not of purerl train"),
         ("command: rm", "command = 'rm': must be one of train, sweep, evolve"),
-        ("algo: ppo\nseeds: [0, 2]", "seeds must be whole numbers, each one more than the one before"),
+        ("algo: ppo\nseeds: [0, 2]", "seeds must be whole numbers, at least one, each one more than the one before"),
         ("algo: ppo\nenv_params: {gravity: .nan}\nenv: CartPole-v1", "gravity"),
         ("[" * 100_000, "not a YAML file"),
     ],
