@@ -1,6 +1,7 @@
 """Settings for every test: no silent broadcasting, eight devices to shard over, quick compiling, shared programs, and
 which tests ``pytest`` runs and which it leaves to ``pytest --rest``."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -18,6 +19,7 @@ if not Path("/dev/nvidia0").exists():  # where JAX's CUDA plugin may be installe
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start
 
 import jax  # noqa: E402
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -53,6 +55,10 @@ LONG = (
 """Files that take long: these come first, so that no process is left with one of them at the end."""
 
 
+MOST_BYTES = 6 * 2**27
+"""Memory of a process beyond which it forgets programs."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--rest", action="store_true", help="run the tests that are left out otherwise, and only these")
     parser.addoption("--all-tests", action="store_true", help="run all tests")
@@ -60,7 +66,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "rest(*parts): is left to `pytest --rest`, or where its id has one of the parts")
-    config.addinivalue_line("markers", "always: is not left out for its parameters")
     config.addinivalue_line("markers", "xdist_group: of pytest-xdist, which need not be there")
 
 
@@ -73,9 +78,7 @@ def group(item):
 def is_rest(item):
     """Whether a test is one of those that ``pytest`` leaves out. What takes long is, if others like it are not."""
     marker, name = item.get_closest_marker("rest"), item.callspec.id if hasattr(item, "callspec") else ""
-    if marker is None or item.get_closest_marker("always"):
-        return False
-    return not marker.args or any(part in name for part in marker.args)
+    return marker is not None and (not marker.args or any(part in name for part in marker.args))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -100,23 +103,16 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Forgets the programs of a group with its last test, so that a process stays small."""
-    if nextitem is None or group(item) != group(nextitem):
+    """Forgets the programs of a group with its last test once the process is large, so that a laptop can run two."""
+    over = nextitem is None or group(item) != group(nextitem)
+    if over and psutil.Process().memory_info().rss > MOST_BYTES:
         for value in vars(item.module).values():
             if callable(getattr(value, "cache_clear", None)):
                 value.cache_clear()
         jax.clear_caches()
         gc.collect()
-        give_back()
-
-
-def give_back():
-    """Returns freed memory to the system, where the C library has a function for it."""
-    if hasattr(LIBC, "malloc_trim"):
-        LIBC.malloc_trim(0)
-
-
-LIBC = ctypes.CDLL(None)
+        with contextlib.suppress(AttributeError):  # which not every C library has
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

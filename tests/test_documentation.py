@@ -139,7 +139,9 @@ class Smaller(ast.NodeTransformer):
         return node
 
 
-@pytest.mark.rest("python.md", "opponent-shaping.md", "your-network.md", "your-loss.md", "two-kinds.md")
+@pytest.mark.rest(
+    "python.md", "opponent-shaping.md", "your-network.md", "your-loss.md", "two-kinds.md", "your-algorithm.md"
+)
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page, folder, monkeypatch):
     """From the first to the last, in one namespace; what a block raises, its own assertions included, fails."""

@@ -371,7 +371,7 @@ def jit(function):
     return jax.jit(function, compiler_options=for_bits())
 
 
-QUICK = "ppo", "dqn", "pqn", "td3"
+QUICK = "ppo", "dqn", "pqn"
 """Rows that are not left to ``pytest --rest``: one of each family."""
 
 
@@ -490,7 +490,6 @@ def test_every_parameter_learns(first, runs):
     assert all(jax.tree.leaves(moved)), moved
 
 
-@pytest.mark.always
 def test_state_is_closed_and_strongly_typed(row, short, env):
     """A step returns exactly the types it was given, none of them weak."""
     trainer = row.algo.make_trainer(short, env)

@@ -46,6 +46,7 @@ def trained(algo, config, key, lag=0.0):
     return program(algo, config)(lag, key).state.learner.params
 
 
+@pytest.mark.rest
 def test_vtrace_of_fresh_experience_is_actor_critic(key):
     """Without a lag IMPALA is A2C with lambda 1, and so it is uncorrected, and REINFORCE; with a lag neither."""
     stale = {**SIZES, "max_lag": 1}

@@ -26,7 +26,18 @@ def strict():
         yield
 
 
-@pytest.mark.rest("MinAtar", "MatrixShaping")
+@pytest.mark.rest(
+    "MinAtar",
+    "MatrixShaping",
+    "MountainCar",
+    "Acrobot",
+    "probe",
+    "Kuhn",
+    "TicTac",
+    "CoinGame",
+    "Landmarks",
+    "Permutation",
+)
 @pytest.mark.parametrize("name", OURS)
 def test_contract(name):
     envs.check_env(envs.make(name), num_steps=64)

@@ -43,7 +43,7 @@ SMALL = {"num_steps": 16, "hidden_sizes": (8,), "learning_rate": 1e-2}
 RING = {"num_updates": 2, "batch_size": 8, "prioritised": True, "epsilon_ladder": 2.0}
 
 
-@pytest.mark.rest("dqn")
+@pytest.mark.rest
 @pytest.mark.parametrize("algo", [ppo, dqn], ids=lambda algo: algo.name)
 def test_agents_who_do_not_meet_are_lone_environments(algo):
     """An unmodified algorithm: two agents of three copies against six lone environments, bit for bit."""

@@ -134,6 +134,7 @@ def test_num_frames_is_that_of_the_last_axis():
     assert show_last(frame_stack(env, 3)).observation_space.num_frames == 1
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("name", "params"),
     [

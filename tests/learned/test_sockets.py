@@ -46,7 +46,7 @@ def training(algo, parts):
     return jax.jit(train, compiler_options=AS_SHIPPED | compiler_options())
 
 
-@pytest.mark.rest("td-loss", "rule", "vtrace-weight", "policy-drift", "optimiser-algo6", "value-loss")
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "algo"), CASES)
 def test_begins_as_the_algorithm(key, name, algo):
     assert CONFIGS[algo].total_updates >= 48

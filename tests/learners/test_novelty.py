@@ -192,6 +192,7 @@ def test_a_bandit_hears_of_returns_and_decides_where_an_episode_begins(played):
                 assert following == np.argmax(bandits.bounds(first, 4, config.bandit_width))
 
 
+@pytest.mark.rest
 def test_novelty_is_the_reward_of_the_step_that_led_there(played):
     """It comes with the next observation, and not across the end of an episode."""
     config, trajectory, _ = played

@@ -100,6 +100,7 @@ def trained(request):
     return parts, state, metrics, trajectory
 
 
+@pytest.mark.rest("gru")
 def test_trained(trained):
     """The reference is as old as it should be, and moving away from it was paid for."""
     _, state, metrics, _ = trained

@@ -43,7 +43,7 @@ def candidates(count):
     return jax.vmap(lambda key: jax.tree.map(lambda x: x + 3 * jax.random.normal(key, x.shape), start))(keys)
 
 
-@pytest.mark.rest("2")
+@pytest.mark.rest
 @pytest.mark.parametrize("devices", [1, 2])
 def test_lives_are_lone_trainings(devices):
     """Each candidate with each key, on one device or two: the fitness of a training alone, bit for bit."""

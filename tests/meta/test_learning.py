@@ -85,6 +85,7 @@ def test_a_training_inside_is_a_plain_one(live):
     assert (made.reward[6:9] != made.reward[:3]).any()  # a new key
 
 
+@pytest.mark.rest
 def test_an_action_changes_its_own_training(live):
     keys = jnp.stack([jax.random.key(0)] * 2)
     made = live(keys, jnp.zeros((9, 2, 1)).at[1, 1].set(1.5))[1][0]

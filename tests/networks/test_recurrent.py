@@ -81,6 +81,7 @@ def test_nothing_crosses_the_end_of_an_episode(kind):
                 np.testing.assert_array_equal(influence[t, b], (np.arange(B) == b) & (first == 0) & (t < reach))
 
 
+@pytest.mark.rest("gtrxl", "lru")
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_two_halves_are_the_whole(kind):
     network = make(kind)
@@ -226,6 +227,7 @@ def test_gated_transformer_by_hand():
         np.testing.assert_allclose(kept[b], window[1:], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rest("gtrxl", "lru", "lstm")
 @pytest.mark.parametrize("kind", memory.MEMORIES)
 def test_vmapped_initialiser(kind):
     """No LAPACK, which hangs there; recurrent kernels of cells are orthogonal."""

@@ -91,7 +91,7 @@ def train_alone(everyone, compiler_options):
     }
 
 
-@pytest.mark.rest("r2d2", "dqn", "batches", "one by one")
+@pytest.mark.rest("r2d2", "dqn", "batches", "one by one", "sharded")
 @pytest.mark.parametrize(
     ("devices", "batch_size"),
     [(1, "auto"), (8, "auto"), (2, 6), (1, 1)],

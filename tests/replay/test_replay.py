@@ -272,7 +272,7 @@ def worlds(draw, num_steps: int):
     return ends, reward.astype(np.float32), priority.astype(np.float32), seed
 
 
-@pytest.mark.rest("-8", "storing", "-5", "-3")
+@pytest.mark.rest("-3-")
 @pytest.mark.parametrize("ring", RINGS + STORING, ids=lambda ring: "-".join(map(str, ring)))
 def test_against_a_history(ring):
     """After every addition, be the ring partly full, exactly full, or written over: items, weights and priorities."""

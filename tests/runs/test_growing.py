@@ -71,6 +71,7 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     assert evaluation.load(out).setup.config.hidden_sizes == (16, 12)
 
 
+@pytest.mark.rest
 def test_checkpoints_keep_what_does_not_grow(runs, tmp_path):
     """Counts, actors, keys and the replay are those of the run; the step has its number."""
     run("grow", runs / "dqn", "--hidden-sizes", 8, 20, "--out", tmp_path / "grown")
@@ -136,6 +137,7 @@ def test_networks_that_are_refused(args, line, tmp_path, capsys):
     assert line in told and "Traceback" not in told and not (tmp_path / "run-grown").exists()
 
 
+@pytest.mark.rest
 def test_directories_that_are_refused(runs, tmp_path, capsys):
     grow = ["grow", runs / "ppo", "--hidden-sizes", 16, 16]
     run(*grow, "--out", runs / "ppo", "--overwrite", expect=2)
