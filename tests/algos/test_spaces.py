@@ -75,7 +75,7 @@ def value(name, config, env, state, obs):
     return jnp.max(exploration.masked(q, joint_actions(env).legal(obs)), axis=-1)
 
 
-@pytest.mark.rest("r2d2", "impala", "pqn", "ppo", "dict-obs")
+@pytest.mark.rest("r2d2", "impala", "pqn", "ppo", "dict-obs", "illegal")
 @pytest.mark.parametrize(("algo", "probe"), [(algo, probe) for algo, probes in LEARNED.items() for probe in probes])
 def test_values_and_policies(algo, probe):
     """A value that an illegal action's reward of 100 had reached, by action or by target, would be far off."""

@@ -31,6 +31,7 @@ def broken(how):
     return env._replace(step=step)
 
 
+@pytest.mark.rest("dqn")
 @pytest.mark.parametrize("algo", ROWS)
 def test_a_training_dies_alone(algo):
     algorithm, config = ROWS[algo]

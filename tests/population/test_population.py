@@ -125,7 +125,7 @@ def test_one_vmap_gives_the_same_bits(request, everyone):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one.metrics, member(found.metrics, i))
 
 
-@pytest.mark.rest("r2d2", "dqn")
+@pytest.mark.rest
 def test_a_poisoned_member_is_frozen_and_alone(everyone):
     """A learning rate of 1e30 kills member 5: it keeps its last finite learner; all others keep their bits."""
     make_train, config, keys, env_params = everyone

@@ -13,6 +13,8 @@ from purerl.runs.running import batches
 from purerl.store import checkpoint, json_files, log
 from purerl.types import Situation
 
+pytestmark = pytest.mark.rest  # all of them need whole runs
+
 SMALL = ["--env", "CartPole-v1", "--num-envs", "2", "--num-steps", "8", "--eval-episodes", "2", "--hidden-sizes", "8"]
 REPLAY = ["--warmup-steps", "128", "--capacity", "256", "--batch-size", "8"]
 TRAIN = {
@@ -37,7 +39,6 @@ def runs(tmp_path_factory):
     return directory
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("name", list(TRAIN))
 def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     out = tmp_path / "grown"
@@ -71,7 +72,6 @@ def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     assert evaluation.load(out).setup.config.hidden_sizes == (16, 12)
 
 
-@pytest.mark.rest
 def test_checkpoints_keep_what_does_not_grow(runs, tmp_path):
     """Counts, actors, keys and the replay are those of the run; the step has its number."""
     run("grow", runs / "dqn", "--hidden-sizes", 8, 20, "--out", tmp_path / "grown")
@@ -95,7 +95,6 @@ def header(path):
     return found
 
 
-@pytest.mark.rest
 def test_grows_twice(runs, tmp_path):
     run("grow", runs / "ppo", "--hidden-sizes", 8, 12, "--out", tmp_path / "once")
     run("grow", tmp_path / "once", "--hidden-sizes", 10, 12)
@@ -119,7 +118,6 @@ def test_sizes_that_are_refused(sizes, line, runs, tmp_path, capsys):
     assert line in told and len(told.splitlines()) == 1 and not (tmp_path / "grown").exists()
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(
     ("args", "line"),
     [
@@ -137,7 +135,6 @@ def test_networks_that_are_refused(args, line, tmp_path, capsys):
     assert line in told and "Traceback" not in told and not (tmp_path / "run-grown").exists()
 
 
-@pytest.mark.rest
 def test_directories_that_are_refused(runs, tmp_path, capsys):
     grow = ["grow", runs / "ppo", "--hidden-sizes", 16, 16]
     run(*grow, "--out", runs / "ppo", "--overwrite", expect=2)

@@ -35,6 +35,7 @@ def runs(tmp_path_factory):
     return folder / "plain", folder / "watched"
 
 
+@pytest.mark.rest
 def test_evaluating_and_logging_change_no_bit(runs):
     for name in ("policy.safetensors", batches.METRICS, batches.QUANTILES):
         plain, watched = ((directory / name).read_bytes() for directory in runs)
