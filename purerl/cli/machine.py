@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purerl import catalogue
@@ -37,7 +36,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     import jax
 
     from purerl import backend, kernels
-    from purerl.population.devices import lacks_gpu, use_compilation_cache, use_cpu_cores, use_one_thread
+    from purerl.population.devices import lacks_gpu, use_cache, use_cpu_cores, use_one_thread
 
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
@@ -52,7 +51,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     if options.device not in ("any", found):
         raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {found}")
     if options.compilation_cache != CACHE_OFF:
-        use_compilation_cache(Path(options.compilation_cache).expanduser())
+        use_cache(options.compilation_cache)
     try:
         with kernels.wanted(options.kernels), backend.precise(options.precision):
             yield

@@ -103,12 +103,15 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
 
 
 def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "ConfigFile | None"]:
-    """What ``purerl COMMAND ALGO ...`` names: the algorithm, without JAX; the other arguments; and a config file.
+    """What ``purerl COMMAND ALGO ...`` names, or ``--algo ALGO``: the algorithm, without JAX; the other arguments; and
+    a config file.
 
     A config file names the algorithm if the arguments do not. Wrappers that ``--wrapper`` names become part of the
     algorithm's name. Raises `ConfigError` if there is none.
     """
     args, wrappers = taken("--wrapper", args)
+    args, flagged = taken("--algo", args)
+    args = [*flagged[-1:], *args]
     for wrapper in wrappers:
         if ":" not in wrapper:
             raise ConfigError(f"wrapper = {wrapper!r}: must be MODULE:ATTRIBUTE")

@@ -1,6 +1,7 @@
 """Progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
 
 from purerl.errors import printable
 from purerl.formulas import aggregates
 
 WIDE = 100
 """Columns of a terminal that has room for a long bar."""
+WAIT = 10.0
+"""Seconds between two lines of a program that compiles."""
 SOON = 2.0
 """Seconds after which a line is due, before the first tenth is done."""
 
@@ -47,6 +51,32 @@ def in_words(returns: np.ndarray) -> str:
 Report = Callable[[int, np.ndarray, int], None]
 """``report(env_steps, returns, alive)``: environment steps so far over all members; the latest mean return of each of
 those that are under way ``[P]`` (nan if no episode ended); and how many of these are alive."""
+
+
+@contextlib.contextmanager
+def waiting(console: Console, stage: str, usual: float | None = None) -> Iterator[Callable[[str], None]]:
+    """Tells while nothing else is to be seen how far a program is: the stage and the seconds gone, in place on a
+    terminal, elsewhere in a line every `WAIT` seconds; and the ``usual`` seconds, if they are known.
+
+    What it gives is called with the name of each further stage.
+    """
+    start, over, stages = time.perf_counter(), threading.Event(), [stage]
+    before = f", {usual:.0f} s the last time" if usual else ""
+    told = lambda: f"{stages[-1]} ... {time.perf_counter() - start:.0f} s{before}"
+    status = console.status(told()) if console.is_terminal else contextlib.nullcontext()
+
+    def tick() -> None:
+        while not over.wait(1.0 if console.is_terminal else WAIT):
+            status.update(told()) if isinstance(status, Status) else say(console, told())
+
+    ticking = threading.Thread(target=tick, daemon=True)
+    with status:
+        ticking.start()
+        try:
+            yield stages.append
+        finally:
+            over.set()
+            ticking.join()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from purerl import envs
 from purerl.algos import ALGORITHMS
-from purerl.display.progress import say
+from purerl.display.progress import say, waiting
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
@@ -91,30 +91,38 @@ def report(
     result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
     console = Console(stderr=True)
     for place, env in made.items():
-        say(console, f"{artefact.socket} on {place}: {seeds} trainings ...")
-        lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
-        drawn = functools.partial(_drawn, algo, config, env, lanes, jax.random.key(seed), artefact, seeds)
-        learned = lambda changed, value: artefact.parts(changed)
-        ours = lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
-        for baseline in artefact.made.baselines:
-            if baseline.drawn:
-                say(console, f"{baseline.name} on {place}: {seeds} trainings ...")
-                row = _row(place, place in card["envs"], baseline, None, ours, drawn(baseline.drawn))
-                rows.append({**row, "at_edge": False})
-                continue
-            parts = lambda changed, value, b=baseline: b.parts(value)
-            start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
-            values = (start or 1.0) * np.array(FACTORS)
-            tried = f"{len(values)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
-            say(console, f"{baseline.name} on {place}: {tried} ...")
-            scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
-            best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
-            theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
-            row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
-            rows.append({**row, "at_edge": best in (0, len(values) - 1)})
-        json_files.write_json(written, result)
+        with waiting(console, place) as stage:
+            begin = functools.partial(_begin, console, stage)
+            begin(f"{artefact.socket} on {place}: {seeds} trainings")
+            lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
+            drawn = functools.partial(_drawn, algo, config, env, lanes, jax.random.key(seed), artefact, seeds)
+            learned = lambda changed, value: artefact.parts(changed)
+            ours = lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
+            for baseline in artefact.made.baselines:
+                if baseline.drawn:
+                    begin(f"{baseline.name} on {place}: {seeds} trainings")
+                    row = _row(place, place in card["envs"], baseline, None, ours, drawn(baseline.drawn))
+                    rows.append({**row, "at_edge": False})
+                    continue
+                parts = lambda changed, value, b=baseline: b.parts(value)
+                start = getattr(config, baseline.tuned) if baseline.start is None else baseline.start
+                values = (start or 1.0) * np.array(FACTORS)
+                tried = f"{len(values)} values of {baseline.tuned} x {tuning_seeds} trainings, then {seeds} of the best"
+                begin(f"{baseline.name} on {place}: {tried}")
+                scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
+                best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
+                theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
+                row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
+                rows.append({**row, "at_edge": best in (0, len(values) - 1)})
+            json_files.write_json(written, result)
     artefacts.save(path, artefact._replace(card={**card, "evidence": result}))
     return result
+
+
+def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:
+    """Says what begins, now and as long as it takes."""
+    say(console, f"{text} ...")
+    stage(text)
 
 
 def _lives(

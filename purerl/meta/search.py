@@ -28,7 +28,7 @@ from purerl.population import planning
 from purerl.runs.describing import config_file, interrupts
 from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.describing.facts import machine_facts
-from purerl.runs.running import resuming, session
+from purerl.runs.running import compile_times, resuming, session
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.runs.running.train import EXIT_DIVERGED
@@ -134,7 +134,10 @@ def _compile(run: Run) -> Program:
     """The compiled program of a search, and a word on it."""
     total = run.setup.frames * run.description.generations
     progress.say(run.console, f"{total:,} frames in all, {run.setup.frames:,} a generation: compiling ...")
-    program = compile_program(run.setup)
+    digest = config_file.digest(run.description._asdict())
+    with progress.waiting(run.console, "compiling", compile_times.last(digest)):
+        program = compile_program(run.setup)
+    compile_times.note(digest, program.seconds)
     progress.say(run.console, f"compiled in {program.seconds:.1f} s")
     return program
 

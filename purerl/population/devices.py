@@ -17,6 +17,8 @@ CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 DRIVERS = Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/nvhost-gpu")
 """What the drivers of NVIDIA's GPUs make: on Linux, in Windows' subsystem for it, and on Jetson."""
 CUDA_PLUGINS = "jax_cuda12_plugin", "jax_cuda13_plugin"
+CACHE = "~/.cache/purerl"
+"""Where compiled programs are kept."""
 THREADS = "NPROC"
 """The environment variable with the number of threads that XLA starts for the CPU."""
 
@@ -90,8 +92,13 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     return max(free, 0) // len(devices)
 
 
-def use_compilation_cache(directory: Path) -> None:
-    """Caches compiled programs in ``directory`` for later processes, unless ``JAX_COMPILATION_CACHE_DIR`` is set."""
+def use_cache(directory: str | Path = CACHE) -> None:
+    """Keeps compiled programs in ``directory`` for later processes, unless ``JAX_COMPILATION_CACHE_DIR`` is set.
+
+    The same program compiles in a fraction of the time then, also in the command line's trainings, whose directory is
+    the default. Call it before JAX compiles anything.
+    """
+    directory = Path(directory).expanduser()
     if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]  # jax adds its options as it is imported
         jax.config.update("jax_compilation_cache_dir", str(directory))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

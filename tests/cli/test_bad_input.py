@@ -202,6 +202,14 @@ def test_presets_and_integral_floats_are_not_refused():
     assert described.config["total_steps"] == 10**11 and described.seeds == [2**32 - 1]
 
 
+def test_an_algorithm_is_named_by_a_flag_as_well():
+    rest = ["--env", "CartPole-v1"]
+    for args in (["ppo", *rest], ["--algo", "ppo", *rest], [*rest, "--algo=ppo"]):
+        assert parsing.algorithm("train", args) == ("ppo", rest, None)
+    with pytest.raises(ConfigError, match="algorithm = 'pqo': unknown; nearest: ppo"):
+        parsing.algorithm("train", ["--algo", "pqo", *rest])
+
+
 def test_the_last_of_two_flags_counts():
     fields = ["gamma"]
     assert ranges.extract(["--gamma", "0.9,0.99", "--gamma", "0.5"], fields, "env.") == (["--gamma", "0.5"], {})

@@ -1,5 +1,7 @@
 """The lines of a run: while it goes on, and the last one."""
 
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +49,20 @@ def test_names_move_no_cursor(capsys):
         main(["render", name])
     err = capsys.readouterr().err
     assert "\x1b" not in err and "\\x1b[2J[red]x" in err
+
+
+def test_who_waits_is_told_the_stage_and_the_seconds(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "WAIT", 0.02)
+    with progress.waiting(Console(stderr=True), "tracing", 42.0) as stage:
+        stage("compiling")
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and set(lines) == {"compiling ... 0 s, 42 s the last time"}
+    with pytest.raises(ZeroDivisionError), progress.waiting(Console(stderr=True), "tracing"):
+        raise ZeroDivisionError
+    capsys.readouterr()
+    time.sleep(0.1)
+    assert capsys.readouterr().err == "" and not [t for t in threading.enumerate() if t.name.endswith("(tick)")]
 
 
 def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):

@@ -40,10 +40,12 @@ def compile_program(
     batch_size: int | str = "auto",
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
+    stage: Callable[[str], None] = lambda name: None,
 ) -> Program:
     """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
 
-    ``batch_size`` and ``lanes`` are as for `population.train_population`. Raises `planning.DoesNotFit`.
+    ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins. Raises
+    `planning.DoesNotFit`.
     """
     start = time.perf_counter()
     init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
@@ -53,11 +55,14 @@ def compile_program(
         return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
+        stage("tracing")
         layout = population.layout(size, devices, lanes)
         given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
         states = trees.shapes(jax.eval_shape(init_all(layout), given), layout.sharding)
         program = jax.jit(population.spread(chunk_of, layout), donate_argnums=1)
-        return program.lower(given.given, states, np.int32(0)), layout
+        lowered = program.lower(given.given, states, np.int32(0))
+        stage("compiling")
+        return lowered, layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
         init = population.spread(lambda m, _: ((), init_one(m)), layout)
@@ -65,6 +70,7 @@ def compile_program(
 
     chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
     given = trees.shapes(trees.fill(members, chunk.layout.size), chunk.layout.sharding)
+    stage("compiling the start")
     init = jax.jit(init_all(chunk.layout)).lower(given)
     return Program(init.compile(), init.out_info, chunk, time.perf_counter() - start)
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from purerl.display.progress import say
+from purerl.display.progress import say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
@@ -29,7 +29,7 @@ from purerl.runs.describing.directory import (
 )
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.reading import curves, evaluation, sweeps
-from purerl.runs.running import best, resuming
+from purerl.runs.running import best, compile_times, resuming
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.program import Program, compile_program
@@ -122,7 +122,10 @@ def _compile(run: Run, batch_size: int | str) -> Program:
         say(run.console, f"each agent trains for {frames:,} frames: {setup.config.num_iterations:,} whole iterations")
     name, device = run.description, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
     say(run.console, f"{name.algo} on {name.env}, {size} agent(s), {device}: compiling ...")
-    program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=run.options.lanes or None)
+    lanes, digest = run.options.lanes or None, config_file.digest(name._asdict())
+    with waiting(run.console, "tracing", compile_times.last(digest)) as stage:
+        program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=lanes, stage=stage)
+    compile_times.note(digest, program.compile_seconds)
     at_once = program.chunk.batch_size
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")

@@ -1,0 +1,41 @@
+"""How long programs took to compile the last time, so that who waits knows for how long."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from purerl.store import untrusted
+from purerl.store.atomic import atomic
+
+NAME = "seconds.json"
+"""The file in the directory of compiled programs."""
+MOST = 512
+"""Most programs that are remembered, the latest."""
+
+
+def last(digest: str) -> float | None:
+    """Seconds that the program of a description's ``digest`` took the last time; None where that is not known."""
+    return untrusted.number(_known().get(digest))
+
+
+def note(digest: str, seconds: float) -> None:
+    """Remembers the seconds of a program, where compiled programs are kept."""
+    folder = _folder()
+    if folder and folder.is_dir():
+        known = {name: taken for name, taken in _known().items() if name != digest}
+        latest = dict([*known.items(), (digest, round(seconds, 1))][-MOST:])
+        with contextlib.suppress(OSError), atomic(folder / NAME) as path:
+            path.write_text(json.dumps(latest))
+
+
+def _folder() -> Path | None:
+    directory = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # jax adds its options when imported
+    return Path(directory) if directory else None
+
+
+def _known() -> dict[str, Any]:
+    folder = _folder()
+    return untrusted.contents(folder, NAME) if folder else {}
