@@ -206,7 +206,7 @@ def test_an_algorithm_is_named_by_a_flag_as_well():
     rest = ["--env", "CartPole-v1"]
     for args in (["ppo", *rest], ["--algo", "ppo", *rest], [*rest, "--algo=ppo"]):
         assert parsing.algorithm("train", args) == ("ppo", rest, None)
-    with pytest.raises(ConfigError, match="algorithm = 'pqo': unknown; nearest: ppo"):
+    with pytest.raises(ConfigError, match="algorithm = 'pqo': unknown; nearest: pqn, ppo"):
         parsing.algorithm("train", ["--algo", "pqo", *rest])
 
 
