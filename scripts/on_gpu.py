@@ -46,7 +46,7 @@ def stages(given: argparse.Namespace) -> list[Stage]:
     beside = lambda name, peer: ["--peer", peer, "--peer-python", given.peer_python] if name in given.peers else []
     purejaxrl = beside("purejaxrl", f"purejaxrl={given.purejaxrl}")
     tests = ["tests/hardware", "tests/algos/test_conformance.py", "-k", "trainings_agree or closed_form or packing"]
-    found = [Stage("tests", [[python, "-m", "pytest", "-n", "0", *tests[: 1 if tiny else None]]])]
+    found = [Stage("tests", [[python, "-m", "pytest", "-n", "0", "--all-tests", *tests[: 1 if tiny else None]]])]
     for agents in (1, 2) if tiny else (1, 64, 2048, 16384):
         size = ["--agents", str(agents), "--total-steps", "2048" if tiny else "500000"]
         found.append(Stage(f"ppo-{agents}", [[*benchmark, "ppo-cartpole", *size, *rounds, *purejaxrl]]))
