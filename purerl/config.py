@@ -5,6 +5,7 @@ import functools
 import math
 import numbers
 import sys
+import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar, dataclass_transform, overload
@@ -56,6 +57,8 @@ NonNegativeCount = Annotated[int, Range(0, 2**31)]
 Frames = Annotated[int, Range(1, 2**63)]
 """Counted on the host, where nothing wraps; what a device counts of them has 64 bits."""
 Seed = Annotated[int, Range(0, 2**32)]
+Limit = Annotated[float | int, Range(0)]
+"""A number that is static, because 0 stands for a program without it."""
 
 
 MEMBERS = 2**20
@@ -123,6 +126,10 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
         if isinstance(value, jax.core.Tracer):
             continue
         kind, limits = _limits(hints[name])
+        if isinstance(kind, types.UnionType):  # the first of its types, or None where that is one of them
+            if value is None and types.NoneType in typing.get_args(kind):
+                continue
+            kind = typing.get_args(kind)[0]
         number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
         problem = _type_problem(number, kind) or next(
             (f"must lie in {limit}" for limit in limits if number not in limit), None

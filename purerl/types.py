@@ -148,7 +148,8 @@ class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
     ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or
-    learner was not finite; the learner stays as it was before that iteration.
+    learner was not finite; the learner stays as it was before that iteration. ``stopping`` is `loops.stopping`'s, ``()``
+    where nothing stops a training early.
     """
 
     learner: PyTree
@@ -157,6 +158,7 @@ class TrainState(NamedTuple):
     iteration: Count
     alive: Array
     key: Key
+    stopping: PyTree = ()
 
 
 class Scores(NamedTuple):
@@ -310,7 +312,8 @@ class Trainer(NamedTuple):
     ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores it, if there is a replay,
     learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step` is one
     after the other. ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps`` the number that
-    ``init`` takes, of one agent.
+    ``init`` takes, of one agent. ``stop(before, after, metrics)`` ends each iteration if there is one (None: none does):
+    it decides whether the training stops early, and returns the state and the metrics of it (`loops.stopping`).
     """
 
     init: Callable[[Key], TrainState]
@@ -319,14 +322,16 @@ class Trainer(NamedTuple):
     learner: Learner
     env_steps: int
     warmup_steps: int = 0
+    stop: Callable[[TrainState, TrainState, Metrics], tuple[TrainState, Metrics]] | None = None
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
         key, key_collect, key_learn = jax.random.split(state.key, 3)
         behaviour = self.learner.behaviour(state.learner)
         actors, trajectory, episodes = self.collect(behaviour, state.actors, key_collect)
-        state, metrics = self.learn(state._replace(actors=actors, key=key), trajectory, key_learn)
-        return state, {**episodes, **metrics}
+        after, metrics = self.learn(state._replace(actors=actors, key=key), trajectory, key_learn)
+        metrics = {**episodes, **metrics}
+        return self.stop(state, after, metrics) if self.stop else (after, metrics)
 
     def frames(self, iterations: int) -> int:
         """Frames of one agent after so many iterations, warm-up included."""

@@ -186,3 +186,15 @@ def test_inherited_fields_are_given_other_defaults():
     for wrong in ({"absent": 1}, {"more": 1.0}):
         with pytest.raises(TypeError, match="is inherited"):
             cfg.config(**wrong)(type("Own", (Parent,), {"__annotations__": {"more": float}, "more": 2.0}))
+
+
+def test_limits_are_static_numbers():
+    """A number whose 0 leaves a part of the program out: whole or not, but nothing else."""
+    assert "target_kl" not in FLOATS
+    for good in (0, 0.0, 0.02, 1):
+        check(ppo.Config(target_kl=good))
+    for bad, line in (("a", "must be a number"), (None, "must be a number"), (True, "must be a number")):
+        with pytest.raises(ConfigError, match=f"target_kl = {bad!r}: {line}"):
+            check(ppo.Config(target_kl=bad))
+    with pytest.raises(ConfigError, match=r"target_kl = -1: must lie in \[0, inf\)"):
+        check(ppo.Config(target_kl=-1))

@@ -88,10 +88,15 @@ def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "
 
 
 def quantile_figure(
-    x: np.ndarray, quantiles: Mapping[float, np.ndarray], axes: tuple[str, str], title: str = ""
+    x: np.ndarray,
+    quantiles: Mapping[float, np.ndarray],
+    axes: tuple[str, str],
+    title: str = "",
+    stopped_at: Sequence[float] = (),
 ) -> Figure:
     """Quantiles ``[points]`` over a population as nested bands around the median (the middle one), by their levels in
-    ascending order. The quantiles of a single member coincide, and are one line."""
+    ascending order. The quantiles of a single member coincide, and are one line. Where members stopped early there is a
+    mark on the axis of ``x``."""
     figure, panel = _panel(axes, title)
     x, rows = binned(x, np.stack(list(quantiles.values())), width(x))
     rows, levels, half = carried(rows), list(quantiles), len(quantiles) // 2
@@ -101,7 +106,11 @@ def quantile_figure(
         alpha = 0.18 + 0.17 * i / max(half - 1, 1)
         panel.fill_between(x, rows[i], rows[-1 - i], color=COLOURS[0], alpha=alpha, linewidth=0, label=label)
     panel.plot(x, rows[half], color=COLOURS[0], linewidth=1.8, label="median of agents")
-    if not alone:
+    if len(stopped_at):
+        over = panel.get_xaxis_transform()
+        where = stopped_at, np.full(len(stopped_at), 0.02)
+        panel.plot(*where, "^", color=COLOURS[1], transform=over, label="an agent stopped", markersize=7)
+    if len(stopped_at) or not alone:
         panel.legend(fontsize="small", framealpha=0.8)
     return figure
 

@@ -21,6 +21,8 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
     told = [f"return {math.fsum(returns) / len(returns):.1f} (worst agent {min(returns):.1f})"] if returns else []
     told += [f"{died} of {size} agents died"] if died else []
+    if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
+        told.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
     say(
         console,
         f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "

@@ -94,7 +94,7 @@ def returns(metrics: dict[str, np.ndarray]) -> np.ndarray:
 
 def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     """Each of the metrics ``[iterations, P]`` as one number: its mean over iterations and members in which it exists,
-    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` the members that are so.
+    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` and ``stopped`` the members that are so.
 
     Of several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
     """
@@ -102,7 +102,7 @@ def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     for name, values in metrics.items():
         if name in OF_EPISODES:
             found[name] = float(_over_episodes(metrics, name))
-        elif name == "alive":
+        elif name in ("alive", "stopped"):
             found[name] = float(values[-1].sum())
         elif name == "episodes":
             found[name] = float(values.sum())

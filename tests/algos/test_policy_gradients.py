@@ -157,6 +157,22 @@ def test_recorded_policy_is_that_of_its_version(lagging, key):
         state, _ = step(state)
 
 
+def test_epochs_end_at_the_target_kl(key):
+    """The first minibatch is that of the policy that acted, so one step is taken, as if there were no others; without a
+    target nothing looks."""
+    config = ppo.Config(**{**SIZES, "total_steps": 8 * 16}, num_epochs=2, num_minibatches=2, learning_rate_decay=0.0)
+    results = [
+        jit(ppo.make_train(dataclasses.replace(config, target_kl=limit), ENV, **SGD))(key) for limit in (1e-12, 1e9, 0)
+    ]
+    few, all_of_them, plain = results
+    assert few.metrics["updates_taken"] == 0.25 and all_of_them.metrics["updates_taken"] == 1.0
+    assert "updates_taken" not in plain.metrics
+    close(all_of_them.state.learner.params, plain.state.learner.params)
+    moved, whole = (ravel_pytree(x.state.learner.params)[0] for x in (few, plain))
+    start = ravel_pytree(jit(ppo.make_trainer(config, ENV, **SGD).init)(key).learner.params)[0]
+    assert 0 < np.linalg.norm(moved - start) < np.linalg.norm(whole - start)
+
+
 @pytest.mark.rest("gtrxl-4", "lru-4", "gru-0", "lstm-4")
 @pytest.mark.parametrize(("kind", "length"), [("gru", 0), *((kind, 4) for kind in memory.MEMORIES)])
 def test_memories_line_up(key, kind, length):

@@ -56,6 +56,43 @@ def test_epochs_against_a_loop(key):
     assert metrics["size"] == 3
 
 
+def test_epochs_end_where_a_walk_does(key):
+    """Steps in numpy up to the first minibatch that is over the limit, whose step is not taken either; the schedule of
+    step sizes goes on. A limit is met by none, one in the middle and the first minibatch."""
+    indices = gradients.minibatch_indices(key, 12, 3, 4)
+    data = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    rate = lambda updates: 0.1 / (1 + counters.real(updates))
+    optimiser = gradients.chain(gradients.descent(rate))
+
+    def loss(params, batch):
+        return jnp.mean((batch - params["a"]) ** 2), {"distance": jnp.sum(jnp.abs(params["a"]))}
+
+    params = {"a": jnp.array([[3.0, -1.0]])}
+    state = gradients.init_optimiser(optimiser, params)
+
+    @jax.jit
+    def run(limit):
+        over = lambda metrics: metrics["distance"] < limit
+        return gradients.epochs(loss, optimiser, params, state, jnp.asarray(data), indices, over=over)
+
+    ends = []
+    for limit in (-1.0, 3.2, 9.0):
+        found, opt_state, metrics = run(limit)
+        a, losses, taken = np.array([[3.0, -1.0]]), [], 0
+        for i, index in enumerate(np.asarray(indices)):
+            error = a - data[index]
+            losses.append(np.mean(error**2))
+            if np.abs(a).sum() < limit:
+                break
+            a, taken = a - 0.1 / (1 + i) * error.sum(axis=0) / error.size * 2, taken + 1
+        np.testing.assert_allclose(found["a"], a, rtol=1e-5)
+        np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
+        np.testing.assert_allclose(metrics["updates_taken"], taken / 12, rtol=1e-6)
+        assert counters.number(opt_state[0].updates) == 12
+        ends.append(taken)
+    assert ends[0] == 12 and 0 < ends[1] < 12 and ends[2] == 0
+
+
 def matrices_alone(params):
     """Of each parameter: moved or kept, as `optax.multi_transform` wants it."""
     return jax.tree.map(lambda x: "moved" if x.ndim >= 2 else "kept", params)

@@ -78,7 +78,8 @@ function details(run) {
   }
   if (run.results.length) {
     const several = run.configurations > 1;
-    const cells = (each) => [...(several ? [each.config] : []), each.seed, each.return, each.std, each.length, each.alive ? "alive" : "✕ died"];
+    const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
+    const cells = (each) => [...(several ? [each.config] : []), each.seed, each.return, each.std, each.length, fate(each)];
     parts.push(card("Members", table([...(several ? ["config"] : []), "seed", "return", "std", "length", ""], run.results.map(cells))));
   }
   parts.push(card("Configuration", pairs(run.config)));

@@ -33,6 +33,10 @@ class Config(policy_gradients.Config):
     clip_epsilon: cfg.Positive = 0.2
     """Largest distance of the probability ratio from 1, and of a value from its old value, that the loss rewards."""
 
+    target_kl: cfg.Limit = 0
+    """Approximate KL divergence of a minibatch from the policy that acted above which an iteration takes no further
+    gradient step, nor the one for that minibatch. 0: it takes all."""
+
     @property
     def sequence_steps(self) -> int:
         """Steps of a sequence."""
@@ -90,7 +94,8 @@ def descend(
     """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
 
     Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
-    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`.
+    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`. With a ``target_kl`` the steps end where the
+    approximate KL divergence exceeds it.
     """
     network, distribution = parts.network, parts.distribution
     recurrent = bool(jax.tree.leaves(experience.carry))
@@ -123,7 +128,10 @@ def descend(
     carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
     batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting)
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
-    params, opt_state, metrics = gradients.epochs(loss, parts.optimiser, state.params, state.opt_state, batch, indices)
+    over = (lambda metrics: metrics["approximate_kl"] > config.target_kl) if config.target_kl else None
+    params, opt_state, metrics = gradients.epochs(
+        loss, parts.optimiser, state.params, state.opt_state, batch, indices, over=over
+    )
     metrics["explained_variance"] = losses.explained_variance(value, target)
     return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores(value, advantage))
 

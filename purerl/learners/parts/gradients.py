@@ -38,11 +38,17 @@ def epochs(
     opt_state: PyTree,
     batch: PyTree,
     indices: Array,
+    *,
+    over: Callable[[Metrics], Array] | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """A `gradient_step` on the minibatch of each row of ``indices`` ``[updates, size]``, one after another.
 
     ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
     means over all updates of the metrics.
+
+    From the first minibatch on for whose metrics, before its step, ``over(metrics)`` is True no more steps are taken
+    (None: all are). Schedules of step sizes (`descent`) go on as if they were. Metrics are means over the minibatches
+    up to that one, and ``updates_taken`` is the part of the steps that were taken.
     """
     joined, split = join(optimiser, params)
 
@@ -51,8 +57,30 @@ def epochs(
         state, (metrics, more) = _step(loss, optimiser, split, state, minibatch)
         return state, metrics | more
 
-    (joined, opt_state), metrics = scan_means(kernels.fuse(step, "update"), (joined, opt_state), indices)
-    return split(joined), opt_state, metrics
+    def step_until(state, index):
+        before, looking = state
+        after, metrics = step(before, index)
+        taking = looking & ~over(metrics)
+        metrics = {name: jnp.where(looking, value, 0.0) for name, value in metrics.items()}
+        parts = {"updates_taken": taking.astype(jnp.float32), "looked": looking.astype(jnp.float32)}
+        return (_taken(taking, after, before), taking), metrics | parts
+
+    start = joined, opt_state
+    if over is None:
+        (joined, opt_state), metrics = scan_means(kernels.fuse(step, "update"), start, indices)
+        return split(joined), opt_state, metrics
+    start = start, jnp.ones((), bool)
+    ((joined, opt_state), _), metrics = scan_means(kernels.fuse(step_until, "update"), start, indices)
+    taken, looked = metrics.pop("updates_taken"), metrics.pop("looked")
+    means = {name: value / looked for name, value in metrics.items()}
+    return split(joined), opt_state, {**means, "updates_taken": taken}
+
+
+def _taken(taking: Array, after: PyTree, before: PyTree) -> PyTree:
+    """``after`` where a step is taken, else ``before``; the counts of `descent` are always those of ``after``."""
+    is_count = lambda x: isinstance(x, Descent)
+    keep = lambda new, old: new if is_count(new) else jnp.where(taking, new, old)
+    return jax.tree.map(keep, after, before, is_leaf=is_count)
 
 
 def gradient_step(

@@ -116,6 +116,8 @@ def digest(fields: dict[str, Any]) -> str:
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
+    if not kept.get("stop"):
+        kept.pop("stop", None)  # runs of earlier versions have none
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 

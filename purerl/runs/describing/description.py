@@ -16,7 +16,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
-from purerl.runs.describing import datasets, file_checks
+from purerl.runs.describing import datasets, early, file_checks
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.swept import config_part, env_part
@@ -30,7 +30,7 @@ class Description(NamedTuple):
     ``env_params`` are keyword arguments of the environment, ``config`` the fields of the algorithm's config, ``swept``
     maps names to one value for each configuration, ``learned`` holds learned functions by the part that they take the
     place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
-    (`datasets.described`).
+    (`datasets.described`). ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
     """
 
     algo: str
@@ -41,6 +41,7 @@ class Description(NamedTuple):
     swept: dict[str, list[float]]
     learned: dict[str, Any]
     datasets: dict[str, Any] = {}
+    stop: dict[str, Any] = {}
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: bool = False) -> "Description":
@@ -51,7 +52,7 @@ class Description(NamedTuple):
         """
         if problems := file_checks.problems(fields, trust):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
-        found = cls(**{"learned": {}, "datasets": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        found = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
         return found._replace(env_params=envs.renamed(found.env_params, found.env))
 
     @property
@@ -74,6 +75,7 @@ def start(file: ConfigFile) -> Start:
                 f"{file.path}: seeds must be whole numbers, at least one, each one more than the one before"
             )
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
+    options |= early.options(file.take("stop", dict, {}), str(file.path))
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")
     options |= env_options(file, options.get("env", ""))
@@ -115,6 +117,7 @@ def describe(
     """
     swept = swept or {}
     problems = cfg.problems(options)
+    problems += [] if problems else early.problems_of_options(options)
     if not problems and options.seed + options.num_seeds > 2**32:
         problems.append(f"num_seeds = {options.num_seeds}: seed + num_seeds must not exceed {2**32}")
     count = len(next(iter(swept.values()), [0]))
@@ -147,7 +150,8 @@ def describe(
     if problems:
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
-    return Description(algo, options.env, env_params, seeds, dict(vars(config)), swept, functions, of_play)
+    fields = dict(vars(config)), swept, functions, of_play, early.described(options)
+    return Description(algo, options.env, env_params, seeds, *fields)
 
 
 class Setup(NamedTuple):
@@ -192,7 +196,10 @@ class Setup(NamedTuple):
             return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
 
         def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
-            return trained.make_trainer(config, plain_env(env_params), **artefacts.parts(learned, config), **data())
+            parts = {**artefacts.parts(learned, config), **data()}
+            return early.stopping_trainer(
+                trained.make_trainer(config, plain_env(env_params), **parts), description.stop
+            )
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}

@@ -11,7 +11,7 @@ from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.names import check_trusted, choose
-from purerl.runs.describing import datasets
+from purerl.runs.describing import datasets, early
 from purerl.runs.describing.swept import ENV_PREFIX, config_part, env_part
 from purerl.store import untrusted
 from purerl.types import Env
@@ -25,6 +25,7 @@ KINDS = {
     "swept": dict,
     "learned": dict,
     "datasets": dict,
+    "stop": dict,
 }
 """The type of each field of a `Description` in JSON."""
 MOST_OF_A_SIZE = 2**16
@@ -38,7 +39,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
     before. Nothing is imported that a file names, unless ``trust``."""
     if not isinstance(fields, dict):
         return ["not the description of a run"]
-    fields = {"learned": {}, "datasets": {}, **fields}
+    fields = {"learned": {}, "datasets": {}, "stop": {}, **fields}
     wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
     if wrong:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
@@ -63,7 +64,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
     extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
-    found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets)
+    found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
     return found + _learned_problems(algo, fields["learned"])
 
 

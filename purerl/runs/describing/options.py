@@ -122,7 +122,14 @@ class TrainOptions(Described, MachineOptions):
     """Number of episodes that each agent plays in an evaluation, after training and as it goes on (eval_every)."""
     eval_every: cfg.NonNegativeCount = 0
     """Environment steps of an agent between two evaluations during training, rounded up to whole iterations, for
-    RUN/evaluations.jsonl. They change no bit of the training. 0: none."""
+    RUN/evaluations.jsonl. They change no bit of the training, unless stop_at looks at them. 0: none."""
+    stop_at: float | None = None
+    """Return at which an agent stops learning; the run ends once all of its agents have stopped. Looked at is the mean
+    return of stop_episodes episodes of the training, or with eval_every that of each evaluation. None: all agents train
+    to the end."""
+    stop_episodes: cfg.Count = 100
+    """Number of episodes whose mean return stop_at looks at: it looks after each iteration by which so many have ended
+    since the last look. With eval_every it is eval_episodes that counts."""
     log: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ()
     """Where metrics go beside RUN/metrics.jsonl: csv is RUN/log.csv; tensorboard and wandb are extras to install. wandb
     stays offline unless WANDB_MODE=online is in the environment."""

@@ -10,7 +10,7 @@ from purerl.errors import ConfigError
 from purerl.names import nearest
 from purerl.runs.describing import config_file
 from purerl.runs.describing.directory import EVALUATIONS, METRICS, QUANTILES, TIMES
-from purerl.store import log
+from purerl.store import log, untrusted
 from purerl.store.metrics import QUANTILES as LEVELS
 from purerl.store.untrusted import plotted
 
@@ -32,7 +32,9 @@ def draw(directory: Path) -> None:
     if len(x):
         file = config_file.read(directory / config_file.NAME)
         title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
-        plots.save(directory / NAME, curves.quantile_figure(x, quantiles, ("frames", "return"), title))
+        of_agents = untrusted.listed(untrusted.contents(directory, "summary.json"), "stopped_at_per_seed")
+        stopped = [at for at in map(untrusted.number, of_agents) if at is not None]
+        plots.save(directory / NAME, curves.quantile_figure(x, quantiles, ("frames", "return"), title, stopped))
 
 
 def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:

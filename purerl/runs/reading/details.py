@@ -67,7 +67,8 @@ def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, 
     seeds = [seed for seed in untrusted.listed(fields, "seeds") if type(seed) is int]
     names = {"return": "return_per_seed", "std": "return_std_per_seed", "length": "length_per_seed"}
     lists = {name: untrusted.listed(summary, of_file) for name, of_file in names.items()}
-    alive = untrusted.listed(summary, "alive_per_seed")
+    alive, stopped = (untrusted.listed(summary, f"{name}_per_seed") for name in ("alive", "stopped_at"))
+    lists |= {"stopped_at": stopped} if stopped else {}
     rows = []
     for i in range(min(len(alive), MOST_MEMBERS) if seeds else 0):
         numbers = {name: untrusted.number(column[i]) if i < len(column) else None for name, column in lists.items()}

@@ -11,10 +11,10 @@ import numpy as np
 
 from purerl import trees
 from purerl.display import progress
-from purerl.runs.describing import config_file
+from purerl.runs.describing import config_file, early
 from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
-from purerl.runs.running import logs
+from purerl.runs.running import ending, logs
 from purerl.runs.running.best import Best
 from purerl.runs.running.program import Program, begin, chunks
 from purerl.runs.running.session import Run
@@ -36,11 +36,13 @@ class Progress(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Policies ``[P]`` on the host; of each member whether it is alive and its frames; and the seconds it all took."""
+    """Policies ``[P]`` on the host; of each member whether it is alive, its frames, and those after which it stopped
+    early (None: it did not); and the seconds it all took."""
 
     policy: PyTree
     alive: list[bool]
     env_steps: list[int]
+    stopped_at: list[int | None]
     seconds: float
 
 
@@ -59,7 +61,8 @@ def train_batches(
     elapsed = lambda: so_far.seconds + time.perf_counter() - start
     every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
-    policies, alive, env_steps, trained = [], [], [], 0
+    stop = run.description.stop
+    policies, alive, env_steps, stopped_at, trained = [], [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
     total = trainer.env_steps * sum(
         (num_iterations - done) * count for done, count in zip(so_far.done, counts(size, batch_size), strict=True)
@@ -85,14 +88,15 @@ def train_batches(
             first = index * batch_size
             batch = trees.take(setup.members, slice(first, first + batch_size))
             state, done, saved = begin(program, batch, step), so_far.done[index], time.perf_counter()
-            living = np.asarray(state.alive)[: batch.size]
+            learning = ending.learning(state, batch.size)
             paced = chunks(program, batch, state, done, num_iterations, every)
-            while living.any() and not interrupted and (chunk := next(paced, None)):
-                state, living = chunk.state, chunk.metrics["alive"][-1]
+            while learning.any() and not interrupted and (chunk := next(paced, None)):
+                chunk = ending.cut(chunk)
+                state = chunk.state
                 saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
                 trained += (chunk.done - done) * trainer.env_steps * batch.size
                 done = chunk.done
-                report(trained, metrics.returns(chunk.metrics), int(living.sum()))
+                report(trained, metrics.returns(chunk.metrics), int(chunk.metrics["alive"][-1].sum()))
                 if best:
                     best.watch(chunk.metrics)
                 if plays and (done % every == 0 or done == num_iterations):
@@ -100,19 +104,24 @@ def train_batches(
                     found = plays(on_host(state, batch.size), first=first)
                     saving.later(functools.partial(written.evaluation, found, done, first))
                     start += time.perf_counter() - before
+                    if early.by_evaluations(stop):
+                        state = ending.after_evaluation(state, found, stop["at"], done, program.chunk.layout)
+                        paced = chunks(program, batch, state, done, num_iterations, every)
+                learning = ending.learning(state, batch.size)
                 if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
             save(index, done, state, batch.size)
             policies.append(on_host(state, batch.size))
-            alive += living.tolist()
+            alive += np.asarray(state.alive)[: batch.size].tolist()
+            stopped_at += ending.stopped_at(state, batch.size, trainer)
             env_steps += [trainer.frames(done)] * batch.size
             if interrupted:
                 break
         saving.wait()
         seconds = elapsed()
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    return Trained(policy, alive, env_steps, seconds)
+    return Trained(policy, alive, env_steps, stopped_at, seconds)
 
 
 def counts(size: int, batch_size: int) -> list[int]:

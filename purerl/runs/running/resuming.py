@@ -11,7 +11,7 @@ from rich.console import Console
 from purerl import config as cfg
 from purerl.display.progress import say
 from purerl.errors import ConfigError
-from purerl.runs.describing import config_file
+from purerl.runs.describing import config_file, early
 from purerl.runs.describing.config_file import ConfigFile
 from purerl.runs.describing.directory import CHECKPOINTS
 from purerl.store import checkpoint, json_files, untrusted
@@ -74,13 +74,14 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
     line for each that may not change.
     """
     found, refused = [], []
+    hard = early.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
     for old, new in ((before.options, now.options), (before.config, now.config)):
         free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
         for field in dataclasses.fields(new):
             name, was, value = field.name, getattr(old, field.name, field.default), getattr(new, field.name)
             if was == value or hasattr(ResumeOptions, name):
                 continue
-            if name in (*SOFT, *soft) or (override and name in free):
+            if (name in (*SOFT, *soft) and name not in hard) or (override and name in free):
                 found.append(f"{name}: {was!r} -> {value!r}")
             else:
                 advice = "--override changes it all the same" if name in free else "it cannot change"

@@ -149,6 +149,7 @@ def _train(run: Run, program: Program, so_far: Progress) -> int:
         "compile_seconds": program.compile_seconds,
         "steps_per_second": sum(trained.env_steps) / trained.seconds,
         "alive_per_seed": alive,
+        **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
         "predicted_peak_bytes": program.chunk.peak_bytes,
         **machine_facts(),
     }

@@ -1,0 +1,68 @@
+"""Early stopping: a training whose return has reached a target learns no more. Each member does so by itself."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import counters, trees
+from purerl.counters import Count
+from purerl.types import Array, Key, Metrics, Trainer, TrainState
+
+
+class Stopping(NamedTuple):
+    """Whether a training has ``stopped`` (bool), after which iteration (``at``), and the sum of the returns and the
+    number (int32) of the episodes that ended since the last look."""
+
+    stopped: Array
+    at: Count
+    total: Array
+    ended: Array
+
+
+def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
+    """``trainer``, whose learner stays as it is once the mean return has reached ``target``, a number or a tracer.
+
+    Looked at is the mean return of the episodes that ended since the last look, after each iteration by which
+    ``episodes`` of them or more have. The environments go on under the policy that stays, so that members of a
+    population keep step; metrics have ``stopped`` (bool) beside. With a ``target`` of None nothing is looked at in the
+    program, and whoever runs it says who stops (`stopped_by`).
+    """
+
+    def init(key: Key) -> TrainState:
+        nothing = Stopping(jnp.zeros((), bool), counters.of(), jnp.zeros(()), jnp.zeros((), jnp.int32))
+        return trainer.init(key)._replace(stopping=nothing)
+
+    def stop(before: TrainState, after: TrainState, metrics: Metrics) -> tuple[TrainState, Metrics]:
+        so_far: Stopping = before.stopping
+        kept = lambda old, new: jax.tree.map(lambda o, n: jnp.where(so_far.stopped, o, n), old, new)
+        learner, alive = kept((before.learner, before.alive), (after.learner, after.alive))
+        stopping = so_far if target is None else _looked(so_far, after.iteration, alive, metrics)
+        after = after._replace(learner=learner, alive=alive, stopping=stopping)
+        return after, {**metrics, "alive": alive, "stopped": stopping.stopped}
+
+    def _looked(so_far: Stopping, iteration: Count, alive: Array, metrics: Metrics) -> Stopping:
+        count = metrics["episodes"]
+        total = so_far.total + jnp.where(count > 0, metrics["episode_return"] * count, 0.0)
+        ended = so_far.ended + count
+        enough = ended >= episodes
+        now = enough & alive & ~so_far.stopped & (total / jnp.maximum(ended, 1) >= target)
+        at = jax.tree.map(lambda new, old: jnp.where(now, new, old), iteration, so_far.at)
+        return Stopping(so_far.stopped | now, at, jnp.where(enough, 0.0, total), jnp.where(enough, 0, ended))
+
+    return trainer._replace(init=init, stop=stop)
+
+
+def stopped_by(stopping: Stopping, now: np.ndarray, iteration: int) -> Stopping:
+    """Members ``[P]`` of which those that are ``now`` (bool) have stopped after ``iteration``, as numpy arrays."""
+    had = jax.tree.map(np.asarray, stopping)
+    now = now & ~had.stopped
+    at = jax.tree.map(lambda new, old: np.where(now, np.asarray(new), old), counters.of(iteration), had.at)
+    return had._replace(stopped=had.stopped | now, at=at)
+
+
+def iterations(stopping: Stopping) -> list[int | None]:
+    """The iteration after which each of the members ``[P]`` stopped; None: it has not."""
+    had = jax.tree.map(np.asarray, stopping)
+    return [counters.number(trees.take(had.at, i)) if had.stopped[i] else None for i in range(len(had.stopped))]

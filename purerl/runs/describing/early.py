@@ -1,0 +1,64 @@
+"""Early stopping as a person asks for it, as a run's description has it, and as its trainers do it."""
+
+from typing import Any
+
+from purerl.errors import ConfigError
+from purerl.loops import stopping
+from purerl.store import untrusted
+from purerl.types import Trainer
+
+FOLLOWS_FROM = ("eval_every", "eval_episodes")
+"""Options that the results of a run follow from if its agents stop early."""
+KEYS = {"at", "episodes"}, {"at", *FOLLOWS_FROM}
+
+
+def problems_of_options(options: Any) -> list[str]:
+    """What of ``options`` has no effect, a line each."""
+    if options.stop_episodes == type(options).stop_episodes:
+        return []
+    told = f"stop_episodes = {options.stop_episodes}: has no effect"
+    if options.stop_at is None:
+        return [f"{told} without stop_at"]
+    return [f"{told} with eval_every; evaluations have eval_episodes"] if options.eval_every else []
+
+
+def described(options: Any) -> dict[str, Any]:
+    """When agents stop early, as a description has it: the return ``at`` which, and the ``episodes`` that are looked at
+    or ``eval_every`` and ``eval_episodes``. Empty: they do not."""
+    if options.stop_at is None:
+        return {}
+    by_play = {name: getattr(options, name) for name in FOLLOWS_FROM}
+    return {"at": float(options.stop_at), **(by_play if options.eval_every else {"episodes": options.stop_episodes})}
+
+
+def options(described: dict[str, Any], source: str) -> dict[str, Any]:
+    """The options that a description of a file stands for. Raises `ConfigError`, naming ``source``."""
+    if found := problems(described):
+        raise ConfigError("\n".join(f"{source}: {line}" for line in found))
+    names = {"at": "stop_at", "episodes": "stop_episodes"}
+    return {names.get(name, name): value for name, value in described.items()}
+
+
+def problems(described: dict[str, Any]) -> list[str]:
+    """What is wrong with what a file's description says of early stopping, a line each."""
+    counts = [value for name, value in described.items() if name != "at"]
+    sound = all(type(value) is int and 0 < value < 2**31 for value in counts) and untrusted.is_number(
+        described.get("at")
+    )
+    if not described or (set(described) in KEYS and sound):
+        return []
+    return ["stop: must have a return at, and beside it the number episodes, or eval_every and eval_episodes"]
+
+
+def by_evaluations(described: dict[str, Any]) -> bool:
+    """Whether evaluations decide who stops."""
+    return "eval_every" in described
+
+
+def stopping_trainer(trainer: Trainer, described: dict[str, Any]) -> Trainer:
+    """``trainer``, whose agents stop as a description says."""
+    if not described:
+        return trainer
+    if by_evaluations(described):
+        return stopping.stop_at(trainer, None)
+    return stopping.stop_at(trainer, described["at"], described["episodes"])
