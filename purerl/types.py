@@ -148,8 +148,8 @@ class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
     ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or
-    learner was not finite; the learner stays as it was before that iteration. ``stopping`` is `loops.stopping`'s, ``()``
-    where nothing stops a training early.
+    learner was not finite; the learner stays as it was before that iteration. ``stopping`` is that of
+    `loops.stopping`, ``()`` where nothing stops a training early.
     """
 
     learner: PyTree
@@ -312,8 +312,8 @@ class Trainer(NamedTuple):
     ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores it, if there is a replay,
     learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step` is one
     after the other. ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps`` the number that
-    ``init`` takes, of one agent. ``stop(before, after, metrics)`` ends each iteration if there is one (None: none does):
-    it decides whether the training stops early, and returns the state and the metrics of it (`loops.stopping`).
+    ``init`` takes, of one agent. ``stop(before, after, metrics)`` ends each iteration (None: nothing does): it
+    decides whether the training stops early, and returns the state and the metrics of it (`loops.stopping`).
     """
 
     init: Callable[[Key], TrainState]

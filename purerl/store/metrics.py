@@ -94,7 +94,8 @@ def returns(metrics: dict[str, np.ndarray]) -> np.ndarray:
 
 def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
     """Each of the metrics ``[iterations, P]`` as one number: its mean over iterations and members in which it exists,
-    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` and ``stopped`` the members that are so.
+    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` and ``stopped`` the members
+    that are so.
 
     Of several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
     """
