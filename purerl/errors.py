@@ -1,11 +1,19 @@
 """Errors that tell a user what to change, and errors of a user's own code as text."""
 
+import contextlib
 import sysconfig
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import CodeType
 
 RAISED = (Exception, SystemExit)
 """What somebody's own code may raise that is to be told: all but an interruption."""
-_LIBRARIES = "jax", "jaxlib", "purerl"
+MOST_FRAMES = 5
+"""Frames of somebody's own code that are told of an error, the innermost ones."""
+MOST_CHARACTERS = 400
+"""Of what an error says."""
+_THIS = "purerl"
+_LIBRARIES = "jax", "jaxlib", "flax", _THIS
 _INSTALLED = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
@@ -21,24 +29,62 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+@contextlib.contextmanager
+def own_code(algo: str = "") -> Iterator[None]:
+    """Raises `ConfigError`, a line that tells the error and its frames, for what somebody's own code raises inside.
+
+    Other errors are faults of this package and stay what they are, unless ``algo`` is somebody's own algorithm, a
+    ``MODULE:ATTRIBUTE``: then this package's code may have met what that returned, and its innermost frame is told.
+    """
+    try:
+        yield
+    except (ConfigError, MemoryError):
+        raise
+    except RAISED as error:
+        if place(error):
+            raise ConfigError(f"code of your own raised {told(error)}") from error
+        if ":" not in algo:
+            raise
+        met = "".join(_frames(error, lambda code, module: module == _THIS)[-1:])
+        raise ConfigError(
+            f"algorithm = {algo!r}: does not fit in: {_said(error)}{met and f' (met by {met})'}"
+        ) from error
+
+
 def told(error: BaseException) -> str:
-    """The kind of an error, its first line, and its `place`, if it has one, or else that outside of this package."""
-    line = (str(error).splitlines() or [""])[0]
+    """The kind of an error, what it says, and its `place`, if it has one, or else that outside of this package."""
     where = place(error) or place(error, installed=True)
-    return f"{type(error).__name__}{line and ': '}{line}{where and f' ({where})'}"
+    return f"{_said(error)}{where and f' ({where})'}"
 
 
 def place(error: BaseException, installed: bool = False) -> str:
-    """The innermost file, line and function of somebody's own code that an error passed through; empty: none.
+    """The files, lines and functions of somebody's own code that an error passed through, the innermost last, at most
+    `MOST_FRAMES`; empty: none.
 
-    That is code which is neither of JAX nor of this package, nor was installed, unless ``installed``.
+    That is code which is neither of JAX, flax nor this package, nor was installed, unless ``installed``.
     """
-    found, trace = "", error.__traceback__
+
+    def is_own(code: CodeType, module: str) -> bool:
+        library = module in _LIBRARIES or code.co_filename.startswith("<")
+        return not library and (installed or not str(Path(code.co_filename).resolve()).startswith(_INSTALLED))
+
+    return " > ".join(_frames(error, is_own)[-MOST_FRAMES:])
+
+
+def _frames(error: BaseException, wanted: Callable[[CodeType, str], bool]) -> Sequence[str]:
+    """``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``wanted``."""
+    found: list[str] = []
+    trace = error.__traceback__
     while trace:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
-        path = Path(code.co_filename)
-        library = module.partition(".")[0] in _LIBRARIES or code.co_filename.startswith("<")
-        if not library and (installed or not str(path.resolve()).startswith(_INSTALLED)):
-            found = f"{path.name}, line {trace.tb_lineno}, in {code.co_name}"
+        if wanted(code, module.partition(".")[0]):
+            found.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
         trace = trace.tb_next
-    return found
+    return list(dict.fromkeys(found))
+
+
+def _said(error: BaseException) -> str:
+    """The kind of an error and the first line of its text, with the second where the first announces it."""
+    lines = [line for line in map(str.strip, str(error).splitlines()) if line] or [""]
+    line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{type(error).__name__}{line and ': '}{line[:MOST_CHARACTERS]}"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
+from purerl.learners.parts import contract
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.types import Env, Key, Learner, Result, Trainer
 
@@ -80,7 +81,7 @@ class Algorithm(NamedTuple):
         spaces = seen.observation_space, seen.action_space
         if found := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(found))
-        return self.loop(config, seen, self.make_learner(config, env, **parts), **data)
+        return self.loop(config, seen, contract.kept(self.name, self.make_learner(config, env, **parts)), **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""

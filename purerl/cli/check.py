@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code
 
 if TYPE_CHECKING:
     from purerl.envs import Examined
@@ -25,7 +25,7 @@ def check_env(args: list[str]) -> int:
 
     from purerl import envs
 
-    with prepared(options):
+    with prepared(options), own_code():
         env = envs.make(options.env, **parsing.env_params(options.env_params))
         found = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:

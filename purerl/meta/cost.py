@@ -11,6 +11,7 @@ from rich.console import Console
 from purerl import envs
 from purerl.algos import ALGORITHMS
 from purerl.display.progress import say
+from purerl.errors import own_code
 from purerl.meta.description import Description, Setup
 from purerl.meta.search import compile_program
 
@@ -23,14 +24,15 @@ def plan(description: Description) -> dict[str, Any]:
     says what it is about on stderr."""
     setup = Setup.of(description)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
-    trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
+    with own_code(description.algo):
+        trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
     lengths = sorted({min(length, whole) for length in SHORT_LIVES})
     peaks, seconds = [], []
     for length in lengths:
         short, size = trainer.frames(length), description.population
         lives = f"lives of {short:,} instead of {trainer.frames(whole):,} frames"
         say(Console(stderr=True), f"compiling, then timing 2 generations of {size} candidates with {lives} ...")
-        peak, taken = _timed(Setup.of(description._replace(config=dict(description.config, total_steps=short))))
+        peak, taken = _timed(description._replace(config=dict(description.config, total_steps=short)))
         peaks.append(peak)
         seconds.append(taken)
     generation = _extrapolate(lengths, seconds, whole)
@@ -44,9 +46,9 @@ def plan(description: Description) -> dict[str, Any]:
     }
 
 
-def _timed(setup: Setup) -> tuple[int, float]:
+def _timed(description: Description) -> tuple[int, float]:
     """The memory of a search's program, and the seconds of a generation, the faster of two."""
-    program, seconds = compile_program(setup, capacity=1), []
+    program, seconds = compile_program(Setup.of(description), capacity=1, algo=description.algo), []
     state = program.init(jax.random.key(0))
     for _ in range(2):
         start = time.perf_counter()

@@ -11,7 +11,7 @@ from purerl import config as cfg
 from purerl import envs, trees
 from purerl.algos import ALGORITHMS, read_config
 from purerl.envs.union import union
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code
 from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
@@ -49,6 +49,7 @@ class Setup(NamedTuple):
     evolution: evolution.Evolution
 
     @classmethod
+    @own_code()
     def of(cls, description: Description) -> "Setup":
         """The search that ``description`` asks for."""
         algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket, **description.settings)
@@ -88,6 +89,7 @@ def start(file: ConfigFile) -> Start:
     return Start(file, options, file.take("config", dict, {}), {}, {})
 
 
+@own_code()
 def describe(
     socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any], *, usual: Any = None
 ) -> Description:

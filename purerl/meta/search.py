@@ -9,6 +9,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from rich.console import Console
 
 from purerl import loops, population, trees
 from purerl.display import progress
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.meta.description import Description, Setup
 from purerl.population import planning
@@ -77,14 +78,23 @@ class Progress(NamedTuple):
     seconds: float
 
 
-def compile_program(setup: Setup, capacity: int = CAPACITY) -> Program:
-    """Compiles the generations of a search, one program for any number of them. Raises `planning.DoesNotFit`."""
+def compile_program(
+    setup: Setup, capacity: int = CAPACITY, stage: Callable[[str], None] = lambda name: None, algo: str = ""
+) -> Program:
+    """Compiles the generations of a search, one program for any number of them. ``stage`` is told what begins after
+    tracing.
+
+    Raises `planning.DoesNotFit`, and `ConfigError` as `errors.own_code` does, which ``algo`` is for.
+    """
     start, devices = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(devices), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere)
-    like = trees.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
-    chunk = program.lower(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)).compile()
+    with own_code(algo):
+        like = trees.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
+        traced = program.trace(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere))
+    stage("compiling")
+    chunk = traced.lower().compile()
     planning.check_program(chunk, devices, "give fewer --lanes, or cut num_envs or what else makes an agent large")
     return Program(init, chunk, like, everywhere, planning.held(chunk) * len(devices), time.perf_counter() - start)
 
@@ -132,11 +142,14 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
 
 def _compile(run: Run) -> Program:
     """The compiled program of a search, and a word on it."""
-    total = run.setup.frames * run.description.generations
-    progress.say(run.console, f"{total:,} frames in all, {run.setup.frames:,} a generation: compiling ...")
-    digest = config_file.digest(run.description._asdict())
-    with progress.waiting(run.console, "compiling", compile_times.last(digest)):
-        program = compile_program(run.setup)
+    total, digest = run.setup.frames * run.description.generations, config_file.digest(run.description._asdict())
+    with progress.waiting(run.console, "tracing", compile_times.last(digest)) as stages:
+
+        def stage(name: str) -> None:
+            progress.say(run.console, f"{total:,} frames in all, {run.setup.frames:,} a generation: compiling ...")
+            stages(name)
+
+        program = compile_program(run.setup, stage=stage, algo=run.description.algo)
     compile_times.note(digest, program.seconds)
     progress.say(run.console, f"compiled in {program.seconds:.1f} s")
     return program

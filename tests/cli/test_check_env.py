@@ -190,7 +190,7 @@ def test_bad_environments(name, here, capsys):
     assert out == "" and f"purerl: error: env = 'checked_own:{name}': " in err and BAD[name] in err
     assert "before" in name or f"': {BAD[name]}" in err
     assert BAD[name] in PAGE
-    assert name != "untraceable" or "(checked_own.py, line " in err
+    assert name != "untraceable" or "(checked_own.py:" in err
 
 
 @pytest.mark.parametrize("name", NOTED)

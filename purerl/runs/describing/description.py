@@ -13,7 +13,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl import envs, population, trees
 from purerl.algos import ALGORITHMS, read_config
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.runs.describing import datasets, early, file_checks
@@ -97,6 +97,7 @@ def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
 
 
+@own_code()
 def describe(
     algo: str,
     options: Any,
@@ -173,6 +174,7 @@ class Setup(NamedTuple):
     swept: dict[str, list[float]]
 
     @classmethod
+    @own_code()
     def of(cls, description: Description, diagnostics: bool = False) -> "Setup":
         """The members that ``description`` asks for, with `diagnostics` around them if asked for. Raises `ConfigError`
         for learned functions that are damaged."""

@@ -33,12 +33,16 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
     ``resume`` to go on with it; and if it holds anything else but a run.
     """
     _prepare(directory, names, overwrite=overwrite, resume=resume)
+    held = False
     with interrupts.cleaning(lambda: _leave(directory)):
         try:
             with lock(directory):
                 _prepare(directory, names, overwrite=overwrite, resume=resume)
+                held = True
                 yield
-        except ConfigError:  # another process may hold it
+        except ConfigError:
+            if held:  # otherwise another process may hold it
+                _abandon(directory)
             raise
         except OSError:
             _leave(directory)

@@ -9,7 +9,7 @@ import jax
 from purerl import envs
 from purerl.catalogue import check_values
 from purerl.envs.check_types import type_problems
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, place, told
 from purerl.types import Env
 
 NOTHING: Mapping[str, Sequence[float]] = {}
@@ -42,8 +42,9 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
         try:
             jax.eval_shape(lambda x, given=given, make=make: make(**{given: x}).reset(key), first[given])
         except Exception as error:
-            kind = type(error.__cause__ or error).__name__
-            problems.append(f"env = {name!r}: {given}: cannot be swept ({kind} when it is traced)")
+            cause = error.__cause__ or error
+            what = told(cause) if place(cause) else type(cause).__name__
+            problems.append(f"env = {name!r}: {given}: cannot be swept ({what} when it is traced)")
     if ":" in name:
         problems += [f"env = {name!r}: {problem}" for problem in type_problems(env, key)]
     if problems:

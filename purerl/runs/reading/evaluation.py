@@ -10,12 +10,12 @@ import numpy as np
 
 from purerl import population, spaces, trees
 from purerl.envs.fleet import fleet
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code, place, told
 from purerl.loops.evaluation import Player, evaluate, player, random_player, versus
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.store import policies
-from purerl.types import Env, Learner, PyTree
+from purerl.types import Env, Key, Learner, PyTree, Trainer
 
 EVALUATION_SALT = 2**31
 """Folded into a seed's key before it is evaluated, so that evaluating touches no key of the training."""
@@ -56,6 +56,8 @@ def load(directory: str | Path, *, trust: bool = False) -> Run:
         lines = (line if str(directory) in line else f"{path}: {line}" for line in str(error).splitlines())
         raise ConfigError("\n".join(lines)) from None
     except Exception as error:  # sizes that no machine can hold raise errors of any type, of several libraries
+        if place(error):
+            raise ConfigError(f"{path}: code of your own raised {told(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: not a run that can be built ({reason[:200]})") from error
     return Run(saved, setup, env, learner, policy)
@@ -142,12 +144,14 @@ def evaluate_run(
     `ConfigError` as `load` does, which ``trust`` is for."""
     run = load(directory, trust=trust)
     others = rivals(run, against, trust=trust) if against else None
+    with own_code(run.saved["algo"]):
+        played = play(run.setup, run.policy, episodes, max_steps, seed=seed, others=others)
     return {
         "run": str(directory),
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
         "members": run.setup.labels,
         "episodes": episodes,
-        **play(run.setup, run.policy, episodes, max_steps, seed=seed, others=others),
+        **played,
     }
 
 
@@ -218,6 +222,16 @@ def prepare(
         }
 
     return plays
+
+
+def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None:
+    """Traces how the first member's policy plays, so that what raises is met before it is trained. Computes nothing."""
+
+    def played(key: Key) -> PyTree:
+        policy = trainer.learner.policy(trainer.init(key).learner)
+        return evaluate(key, setup.make_env(env_part(setup.swept, 0)), trainer.learner, policy, episodes, max_steps)
+
+    jax.eval_shape(played, setup.members.keys[0])
 
 
 def results(episode_return: np.ndarray) -> dict[str, list[float]]:

@@ -44,7 +44,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
     devices = [absent.device(options.target)] if options.target else None
     with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
-        program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes)
+        program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes, algo=description.algo)
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)

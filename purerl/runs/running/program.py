@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from purerl import loops, population, trees
+from purerl.errors import own_code
 from purerl.population import planning
 from purerl.runs.running import session
 from purerl.runs.running.session import Chunk
@@ -41,37 +42,42 @@ def compile_program(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
     stage: Callable[[str], None] = lambda name: None,
+    algo: str = "",
 ) -> Program:
     """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
 
-    ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins. Raises
-    `planning.DoesNotFit`.
+    ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing.
+    Raises `planning.DoesNotFit`, and while it traces, before anything compiles, `ConfigError` for what somebody's own
+    code raises, as `errors.own_code` does, which the name ``algo`` is for.
     """
     start = time.perf_counter()
     init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
-    planning.check_state(init_one, trees.take(members, 0), devices=devices)
+    with own_code(algo):
+        planning.check_state(init_one, trees.take(members, 0), devices=devices)
+    inits: list[jax.stages.Traced] = []
 
     def chunk_of(given, state, length):
         return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
-        stage("tracing")
         layout = population.layout(size, devices, lanes)
         given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
-        states = trees.shapes(jax.eval_shape(init_all(layout), given), layout.sharding)
-        program = jax.jit(population.spread(chunk_of, layout), donate_argnums=1)
-        lowered = program.lower(given.given, states, np.int32(0))
+        with own_code(algo):
+            inits.append(jax.jit(init_all(layout)).trace(given))
+            states = trees.shapes(inits[-1].out_info, layout.sharding)
+            traced = jax.jit(population.spread(chunk_of, layout), donate_argnums=1).trace(
+                given.given, states, np.int32(0)
+            )
         stage("compiling")
-        return lowered, layout
+        return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
         init = population.spread(lambda m, _: ((), init_one(m)), layout)
         return lambda members: init(members, ())[1]
 
     chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
-    given = trees.shapes(trees.fill(members, chunk.layout.size), chunk.layout.sharding)
     stage("compiling the start")
-    init = jax.jit(init_all(chunk.layout)).lower(given)
+    init = inits[-1].lower()
     return Program(init.compile(), init.out_info, chunk, time.perf_counter() - start)
 
 

@@ -1,5 +1,6 @@
 """A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
 
+import functools
 import math
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from purerl.display.progress import say, waiting
 from purerl.display.tables import print_summary
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
 from purerl.runs.describing import config_file, interrupts
 from purerl.runs.describing.description import Description, Setup
@@ -37,6 +38,7 @@ from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.store import json_files
 from purerl.store.policies import save_policy
+from purerl.types import Trainer
 
 EXIT_DIVERGED = 3
 EVALUATION_STEPS = 10_000
@@ -115,21 +117,40 @@ def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
 
 
 def _compile(run: Run, batch_size: int | str) -> Program:
-    """The compiled program of a run, and a word on it."""
-    setup, size = run.setup, run.setup.members.size
-    frames = setup.trainer.frames(setup.config.num_iterations)
-    if frames != setup.config.total_steps:
-        say(run.console, f"each agent trains for {frames:,} frames: {setup.config.num_iterations:,} whole iterations")
-    name, device = run.description, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
-    say(run.console, f"{name.algo} on {name.env}, {size} agent(s), {device}: compiling ...")
-    lanes, digest = run.options.lanes or None, config_file.digest(name._asdict())
-    with waiting(run.console, "tracing", compile_times.last(digest)) as stage:
-        program = compile_program(setup.make_trainer, setup.members, batch_size, lanes=lanes, stage=stage)
+    """The compiled program of a run, and a word on it, once somebody's own code is known to be traced without errors.
+
+    Raises `ConfigError` otherwise, before anything is said.
+    """
+    setup, options, name = run.setup, run.options, run.description
+    lanes, digest = options.lanes or None, config_file.digest(name._asdict())
+    with own_code(name.algo):
+        trainer = setup.trainer
+        if ":" in name.algo:
+            evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
+    with waiting(run.console, "tracing", compile_times.last(digest)) as stages:
+        told = functools.cache(lambda: _tell(run, trainer))
+
+        def stage(name: str) -> None:
+            told()
+            stages(name)
+
+        known = {"lanes": lanes, "stage": stage, "algo": name.algo}
+        program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
     compile_times.note(digest, program.compile_seconds)
-    at_once = program.chunk.batch_size
+    at_once, size = program.chunk.batch_size, setup.members.size
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
     return program
+
+
+def _tell(run: Run, trainer: Trainer) -> None:
+    """Says what is about to compile."""
+    config, name = run.setup.config, run.description
+    frames = trainer.frames(config.num_iterations)
+    if frames != config.total_steps:
+        say(run.console, f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
+    agents, device = run.setup.members.size, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
+    say(run.console, f"{name.algo} on {name.env}, {agents} agent(s), {device}: compiling ...")
 
 
 def _train(run: Run, program: Program, so_far: Progress) -> int:

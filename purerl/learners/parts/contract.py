@@ -1,0 +1,59 @@
+"""What the functions of a learner must return, looked at while they are traced: no program is changed by it."""
+
+from typing import Any
+
+import jax
+
+from purerl.errors import ConfigError
+from purerl.types import Key, Learner, PyTree, Situation, Updated
+
+Shapes = dict[str, str]
+
+
+def kept(name: str, learner: Learner) -> Learner:
+    """Returns ``learner``, whose `explore`, `exploit` and `update` raise `ConfigError`, in a line, when they are traced
+    and return something else than `types.Learner` says. ``name`` is the algorithm's."""
+
+    def several(function: str, made: Any, parts: tuple[str, ...]) -> Any:
+        if isinstance(made, tuple) and len(made) == len(parts):
+            return made
+        raise ConfigError(f"{name}: {function}: must return ({', '.join(parts)}), but returns {_words(made)}")
+
+    def explore(behaviour: PyTree, situation: Situation, noise: PyTree) -> Any:
+        made = learner.explore(behaviour, situation, noise)
+        return several("explore", made, ("action", "carry", "extras"))
+
+    def exploit(policy: PyTree, situation: Situation, key: Key) -> Any:
+        return several("exploit", learner.exploit(policy, situation, key), ("action", "carry"))
+
+    def update(state: PyTree, given: Any, key: Key) -> Updated:
+        updated = learner.update(state, given, key)
+        if not isinstance(updated, Updated):
+            raise ConfigError(f"{name}: update: must return a purerl.types.Updated, but returns {_words(updated)}")
+        if not isinstance(updated.metrics, dict) or "loss" not in updated.metrics:
+            raise ConfigError(f"{name}: update: must return metrics by name, with a loss among them")
+        if told := _change(_shapes(state), _shapes(updated.state)):
+            raise ConfigError(f"{name}: update: {told}")
+        return updated
+
+    return learner._replace(explore=explore, exploit=exploit, update=update)
+
+
+def _change(before: Shapes, after: Shapes) -> str:
+    """What an update has done to the leaves of a state that must stay as they are; empty: nothing."""
+    lines = [f"returns a state that lacks state{leaf}" for leaf in before if leaf not in after]
+    lines += [f"returns a state that has state{leaf} more" for leaf in after if leaf not in before]
+    changed = [leaf for leaf in before if after.get(leaf, before[leaf]) != before[leaf]]
+    lines += [f"state{leaf}: {before[leaf]} before, but {after[leaf]} after" for leaf in changed]
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return f"{lines[0]}{more}" if lines else ""
+
+
+def _shapes(tree: PyTree) -> Shapes:
+    """Types and shapes by path."""
+    leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(lambda: tree))
+    return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
+
+
+def _words(made: Any) -> str:
+    return f"{len(made)} of them" if isinstance(made, tuple) else type(made).__name__
