@@ -212,6 +212,8 @@ class Env(NamedTuple):
     ``state(obs)`` the part for critics and mixers that see the whole environment; None: all of it, and none. Both
     select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
     ``own`` selects as they read an observation.
+
+    ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team.
     """
 
     name: str
@@ -228,6 +230,7 @@ class Env(NamedTuple):
     state: Callable[[PyTree], PyTree] | None = None
     keep: Callable[[PyTree, PyTree], PyTree] | None = None  # (env_state before, begun) -> env_state
     resets: str = "every"
+    zero_sum: bool = False
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""

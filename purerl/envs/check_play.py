@@ -133,6 +133,7 @@ def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
         "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
         "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
         **_ends_apart(env, step),
+        **_sums(env, step),
         **_legality(env, obs),
         **_participation(env, obs),
     }
@@ -205,6 +206,15 @@ def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
         return {}
     ends = jnp.stack([step.terminated, step.truncated]).reshape(2, -1, env.num_agents)
     return {"terminated, truncated: differ between agents": jnp.any(ends != ends[..., :1])}
+
+
+def _sums(env: Env, step: Step) -> dict[str, Array]:
+    """Whether the rewards of a game that says so do not add up to 0."""
+    if not env.zero_sum:
+        return {}
+    reward = step.reward.reshape(-1, env.num_agents)
+    most = _ROUNDING * env.num_agents * (1 + jnp.max(jnp.abs(reward), axis=1))
+    return {"reward: zero_sum, but those of all agents do not add up to 0": jnp.any(jnp.abs(jnp.sum(reward, 1)) > most)}
 
 
 def _differing(line: str, named: list[tuple[str, Array]], other: PyTree) -> dict[str, Array]:

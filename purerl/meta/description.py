@@ -16,7 +16,7 @@ from purerl.learned import sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.description import env_options
-from purerl.runs.describing.environments import checked
+from purerl.runs.describing.environments import checked, team_problems
 from purerl.types import Env
 
 
@@ -119,7 +119,8 @@ def describe(
     known: Sequence[Env | None] = environments or [None]
     algorithm = ALGORITHMS[algo]
     for env in known:
-        problems += [line for line in algorithm.problems(config, env) if line not in problems]
+        misfit = team_problems(algorithm, config, env) if env else []
+        problems += [line for line in misfit + algorithm.problems(config, env) if line not in problems]
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused([config], usual)
     trainings = options.population * options.num_seeds * len(options.env)

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 import jax
 import numpy as np
@@ -158,6 +159,16 @@ def half_observations():
         (["train", "ppo", "--wrapper", "--env", "CartPole-v1"], ["--wrapper: needs a value"]),
         ([*TRAIN, "--opponents", "league"], ["opponents = 'league': CartPole-v1 has one agent"]),
         ([*TRAIN, "--opponents", "past", "--past-games", "3"], ["opponents = 'past': CartPole-v1 has one agent"]),
+        *(
+            (["train", algo, "--env", "CartPole-v1"], [f"algorithm = '{algo}': is for several agents; CartPole-v1 has"])
+            for algo in ("ippo", "mappo", "iql", "vdn", "qmix", "masac")
+        ),
+        (["plan", "qmix", "--env", "TicTacToe-v0"], ["algorithm = 'qmix': learns the reward of a team, which is 0"]),
+        (
+            ["train", "vdn", "--env", "MatrixGame-v0", "--env-params", "game=matching-pennies"],
+            ["algorithm = 'vdn': learns the reward of a team, which is 0 at every step of MatrixGame-v0"],
+        ),
+        ([*EVOLVE, "--algo", "ippo"], ["algorithm = 'ippo': is for several agents; CartPole-v1 has one agent"]),
         (
             [*TRAIN, "--learning-rate", "1e40", "--env-params", "max_steps=0", "--memory-size", "8"],
             ["env = 'CartPole-v1': max_steps = 0", "learning_rate = 1e+40", "memory_size = 8: has no effect"],
@@ -193,6 +204,36 @@ def test_what_cannot_be_written_is_refused_before_anything_is_played(tmp_path, m
     monkeypatch.setattr(directory.os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(ConfigError, match="film.gif': cannot be written"):
         directory.check_out(tmp_path / "film.gif", overwrite=False)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "run.lock", "checkpoints/0"])
+def test_a_run_directory_with_a_pipe_is_refused(name, tmp_path):
+    """It once was after compiling, or as if another process held it."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    for how in ({"overwrite": True}, {"resume": True}):
+        with (
+            pytest.raises(ConfigError, match=f"{name}: is neither a file nor a directory"),
+            directory.hold(tmp_path, ("metrics.jsonl", "checkpoints"), **how),
+        ):
+            pytest.fail("held")
+
+
+def test_a_run_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory.os, "access", lambda path, mode: False)
+    with (
+        pytest.raises(ConfigError, match="cannot be written \\(it is read-only\\)"),
+        directory.hold(tmp_path, (), resume=True),
+    ):
+        pytest.fail("held")
+
+
+def test_a_million_seeds_are_read_soon():
+    """They took half a minute."""
+    config, start = dict(vars(ppo.Config())), time.process_time()
+    fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {}, "config": config, "swept": {}}
+    found = Description.of_json({**fields, "seeds": list(range(10**6))}, "policy.json")
+    assert Setup.of(found).members.size == 10**6 and time.process_time() - start < 4
 
 
 def test_presets_and_integral_floats_are_not_refused():

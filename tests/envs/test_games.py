@@ -454,6 +454,10 @@ FAKES = {
         lambda: edited()._replace(acting=lambda obs: obs[..., -1] & obs[..., 0]),
         "acting: no agent acts, first at step 1",
     ),
+    "rewards that do not cancel": (
+        lambda: edited(reward=lambda made: made.reward + jnp.array([0.0, 1.0])),
+        "reward: zero_sum, but those of all agents do not add up to 0, first at step 1",
+    ),
     "acting for all": (
         lambda: edited()._replace(acting=lambda obs: jnp.ones((2,), bool)),
         r"acting: must be bool\[\], but is bool\[2\]",

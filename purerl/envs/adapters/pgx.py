@@ -92,4 +92,4 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> En
         legal=None if free else lambda obs: obs["legal"],
         num_agents=num_players,
     )
-    return env._replace(acting=lambda obs: obs["acting"]) if several else env
+    return env._replace(acting=lambda obs: obs["acting"], zero_sum=True) if several else env

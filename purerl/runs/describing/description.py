@@ -18,7 +18,7 @@ from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.runs.describing import datasets, early, file_checks
 from purerl.runs.describing.config_file import ConfigFile, Start
-from purerl.runs.describing.environments import checked
+from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.swept import config_part, env_part
 from purerl.store import untrusted
 from purerl.types import Dataset, Env, Learner, Trainer
@@ -133,6 +133,7 @@ def describe(
     except ConfigError as error:
         problems.append(str(error))
     of_config = lambda config: algorithm.problems(config, env)
+    problems += team_problems(algorithm, config, env) if env else []
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
@@ -207,7 +208,7 @@ class Setup(NamedTuple):
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
             dataclasses.replace(config, **config_part(repeated)),
-            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)), count),
+            jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32))), count),
             env_params=env_part(repeated) or None,
         )
         which = [{"config": c} if swept else {} for c in range(count)]

@@ -1,7 +1,6 @@
 """Run directories: held by one run at a time, never overwritten by accident, and never written out of."""
 
 import contextlib
-import errno
 import os
 import shlex
 import shutil
@@ -102,7 +101,7 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
             if not path.is_file() and not path.is_dir():
                 raise ConfigError(f"{path}: is neither a file nor a directory")
         if not os.access(directory, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise ConfigError(f"out = {str(directory)!r}: cannot be written (it is read-only)")
     except OSError as error:
         raise ConfigError(f"out = {str(directory)!r}: cannot be written ({error.strerror})") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from purerl import envs
+from purerl.algos.algorithm import Algorithm, rows
 from purerl.catalogue import check_values
 from purerl.envs.check_types import type_problems
 from purerl.errors import ConfigError, place, told
@@ -50,3 +51,17 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
     if problems:
         raise ConfigError("\n".join(problems))
     return env
+
+
+def team_problems(algorithm: Algorithm, config: Any, env: Env) -> list[str]:
+    """Why there is no team for an algorithm to train on ``env``, a line each: none for one whose view is `rows`."""
+    if algorithm.view is rows:
+        return []
+    if env.num_agents == 1:
+        return [f"algorithm = {algorithm.name!r}: is for several agents; {env.name} has one agent"]
+    if env.zero_sum and algorithm.view(config, env).num_agents == 1:
+        return [
+            f"algorithm = {algorithm.name!r}: learns the reward of a team, which is 0 at every step of {env.name}; "
+            "train each agent on its own reward, as ppo and dqn do"
+        ]
+    return []

@@ -27,10 +27,11 @@ def game(
     acting: Callable[[PyTree], Array] | None = None,
     own: Callable[[PyTree], PyTree] | None = None,
     state: Callable[[PyTree], PyTree] | None = None,
+    zero_sum: bool = False,
 ) -> Env:
     """A game as an `Env` of ``num_agents`` agents ``N``, who end their episodes together.
 
-    - ``name, legal, acting, own, state``: those of the `Env`.
+    - ``name, legal, acting, own, state, zero_sum``: those of the `Env`.
     - ``num_actions``: of each agent. Actions are brought into range.
     - ``initial, time_limit``: as in `episodic`.
     - ``dynamics(physical, action [N]) -> (physical, reward, terminated)``: the reward is that of each agent ``[N]``, or
@@ -57,7 +58,7 @@ def game(
         reward, terminated, truncated = (jnp.broadcast_to(x, (num_agents,)) for x in made[1:])
         return env_state, Step(made.next_obs, reward, terminated, truncated)
 
-    return alone._replace(step=step, num_agents=num_agents, acting=acting, own=own, state=state)
+    return alone._replace(step=step, num_agents=num_agents, acting=acting, own=own, state=state, zero_sum=zero_sum)
 
 
 def bits(size: int) -> Box:

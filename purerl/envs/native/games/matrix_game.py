@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.envs.native.games.game import bits, check, game
 from purerl.types import Array, Env
@@ -45,7 +46,8 @@ def matrix_game(*, game: str = "prisoners-dilemma", payoffs: Any = None, rounds:
     matrices = jnp.asarray(GAMES[game] if payoffs is None else payoffs, jnp.float32)
     square = matrices.ndim == 3 and matrices.shape == (2, matrices.shape[1], matrices.shape[1])
     check(NAME, "payoffs", f"an array {list(matrices.shape)}", square, "two square matrices of one size [2, A, A]")
-    return _game(matrices, rounds)
+    zero_sum = payoffs is None and not np.any(np.sum(GAMES[game], axis=0))
+    return _game(matrices, rounds)._replace(zero_sum=zero_sum)
 
 
 def _game(matrices: Array, rounds: Any) -> Env:

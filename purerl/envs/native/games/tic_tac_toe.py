@@ -63,4 +63,5 @@ def tic_tac_toe(*, draw_seats: int = 1) -> Env:
         levels=lambda key, shape: spaces.sample(Discrete(2), key, shape),
         legal=lambda obs: ~(obs[..., :CELLS] | obs[..., CELLS:-1]) | ~obs[..., -1:],
         acting=lambda obs: obs[..., -1],
+        zero_sum=True,
     )
