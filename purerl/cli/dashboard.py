@@ -4,7 +4,7 @@ import webbrowser
 from pathlib import Path
 
 from purerl.cli import parsing
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, printable
 
 FOLDER = "runs"
 """The folder that is shown if none is named."""
@@ -32,7 +32,7 @@ def dashboard(args: list[str]) -> int:
         ) from None
     with serving:
         address = f"http://{ADDRESS}:{serving.server_address[1]}/"
-        print(f"{options.folder}: {address} (Ctrl-C ends)", flush=True)
+        print(f"{printable(options.folder)}: {address} (Ctrl-C ends)", flush=True)
         if options.open:
             webbrowser.open(address)
         serving.serve_forever()

@@ -6,7 +6,7 @@ from pathlib import Path
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, printable
 from purerl.learned import SOCKET_NAMES
 from purerl.names import choose
 
@@ -105,5 +105,5 @@ def distill(args: list[str]) -> int:
     except OSError as error:
         raise ConfigError(f"out = {str(path)!r}: cannot be written ({error.strerror})") from None
     print(expressions.in_words(form.expression))
-    print(f"explains {form.card['explained']:.4f} of what was learned; {path}")
+    print(f"explains {form.card['explained']:.4f} of what was learned; {printable(str(path))}")
     return 0

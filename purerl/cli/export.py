@@ -2,6 +2,7 @@
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.errors import printable
 
 
 def export(args: list[str]) -> int:
@@ -16,5 +17,5 @@ def export(args: list[str]) -> int:
 
     with prepared(options):
         path = exporting.export_run(options)
-    print(path)
+    print(printable(str(path)))
     return 0

@@ -37,7 +37,7 @@ def plot(args: list[str]) -> int:
         plots.save(path, figure)
     except OSError as error:
         raise ConfigError(f"out = {options.out!r}: cannot be written ({error.strerror})") from None
-    print(path)
+    print(printable(str(path)))
     return 0
 
 
@@ -61,7 +61,7 @@ def _title(file: Any) -> str:
 
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """A curve for each run."""
-    from purerl.display import curves
+    from purerl.display import curves, words
     from purerl.runs.reading.curves import lines
 
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
@@ -70,7 +70,8 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     found = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
     titles = list(dict.fromkeys(map(_title, files)))
     label = "seconds of training" if options.x == "seconds" else "frames"
-    return curves.learning_figure(list(itertools.chain(*found)), (label, metric), titles[0] if len(titles) == 1 else "")
+    axes = label, words.shown(metric)
+    return curves.learning_figure(list(itertools.chain(*found)), axes, titles[0] if len(titles) == 1 else "")
 
 
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
@@ -78,10 +79,10 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.display import curves
     from purerl.runs.reading.curves import population
 
-    x, quantiles = population(runs[0])
+    x, middle, quantiles = population(runs[0])
     if not len(x):
         raise ConfigError(f"{runs[0]}: holds no quantiles of a population")
-    return curves.quantile_figure(x, quantiles, ("frames", "episode_return"), _title(files[0]))
+    return curves.population_figure(x, middle, quantiles, ("frames", "return"), _title(files[0]))
 
 
 def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.errors import printable
 
 
 def render(args: list[str]) -> int:
@@ -17,5 +18,5 @@ def render(args: list[str]) -> int:
     with prepared(options):
         path, frames, returns = rendering.render(options)
     told = ", ".join(f"{each:.5g}" for each in returns)
-    print(f"{path}: {frames} frames, return {told}")
+    print(f"{printable(str(path))}: {frames} frames, return {told}")
     return 0

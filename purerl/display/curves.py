@@ -9,13 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from purerl.display.plots import COLOURS, DASHES, dress, plain
-from purerl.formulas import aggregates
+from purerl.display import words
+from purerl.display.plots import COLOURS, curve, dress, legend, plain
 
 POINTS = 100
 """Most points of a curve, about."""
-RESAMPLES = 200_000
-"""Most scores that a bootstrap draws at a point."""
 
 
 class Line(NamedTuple):
@@ -52,21 +50,8 @@ def carried(values: np.ndarray) -> np.ndarray:
     return np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), axis=-1), np.nan)
 
 
-def band(values: np.ndarray, level: float = 0.95) -> np.ndarray:
-    """The interquartile mean over members of ``values`` ``[M, n]`` at each point, and the ends of its bootstrap
-    interval (`aggregates.estimate`): ``[3, n]``. Members without a value at a point do not count there; nan if none has
-    one."""
-    found = np.full((3, values.shape[1]), np.nan)
-    for i, column in enumerate(values.T):
-        known = column[np.isfinite(column)]
-        if known.size:
-            num = max(20, min(2000, RESAMPLES // known.size))
-            found[:, i] = aggregates.estimate(known, num_resamples=num, level=level)
-    return found
-
-
 def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "") -> Figure:
-    """Curves of interquartile means over members with 95 % bootstrap bands, on one panel with the labels ``axes``.
+    """Curves of several members each, as `plots.curve` draws them, on one panel with the labels ``axes``.
     Raises `ValueError` if there is no line."""
     if not lines:
         raise ValueError("nothing to draw")
@@ -74,38 +59,36 @@ def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "
     interval = width(*(line.x for line in lines))
     for i, line in enumerate(lines):
         x, values = binned(line.x, line.values, interval)
-        middle, low, high = band(carried(values))
         size = len(line.values)
-        name = plain(f"{line.name} ({size} agents)" if size > 1 else line.name)
-        panel.plot(x, middle, label=name, color=_colour(i), linestyle=_dashes(i), linewidth=1.8)
-        if size > 1:
-            panel.fill_between(x, low, high, color=_colour(i), alpha=0.2, linewidth=0)
-    several = any(len(line.values) > 1 for line in lines)
-    if several or len(lines) > 1:
-        told = "interquartile mean, 95 % bootstrap band" if several else None
-        panel.legend(fontsize="small", framealpha=0.8, title=told, title_fontsize="x-small", alignment="left")
+        curve(panel, x, carried(values), f"{line.name} ({size} agents)" if size > 1 else line.name, i)
+    legend(panel, [len(line.values) for line in lines])
     return figure
 
 
-def quantile_figure(
+def population_figure(
     x: np.ndarray,
+    middle: np.ndarray,
     quantiles: Mapping[float, np.ndarray],
     axes: tuple[str, str],
     title: str = "",
     stopped_at: Sequence[float] = (),
 ) -> Figure:
-    """Quantiles ``[points]`` over a population as nested bands around the median (the middle one), by their levels in
-    ascending order. The quantiles of a single member coincide, and are one line. Where members stopped early there is a
-    mark on the axis of ``x``."""
+    """The interquartile mean ``[points]`` over a population, and where the middle parts of its agents lie as nested
+    areas: quantiles ``[points]`` by their levels, in ascending order. Those of a single member coincide, and are one
+    line. Where ``middle`` is nowhere known the line is the median's. Where members stopped early there is a mark on the
+    axis of ``x``."""
     figure, panel = _panel(axes, title)
-    x, rows = binned(x, np.stack(list(quantiles.values())), width(x))
-    rows, levels, half = carried(rows), list(quantiles), len(quantiles) // 2
+    known = np.isfinite(middle).any()
+    levels, half = list(quantiles), len(quantiles) // 2
+    line = middle if known else quantiles[levels[half]]
+    x, means = binned(x, np.stack([line, *quantiles.values()]), width(x))
+    line, *rows = carried(means)
     alone = all(np.array_equal(row, rows[0], equal_nan=True) for row in rows)
     for i in range(0 if not alone else half, half):
-        label = f"{levels[i]:.0%} to {levels[-1 - i]:.0%}"
+        label = f"{levels[i]:.0%} to {levels[-1 - i]:.0%} of agents"
         alpha = 0.18 + 0.17 * i / max(half - 1, 1)
         panel.fill_between(x, rows[i], rows[-1 - i], color=COLOURS[0], alpha=alpha, linewidth=0, label=label)
-    panel.plot(x, rows[half], color=COLOURS[0], linewidth=1.8, label="median of agents")
+    panel.plot(x, line, color=COLOURS[0], linewidth=1.8, label=f"{words.STATISTIC if known else 'median'} of agents")
     if len(stopped_at):
         over = panel.get_xaxis_transform()
         where = stopped_at, np.full(len(stopped_at), 0.02)
@@ -122,11 +105,3 @@ def _panel(axes: tuple[str, str], title: str) -> tuple[Figure, Axes]:
     panel.spines[["top", "right"]].set_visible(False)
     panel.margins(x=0.01)
     return figure, panel
-
-
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
-
-
-def _dashes(number: int) -> str:
-    return DASHES[number % len(DASHES)]

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
+from purerl.display import words
 from purerl.formulas import aggregates
 from purerl.store.atomic import atomic
 
@@ -29,6 +30,8 @@ FORMATS = (".png", ".svg", ".pdf")
 """Kinds of pictures that are written, by the end of the file's name."""
 DEAD = "lightgrey"
 """Colour of non-finite scores."""
+RANKED = 10
+"""Most configurations of a sweep in its ranking."""
 ROOM = 0.1
 """The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
 
@@ -44,38 +47,76 @@ def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, ti
 
 
 def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
-    """A map of a sweep's scores ``[configs, S]``; ``fields`` are the values ``[configs]`` of each swept field, by name.
+    """The ranking of a sweep's configurations by their scores ``[configs, S]``, and below it a map of them; ``fields``
+    are the values ``[configs]`` of each swept field, by name.
 
-    With one field there is one panel, of its values against seeds (counted from 0); with several, one for each pair of
-    fields. The colour at a point is the interquartile mean of all scores with that pair of values. Points that form a
-    complete grid are drawn as cells, others as dots. Non-finite scores are grey: seeds that died, or means over too
-    many of them (`aggregates.iqm`). An axis is logarithmic if its values are positive and span more than a decade.
-    Raises `ValueError` if there is no field, or if lengths differ.
+    The ranking shows the `RANKED` best. With one field the map has one panel, of its values against seeds (counted from
+    0); with several, one for each pair of fields, in which the colour at a point is the interquartile mean of the best
+    configuration with that pair of values. Points that form a complete grid are drawn as cells, others as dots.
+    Non-finite scores are grey: seeds that died, or means over too many of them (`aggregates.iqm`). An axis is
+    logarithmic if its values are positive and span more than a decade. Raises `ValueError` if there is no field, or if
+    lengths differ.
     """
     scores = np.asarray(scores, np.float64)
     values = {name: np.asarray(given, np.float64) for name, given in fields.items()}
     shapes = {name: list(given.shape) for name, given in values.items()}
     if not values or scores.ndim != 2 or any(shape != [len(scores)] for shape in shapes.values()):
         raise ValueError(f"scores must be [configs, S] and each field [configs], got {list(scores.shape)} and {shapes}")
-    if len(values) == 1:
-        configs, seeds = np.indices(scores.shape).reshape(2, -1)
-        values = {name: given[configs] for name, given in values.items()} | {"seed": seeds.astype(np.float64)}
-        scores = scores.reshape(-1, 1)
-    panels = [(x, y, *_means(values[x], values[y], scores)) for x, y in itertools.combinations(values, 2)]
-
-    means = np.concatenate([mean.compressed() for *_, mean in panels])
-    norm = Normalize(means.min(), means.max()) if means.size else Normalize(0, 1)
-    colours = ScalarMappable(norm, colormaps["viridis"].with_extremes(bad=DEAD))
-    columns = math.ceil(math.sqrt(len(panels)))
-    rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(1.5 + 4 * columns, 3.5 * rows), layout="constrained")
-    for i, (x, y, points, mean) in enumerate(panels):
-        axes = figure.add_subplot(rows, columns, i + 1, xlabel=x, ylabel=y)
-        _panel(axes, points, mean, colours)
-    label = "return" if len(fields) == 1 else "return, interquartile mean"
-    figure.colorbar(colours, ax=figure.axes, label=f"{label} (grey: died)")
+    pairs = len(values) * (len(values) - 1) // 2 or 1
+    columns = math.ceil(math.sqrt(pairs))
+    rows, lines = math.ceil(pairs / columns), min(RANKED, len(scores))
+    heights = 1.1 + 0.27 * lines, 3.5 * rows
+    figure = Figure(figsize=(max(7.0, 1.5 + 4 * columns), sum(heights)), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
+    _ranking(above, values, scores)
+    _map(below, values, scores, columns, rows)
     figure.suptitle(plain(title))
     return figure
+
+
+def _ranking(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.ndarray) -> None:
+    """The best configurations, the best at the top: their interquartile means with 95 % bootstrap intervals, and each
+    seed as a small dot where they are few."""
+    estimates = [aggregates.told(row) for row in scores]
+    order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
+    names = [", ".join(f"{name} {column[c]:.4g}" for name, column in values.items()) for c in order]
+    kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
+    kind = f"{words.STATISTIC}; small: single seeds" if 1 < scores.shape[1] < aggregates.LEAST else kind
+    shown = f", the {len(order)} best of {len(scores)}" if len(order) < len(scores) else ""
+    panel = canvas.add_subplot(xlabel=f"return ({kind})", title=plain(f"best: {words.shortened(names[0], 60)}{shown}"))
+    panel.set_yticks(
+        range(len(order)),
+        [plain(f"{place}.  {words.shortened(name, 44)}") for place, name in enumerate(names, start=1)],
+    )
+    panel.set_ylim(len(order) - 0.5, -0.5)
+    panel.grid(axis="x", alpha=0.3, linewidth=0.6)
+    for place, c in enumerate(order):
+        value, low, high = estimates[c]
+        colour = COLOURS[1] if place == 0 else COLOURS[0]
+        if np.isfinite([low, high]).all():
+            panel.hlines(place, low, high, colour, linewidth=2.5, alpha=0.5)
+        elif scores.shape[1] > 1:
+            alive = scores[c][np.isfinite(scores[c])]
+            panel.plot(alive, np.full(len(alive), place), "o", color=colour, markersize=3, alpha=0.5)
+        if np.isfinite(value):
+            panel.plot(value, place, "o", color=colour, markersize=6)
+
+
+def _map(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.ndarray, columns: int, rows: int) -> None:
+    """The scores as colours, in as many panels as there are pairs of fields."""
+    given = dict(values)
+    if len(given) == 1:
+        configs, seeds = np.indices(scores.shape).reshape(2, -1)
+        given = {name: x[configs] for name, x in given.items()} | {"seed": seeds.astype(np.float64)}
+        scores = scores.reshape(-1, 1)
+    panels = [(x, y, *_best(given[x], given[y], scores)) for x, y in itertools.combinations(given, 2)]
+    best = np.concatenate([value.compressed() for *_, value in panels])
+    norm = Normalize(best.min(), best.max()) if best.size else Normalize(0, 1)
+    colours = ScalarMappable(norm, colormaps["viridis"].with_extremes(bad=DEAD))
+    for i, (x, y, points, value) in enumerate(panels):
+        _panel(canvas.add_subplot(rows, columns, i + 1, xlabel=x, ylabel=y), points, value, colours)
+    label = "return" if len(values) == 1 else f"return, {words.STATISTIC}\nof the best configuration"
+    canvas.colorbar(colours, ax=canvas.axes, label=f"{label} (grey: died)")
 
 
 def curves(
@@ -96,7 +137,7 @@ def curves_figure(
     axes: tuple[str, str] = AXES,
     canvas: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """Curves of means over seeds, with bands from the lowest to the highest seed.
+    """Curves over seeds as `curve` draws them.
 
     ``lines`` ``[S, points]`` by name are drawn over ``x`` ``[points]``; ``axes`` are the labels of the x and y axis;
     ``canvas`` is a part of a figure to draw on. Non-finite values are left out. Raises `ValueError` if shapes do not
@@ -111,11 +152,33 @@ def curves_figure(
     panel = figure.add_subplot(xlabel=axes[0], ylabel=axes[1], title=plain(title))
     dress(panel)
     for i, (name, rows) in enumerate(given.items()):
-        rows, colour = np.ma.masked_invalid(rows), COLOURS[i % len(COLOURS)]
-        panel.plot(x, rows.mean(axis=0), label=name, color=colour, linestyle=DASHES[i % len(DASHES)])
-        panel.fill_between(x, rows.min(axis=0), rows.max(axis=0), alpha=0.2, color=colour, linewidth=0)
-    panel.legend(fontsize="small")
+        curve(panel, x, rows, name, i)
+    legend(panel, [len(rows) for rows in given.values()])
     return figure
+
+
+def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
+    """Draws the interquartile mean over agents of ``values`` ``[M, points]``, and its 95 % bootstrap interval as a
+    band; of fewer than `aggregates.LEAST` agents each by itself, as a thin line. ``number`` chooses colour and dashes.
+    """
+    middle, low, high = aggregates.bands(values)
+    colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+    panel.plot(x, middle, label=plain(name), color=colour, linestyle=dashes, linewidth=1.8)
+    if len(values) >= aggregates.LEAST:
+        panel.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    elif len(values) > 1:
+        panel.plot(x, np.ma.masked_invalid(values).T, color=colour, linewidth=0.8, alpha=0.5)
+
+
+def legend(panel: Axes, sizes: Sequence[int]) -> None:
+    """Names the lines of a panel, and the statistic that they are of so many agents each."""
+    several = [size for size in sizes if size > 1]
+    told = [words.STATISTIC] if several else []
+    told += ["band: its 95 % bootstrap interval"] if any(size >= aggregates.LEAST for size in several) else []
+    told += ["thin: single agents"] if any(size < aggregates.LEAST for size in several) else []
+    title = "; ".join(told) or None
+    if several or len(sizes) > 1:
+        panel.legend(fontsize="small", framealpha=0.8, title=title, title_fontsize="x-small", alignment="left")
 
 
 def dress(panel: Axes) -> None:
@@ -125,12 +188,13 @@ def dress(panel: Axes) -> None:
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _means(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
-    """The distinct pairs ``[n, 2]`` of ``x`` and ``y``, ascending, and the interquartile mean score ``[n]`` of each."""
-    pairs = np.stack([x, y], axis=1)
+def _best(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
+    """The distinct pairs ``[n, 2]`` of ``x`` and ``y``, ascending, and the interquartile mean score ``[n]`` of the best
+    configuration with each."""
+    pairs, each = np.stack([x, y], axis=1), aggregates.iqm(scores[..., None])
     points = np.unique(pairs, axis=0)
-    means = [aggregates.iqm(scores[np.all(pairs == point, axis=1)]) for point in points]
-    return points, np.ma.masked_invalid(means)
+    best = [each[np.all(pairs == point, axis=1)].max() for point in points]
+    return points, np.ma.masked_invalid(best)
 
 
 def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: ScalarMappable) -> None:

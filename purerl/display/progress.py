@@ -37,15 +37,13 @@ def duration(seconds: float) -> str:
 
 
 def in_words(returns: np.ndarray) -> str:
-    """The returns ``[P]`` of members as text: the mean over those of which an episode ended, and, if they are several,
-    where nine tenths of them lie. Empty if no episode ended."""
+    """The returns ``[P]`` of agents as text: of those of which an episode ended the interquartile mean (IQM) with its
+    95 % bootstrap interval, or each by itself if they are few (`aggregates.LEAST`). Empty if no episode ended."""
     known = returns[np.isfinite(returns)]
-    if not known.size:
-        return ""
-    if returns.size == 1:
-        return f"{known[0]:.1f}"
-    low, high = aggregates.quantiles(known, (0.05, 0.95))
-    return f"{known.mean():.1f} [{low:.1f}, {high:.1f}]"
+    if known.size < aggregates.LEAST:
+        return ", ".join(f"{value:.1f}" for value in known)
+    value, low, high = aggregates.bands(known[:, None])[:, 0]
+    return f"IQM {value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 Report = Callable[[int, np.ndarray, int], None]

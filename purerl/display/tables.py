@@ -1,6 +1,5 @@
-"""Summaries and tables of runs, printed to the terminal."""
+"""Summaries and tables of runs, printed to the terminal: at most 80 columns wide."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +9,47 @@ from rich.markup import escape
 from rich.table import Table
 
 from purerl.display import progress
-from purerl.display.progress import say
+from purerl.display.progress import in_words, say
+from purerl.display.words import STATISTIC, count, interval, shortened
 from purerl.errors import printable
+from purerl.formulas import aggregates
+
+WIDTH = 80
+"""Columns of a terminal that have to do."""
+NAME = 30
+"""Columns for the names of runs and environments, in tables of several."""
+EACH = f"IQM: {STATISTIC}; in brackets, from {aggregates.LEAST} agents on, its 95 % bootstrap interval"
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
     """One line on a finished run: status, speed, time, returns and directory. Agents that died have no part in returns;
-    the line has their number."""
+    the line has their number. Of a sweep its ranking tells the returns."""
     returns = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
     size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
-    told = [f"return {math.fsum(returns) / len(returns):.1f} (worst agent {min(returns):.1f})"] if returns else []
+    told = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
+    told[:1] = [f"{told[0]} (worst agent {min(returns):.1f})"] if told and len(returns) >= aggregates.LEAST else told
     told += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
         told.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
     say(
         console,
-        f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
-        f"{summary['wall_seconds']:.1f} s; {', '.join(told)}; {directory}",
+        "; ".join(
+            [
+                f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
+                f"{summary['wall_seconds']:.1f} s",
+                *([", ".join(told)] if told else []),
+                str(directory),
+            ]
+        ),
     )
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
-    """Prints an evaluation as a table with one row per agent, followed by the mean return."""
+    """Prints an evaluation as a table with one row per agent, followed by the interquartile mean of several of one
+    configuration."""
     names = list(result["members"][0])
     results = [name for name in ("won", "drawn", "lost") if f"{name}_per_seed" in result]
-    title = f"{result['algo']} on {result['env']}"
+    title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
     table = Table(*names, "return", "std", "length", "unfinished", *results, title=title)
     columns = ("return", "return_std", "length", "unfinished", *results)
     for label, mean, std, length, unfinished, *parts in zip(
@@ -42,65 +57,85 @@ def print_evaluation(result: dict[str, Any]) -> None:
     ):
         numbers = f"{mean:.2f}", f"{std:.2f}", f"{length:.1f}", str(unfinished), *(f"{part:.1%}" for part in parts)
         table.add_row(*map(str, label.values()), *numbers)
-    console = Console()
-    console.print(table)
-    console.print(
-        f"mean return {result['return_mean']:.2f} over {result['episodes']} episodes an agent", highlight=False
-    )
+    _print(table)
+    if not result["swept"]:
+        size = len(result["members"])
+        agents = f" over {size} agents, {STATISTIC} with its 95 % interval" if size >= aggregates.LEAST else ""
+        print(f"return {in_words(np.array(result['return_per_seed']))}{agents}")
 
 
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Prints a comparison of runs as a table with one row per run."""
-    table = Table("run", "algo", "frames", "agents", "IQM", "95 % interval", "P(first > this)", "95 % interval")
+    table = Table("run", "return, IQM", "P(first > this)")
     for row in comparison["runs"]:
-        iqm, better = row["return_iqm"], row["improvement_of_first"]
+        better = row["improvement_of_first"]
+        about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
         table.add_row(
-            escape(printable(row["run"])),
-            row["algo"],
-            f"{row['env_steps']:,}",
-            str(row["agents"]),
-            f"{iqm['value']:.1f}",
-            interval(iqm),
-            f"{better['value']:.2f}",
-            f"[{better['low']:.2f}, {better['high']:.2f}]",
+            escape(f"{shortened(printable(row['run']), NAME)}\n{shortened(about, NAME)}"),
+            _with_interval(f"{row['return_iqm']['value']:.1f}", row["return_iqm"], row["return_per_seed"]),
+            _with_interval(f"{better['value']:.2f}", better, digits=2),
         )
-    Console().print(table)
+    _print(table)
+    print(EACH)
 
 
-def interval(estimate: dict[str, float]) -> str:
-    """An estimate's confidence interval as text."""
-    return f"[{estimate['low']:.1f}, {estimate['high']:.1f}]"
+def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | None = None, digits: int = 1) -> str:
+    """An estimate on two lines: its value, and below it its interval, or ``each`` agent's score if there is none."""
+    between = interval(estimate, digits)
+    if between or each is None or len(each) == 1:
+        return escape(f"{value}\n{between}")
+    return escape(f"{value} of\n{', '.join(f'{x:.1f}' for x in each)}")
+
+
+def print_ranking(ranking: dict[str, Any]) -> None:
+    """Prints the ranking of a sweep as a table, and its best configuration in a line of its own."""
+    names, rows = list(ranking["swept"]), ranking["ranked"]
+    many = len(rows[0]["returns"]) >= aggregates.LEAST
+    table = Table("rank", *names, "return, IQM" if many else "return of each seed", "worst seed", "died")
+    for place, row in enumerate(rows, start=1):
+        died = int(np.isnan(row["returns"]).sum())
+        worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
+        told = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
+        table.add_row(str(place), *(f"{row[name]:.4g}" for name in names), escape(told), worst, str(died))
+    _print(table)
+    best = ", ".join(f"{name} {rows[0][name]:.4g}" for name in names)
+    print(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Prints a report on a learned function as a table with one row per environment and baseline."""
-    table = Table(
-        "environment", "baseline", "tuned to", "evolved", "baseline", "difference", "95 % interval", "verdict"
+    """Prints a report on a learned function as a table for each environment with one row per baseline."""
+    for env in dict.fromkeys(row["env"] for row in report["rows"]):
+        rows = [row for row in report["rows"] if row["env"] == env]
+        place = shortened(env, NAME) + ("" if rows[0]["trained_on"] else " (held out)")
+        table = Table("fitness, IQM of", "", "evolved is better by", title=escape(place))
+        table.add_row("evolved", _fitness(rows[0]["fitness_iqm"], rows[0]["without"]), "")
+        for row in rows:
+            tuned = "".join(f"{field} {value:.3g}" for field, value in row["tuned"].items())
+            gap = row["iqm_difference"]
+            verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
+            verdict = verdict if interval(gap) else "too few seeds to tell"
+            table.add_row(
+                escape(f"{row['baseline']}\n{tuned}{' (edge)' if row['at_edge'] else ''}"),
+                _fitness(row["baseline_iqm"], row["baseline_without"]),
+                escape(f"{gap['value']:+.2f} {interval(gap, 2)}\n{verdict}")
+                if np.isfinite(gap["value"])
+                else "no episode ended",
+            )
+        _print(table)
+    print(
+        f"IQM: {STATISTIC} over {report['seeds']} held-out seeds, with its 95 % bootstrap interval;\n"
+        "differences are paired; a training without fitness (it died, or no episode\n"
+        "ended) counts as the worst of all"
     )
-    for row in report["rows"]:
-        tuned = [f"{field} {value:.3g}" for field, value in row["tuned"].items()]
-        gap = row["difference"]
-        verdict = "better" if gap["low"] > 0 else "worse" if gap["high"] < 0 else "no difference seen"
-        table.add_row(
-            row["env"] + ("" if row["trained_on"] else " (held out)"),
-            row["baseline"],
-            "".join(tuned) + (" (edge)" if row["at_edge"] else ""),
-            with_error(row["fitness"], row["fitness_error"], row["without"]),
-            with_error(row["baseline_fitness"], row["baseline_error"], row["baseline_without"]),
-            f"{gap['value']:+.2f}",
-            f"[{gap['low']:.2f}, {gap['high']:.2f}]",
-            verdict if np.isfinite(gap["value"]) else "no episode ended",
-        )
+
+
+def _fitness(estimate: dict[str, Any], without: int) -> str:
+    """A fitness with its interval, and below it the number of trainings ``without`` one, if any."""
+    told = f"{estimate['value']:.1f} {interval(estimate)}".strip()
+    return escape(told + (f"\n{without} without" if without else ""))
+
+
+def _print(table: Table) -> None:
     console = Console()
-    console = console if console.is_terminal else Console(width=140)
+    console = console if console.is_terminal else Console(width=WIDTH)
     console.print(table)
-    console.print(
-        f"fitness over {report['seeds']} held-out seeds, paired; +- is one standard error; a training without fitness "
-        "(it died, or no episode ended) counts as the worst of all",
-        highlight=False,
-    )
-
-
-def with_error(mean: float, error: float, without: int) -> str:
-    """A mean with its standard error as text, and the number of trainings ``without`` a fitness, if any."""
-    return f"{mean:.1f} +- {error:.1f}" + (f" ({without} without)" if without else "")

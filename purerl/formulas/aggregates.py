@@ -6,15 +6,21 @@ such scores are tied. Statistics keep any leading axes ``[..., R, tasks]``, so t
 bootstrap. All arithmetic is numpy float64.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+LEAST = 5
+"""The fewest runs of which an interval is told; of fewer each run itself is."""
+RESAMPLES = 200_000
+"""Scores that `bands` draws for one column, at most about."""
+
 
 class Estimate(NamedTuple):
-    """A statistic and the two ends of its confidence interval."""
+    """A statistic and the two ends of its confidence interval; nan where there is none to tell."""
 
     value: float
     low: float
@@ -93,6 +99,71 @@ def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **
     ``estimate(x, y, statistic=probability_of_improvement)`` compares two.
     """
     return Estimate(float(statistic(*samples)), *bootstrap_interval(statistic, *samples, **options))
+
+
+def told(*samples: ArrayLike, **options: Any) -> Estimate:
+    """`estimate` as it is told to people: of each sample sorted, so that the order of runs changes nothing, and without
+    an interval (nan) if one has fewer than `LEAST` runs."""
+    ordered = [np.sort(_scores(sample), axis=0) for sample in samples]
+    found = estimate(*ordered, **options)
+    return found if min(map(len, ordered)) >= LEAST else found._replace(low=np.nan, high=np.nan)
+
+
+def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
+    """The interquartile mean over runs of each column of ``values`` ``[R, n]``, and the ends of its bootstrap interval:
+    ``[3, n]``. Runs without a finite value in a column do not count there. nan if none has one; the ends are nan where
+    fewer than `LEAST` have.
+
+    A column is as `estimate` of it, sorted: a resample is how often it has the lowest run, the second lowest, and so
+    on, and its interquartile mean a weighted sum of them. So columns with equally many runs share their resamples.
+    """
+    values = np.asarray(values, np.float64)
+    found = np.full((3, values.shape[1]), np.nan)
+    for which, known in _known(values):
+        found[0, which], size = iqm(known[..., None]), known.shape[1]
+        if size >= LEAST:
+            weights = _kept_weights(size) if size * _resamples(size) <= RESAMPLES else _weights(size)
+            means = np.stack([known @ weight for weight in weights], axis=-1)
+            found[1:, which] = quantiles(means, ((1 - level) / 2, (1 + level) / 2))
+    return found
+
+
+def middles(values: ArrayLike) -> np.ndarray:
+    """The interquartile mean ``[n]`` of each column of ``values`` ``[R, n]`` over the runs that have a finite value
+    there; nan if none has one."""
+    values = np.asarray(values, np.float64)
+    found = np.full(values.shape[1], np.nan)
+    for which, known in _known(values):
+        found[which] = iqm(known[..., None])
+    return found
+
+
+def _known(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each number of finite values that columns of ``values`` ``[R, n]`` have: which columns have so many, and
+    these, ascending, ``[columns, size]``."""
+    there = np.isfinite(values)
+    ordered, count = np.sort(np.where(there, values, np.nan), axis=0), np.sum(there, axis=0)  # nans last
+    for size in np.unique(count[count > 0]):
+        yield count == size, ordered[:size, count == size].T
+
+
+def _resamples(size: int) -> int:
+    return max(20, min(2000, RESAMPLES // size))
+
+
+def _weights(size: int) -> Iterator[np.ndarray]:
+    """What the interquartile mean of each resample weighs the runs by ``[size]``, in ascending order."""
+    rng, low, high = np.random.default_rng(0), size // 4, size - size // 4
+    for _ in range(_resamples(size)):
+        often = np.bincount(rng.integers(size, size=size), minlength=size)
+        below = np.cumsum(often)
+        yield (np.clip(below, low, high) - np.clip(below - often, low, high)) / (high - low)
+
+
+@functools.lru_cache(maxsize=32)
+def _kept_weights(size: int) -> np.ndarray:
+    """All of `_weights`."""
+    return np.stack(list(_weights(size)))
 
 
 def quantiles(values: ArrayLike, qs: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:

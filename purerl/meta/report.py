@@ -56,8 +56,9 @@ def report(
     - ``trust``: whether the artefact's card may name modules of anybody's own to import.
 
     ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
-    mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval, and the
-    tuned value of the baseline, if it has one. Held-out seeds depend on ``seed`` alone: if reports are used to select
+    mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval; the
+    interquartile means of all three with theirs, which are what people are told; and the tuned value of the baseline,
+    if it has one. Held-out seeds depend on ``seed`` alone: if reports are used to select
     among searches, the selected one needs a new report with another ``seed``.
 
     Says on stderr what it begins with. Writes the result to ``report.json`` (for a file ``NAME.json``: to
@@ -209,7 +210,9 @@ def _row(
     mean = lambda x: x.mean(axis=(-2, -1))
     difference = (with_floor - their_floor)[:, None]
     nothing = aggregates.Estimate(np.nan, np.nan, np.nan)
-    estimate = nothing if np.any(np.isnan(difference)) else aggregates.estimate(difference, statistic=mean)
+    none = np.any(np.isnan(difference))
+    estimate = nothing if none else aggregates.estimate(difference, statistic=mean)
+    of_iqm = lambda x: (nothing if none else aggregates.told(x))._asdict()
     return {
         "env": env,
         "trained_on": trained_on,
@@ -220,6 +223,9 @@ def _row(
         "baseline_fitness": float(their_floor.mean()),
         "baseline_error": _error(their_floor),
         "difference": estimate._asdict(),
+        "fitness_iqm": of_iqm(with_floor),
+        "baseline_iqm": of_iqm(their_floor),
+        "iqm_difference": of_iqm(difference[:, 0]),
         "without": int((~np.isfinite(ours)).sum()),
         "baseline_without": int((~np.isfinite(theirs)).sum()),
     }

@@ -235,13 +235,13 @@ def _barren(directory: Path) -> int:
 
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
-    """The fitness over generations, and the learned function where it can be drawn."""
+    """The fitness over frames, and the learned function where it can be drawn."""
     from purerl.display import plots
     from purerl.meta import pictures
 
     if rows := list(log.rows(directory / LOG)):
         names = "fitness_worst", "fitness", "fitness_best"
         lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
-        x = [row["generation"] for row in rows]
-        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("generation", "fitness"))
+        x = [row["frames"] for row in rows]
+        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("frames", "fitness"))
     pictures.draw(directory / "learned.png", artefact, config)

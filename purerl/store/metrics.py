@@ -11,6 +11,8 @@ from purerl.store.json_files import finite
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles over a population that `quantile_rows` writes."""
+IQM = "iqm"
+"""What their interquartile mean is called there."""
 TEXTS = {"b": "%s", "i": "%d", "u": "%d", "f": "%.9g"}
 """How a number is written, by the kind of its array. Nine digits are all that a float32 has."""
 NULLS = ": nan", ": inf", ": -inf"
@@ -47,8 +49,9 @@ def quantile_rows(
 ) -> Iterator[str]:
     """Metrics ``[iterations, P]`` summarised as JSON lines, one for each iteration.
 
-    A line has the number of members alive and the `QUANTILES` of ``episode_return`` over members in which an episode
-    ended. ``env_steps`` and ``first_iteration`` are as for `rows`; ``first_member`` identifies the batch of members.
+    A line has the number of members alive, and the `QUANTILES` and the interquartile mean of ``episode_return`` over
+    members in which an episode ended. ``env_steps`` and ``first_iteration`` are as for `rows`; ``first_member``
+    identifies the batch of members.
     """
     columns = {
         "iteration": first_iteration + np.arange(len(env_steps)),
@@ -57,7 +60,8 @@ def quantile_rows(
         "alive": metrics["alive"].sum(axis=1),
     }
     quantiles = aggregates.quantiles(metrics["episode_return"], QUANTILES)
-    yield _lines(columns, "episode_return", {f"{q:g}": row for q, row in zip(QUANTILES, quantiles, strict=True)})
+    inner = {f"{q:g}": row for q, row in zip(QUANTILES, quantiles, strict=True)}
+    yield _lines(columns, "episode_return", {**inner, IQM: aggregates.middles(metrics["episode_return"].T)})
 
 
 def _lines(

@@ -106,7 +106,7 @@ def test_quantiles_of_the_population(trained):
         np.testing.assert_allclose(rows[i]["episode_return"]["0.5"], (a + b) / 2, rtol=1e-6)
     summary = json.loads((trained / "summary.json").read_text())
     iqm = summary["return_iqm"]
-    assert iqm["low"] <= iqm["value"] <= iqm["high"] and summary["alive_per_seed"] == [True, True]
+    assert iqm["value"] > 0 and iqm["low"] is iqm["high"] is None and summary["alive_per_seed"] == [True, True]
 
 
 @pytest.mark.rest
@@ -246,7 +246,7 @@ def test_eval(trained, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["return_mean"] >= 475 and len(result["return_per_seed"]) == 2 and result["episodes"] == 20
     run("eval", str(trained), "--episodes", "3")
-    assert "mean return" in capsys.readouterr().out
+    assert "return 500.0, 500.0" in capsys.readouterr().out
 
 
 def test_policy_in_gymnasium(trained):

@@ -71,9 +71,13 @@ def test_curves_of_a_run(trained):
 
 
 def test_quantiles_of_batches(trained):
-    x, found = curves.population(trained)
+    x, middle, found = curves.population(trained)
     np.testing.assert_array_equal(x, [64, 128, 192])
+    assert np.isnan(middle).all()  # of an earlier version
     np.testing.assert_array_equal(found[0.5], [5, 5, 5])
+    rows = [json.loads(line) for line in (trained / "quantiles.jsonl").read_text().splitlines()]
+    lines(trained / "quantiles.jsonl", [row | {"episode_return": {"iqm": 1.0 + row["first_member"]}} for row in rows])
+    np.testing.assert_array_equal(curves.population(trained)[1], [1.5, 1.5, 1.5])
     curves.draw(trained)
     assert (trained / "curve.png").read_bytes().startswith(b"\x89PNG")
 

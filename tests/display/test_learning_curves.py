@@ -22,40 +22,45 @@ def test_binned_and_carried():
     np.testing.assert_allclose(curves.carried(np.array([[NAN, 2, NAN, NAN, 5]])), [[NAN, 2, 2, 2, 5]])
 
 
-def test_band():
-    """The estimate of the members that have a value."""
-    values = np.random.default_rng(0).normal(size=(6, 3))
-    values[2, 1], values[:, 2] = NAN, NAN
-    found = curves.band(values)
-    np.testing.assert_allclose(found[:, 0], aggregates.estimate(values[:, 0]))
-    np.testing.assert_allclose(found[:, 1], aggregates.estimate(np.delete(values[:, 1], 2)))
-    assert np.isnan(found[:, 2]).all()
-
-
 def test_learning_figure():
-    """A line for each run with a band where it has several agents, in colours and dashes of their own."""
+    """A line for each run with a band where it has five agents, in colours and dashes of its own; of fewer each agent
+    as a thin line."""
     x, rng = np.array([0.0, 512, 1024]), np.random.default_rng(1)
-    many = rng.normal(size=(4, 3))
-    lines = [curves.Line("ppo", x, many), curves.Line("dqn", x, many[:1])]
+    many = rng.normal(size=(5, 3))
+    lines = [curves.Line("ppo", x, many), curves.Line("dqn", x, many[:1]), curves.Line("a2c", x, many[:3])]
     [panel] = curves.learning_figure(lines, ("frames", "loss"), "both").axes
     assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("frames", "loss", "both")
-    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["ppo (4 agents)", "dqn"]
-    np.testing.assert_allclose(panel.lines[0].get_xydata(), np.stack([x, aggregates.iqm(many.T[..., None])], axis=1))
+    legend = panel.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["ppo (5 agents)", "dqn", "a2c (3 agents)"]
+    told = "interquartile mean; band: its 95 % bootstrap interval; thin: single agents"
+    assert legend.get_title().get_text() == told
+    ppo, dqn, a2c, *thin = panel.lines
+    np.testing.assert_allclose(ppo.get_xydata(), np.stack([x, aggregates.iqm(many.T[..., None])], axis=1))
     assert len(panel.collections) == 1
-    styles = {(line.get_color(), line.get_linestyle()) for line in panel.lines}
-    assert len({colour for colour, _ in styles}) == len({dashes for _, dashes in styles}) == 2
+    [band] = panel.collections
+    ends = [aggregates.estimate(np.sort(column))[1:] for column in many.T]
+    drawn = {(frames, round(y, 9)) for frames, y in band.get_paths()[0].vertices}
+    assert {(frames, round(end, 9)) for frames, pair in zip(x, ends, strict=True) for end in pair} <= drawn
+    np.testing.assert_allclose([line.get_ydata() for line in thin], many[:3])
+    assert len({line.get_color() for line in (ppo, dqn, a2c)}) == 3
+    assert len({line.get_linestyle() for line in (ppo, dqn, a2c)}) == 3
     with pytest.raises(ValueError, match="nothing"):
         curves.learning_figure([], ("", ""))
 
 
-def test_quantile_figure():
-    """Nested bands around the median; one line for one agent."""
-    x, levels = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95)
-    [panel] = curves.quantile_figure(x, {q: q + x for q in levels}, ("frames", "return")).axes
-    np.testing.assert_allclose(panel.lines[0].get_ydata(), 0.5 + x)
+def test_population_figure():
+    """Nested areas around the interquartile mean, or the median without one; one line for one agent."""
+    x, levels, none = np.arange(3.0), (0.05, 0.25, 0.5, 0.75, 0.95), np.full(3, NAN)
+    quantiles = {q: q + x for q in levels}
+    [panel] = curves.population_figure(x, 0.6 + x, quantiles, ("frames", "return")).axes
+    np.testing.assert_allclose(panel.lines[0].get_ydata(), 0.6 + x)
+    assert panel.lines[0].get_label() == "interquartile mean of agents"
     spans = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in panel.collections]
     np.testing.assert_allclose(spans, [2.9, 2.5])
-    [alone] = curves.quantile_figure(x, dict.fromkeys(levels, x), ("frames", "return")).axes
+    [old] = curves.population_figure(x, none, quantiles, ("frames", "return")).axes
+    np.testing.assert_allclose(old.lines[0].get_ydata(), 0.5 + x)
+    assert old.lines[0].get_label() == "median of agents"
+    [alone] = curves.population_figure(x, x, dict.fromkeys(levels, x), ("frames", "return")).axes
     assert not alone.collections and alone.get_legend() is None
 
 

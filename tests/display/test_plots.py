@@ -25,8 +25,8 @@ def no_warnings():
 
 
 def panels(figure):
-    """Axes of the figure without its colour bar, by the names on them."""
-    return {(axes.get_xlabel(), axes.get_ylabel()): axes for axes in figure.axes if axes.get_xlabel()}
+    """Axes of the map of a figure, without its colour bar and the ranking, by the names on them."""
+    return {(axes.get_xlabel(), axes.get_ylabel()): axes for axes in figure.axes[1:] if axes.get_xlabel()}
 
 
 def drawn(axes):
@@ -56,11 +56,29 @@ def test_one_field_is_a_map_of_values_and_seeds():
 def test_values_that_occur_twice_share_a_cell():
     figure = plots.sweep_figure({"gamma": [0.9, 0.8, 0.9]}, [[1.0, 2], [3, 4], [5, 6]])
     _, cells = drawn(panels(figure)["gamma", "seed"])
-    np.testing.assert_array_equal(cells, [[3, 3], [4, 4]])
+    np.testing.assert_array_equal(cells, [[3, 5], [4, 6]])
+
+
+def test_the_ranking_comes_first():
+    """The best configuration at the top, and named; intervals of five seeds, or each of fewer."""
+    fields, scores = {"a": [1.0, 2, 3], "b": [4.0, 5, 6]}, np.arange(15.0).reshape(3, 5) ** 2
+    scores[2, :2] = NAN
+    panel = plots.sweep_figure(fields, scores).axes[0]
+    assert panel.get_title() == "best: a 2, b 5"
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["1.  a 2, b 5", "2.  a 1, b 4", "3.  a 3, b 6"]
+    assert panel.get_xlabel() == "return (interquartile mean, 95 % bootstrap interval)" and panel.yaxis_inverted()
+    middles = [line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 1]
+    np.testing.assert_allclose(middles, aggregates.iqm(scores[[1, 0], :, None]))
+    [(low, _), (high, _)] = panel.collections[0].get_segments()[0]
+    np.testing.assert_allclose((low, high), aggregates.told(scores[1])[1:])
+    few = plots.sweep_figure({"a": np.arange(20.0)}, np.arange(40.0).reshape(20, 2)).axes[0]
+    assert few.get_title() == "best: a 19, the 10 best of 20" and not few.collections
+    assert few.get_xlabel() == "return (interquartile mean; small: single seeds)"
+    np.testing.assert_array_equal(few.lines[0].get_xdata(), [38, 39])
 
 
 def test_grid_of_three_fields():
-    """A panel for each pair; a cell is the interquartile mean over seeds and the third field."""
+    """A panel for each pair; a cell is the interquartile mean over seeds of the best with that pair."""
     options = {"a": [0.1, 0.2], "b": [1.0, 3.0, 9.0], "c": [-1.0, 100.0]}
     grid = np.array(list(itertools.product(*options.values())))
     order = np.random.default_rng(0).permutation(len(grid))
@@ -75,7 +93,7 @@ def test_grid_of_three_fields():
         norms.add((mesh.norm.vmin, mesh.norm.vmax))
         assert axes.get_xscale() == axes.get_yscale() == "linear"
         for (i, u), (j, v) in itertools.product(enumerate(options[x]), enumerate(options[y])):
-            assert cells[j, i] == aggregates.iqm(scores[(fields[x] == u) & (fields[y] == v)])
+            assert cells[j, i] == aggregates.iqm(scores[(fields[x] == u) & (fields[y] == v), :, None]).max()
     assert len(norms) == 1
 
 
@@ -124,15 +142,19 @@ def test_files(tmp_path, dead):
 
 
 def test_curves(tmp_path):
-    """Means as lines, the lowest and the highest seed as a band; what died is left out."""
+    """Interquartile means as lines, their interval as a band from five seeds on, of fewer each as a thin line; what
+    died is left out."""
     x, rows = [1, 2, 3], [[1.0, 2.0, np.nan], [3.0, 6.0, 4.0]]
-    figure = plots.curves_figure(x, {"a": rows, "b": [[0.0, 0.0, 0.0]]}, "title", ("updates", "loss"))
+    many = np.random.default_rng(0).normal(size=(5, 3))
+    figure = plots.curves_figure(x, {"a": rows, "b": many, "c": [[0.0, 0.0, 0.0]]}, "title", ("updates", "loss"))
     [panel] = figure.axes
     assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("updates", "loss", "title")
-    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["a", "b"]
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == ["a", "b", "c"]
     np.testing.assert_array_equal(panel.lines[0].get_xydata(), [[1, 2], [2, 4], [3, 4]])
-    band = panel.collections[0].get_paths()[0].vertices
-    assert {tuple(v) for v in band} == {(1, 1), (2, 2), (3, 4), (1, 3), (2, 6)}
+    np.testing.assert_array_equal(panel.lines[2].get_ydata(), [3, 6, 4])
+    [band] = panel.collections
+    ends = {round(end, 9) for end in aggregates.bands(many)[1:].reshape(-1)}
+    assert {round(y, 9) for _, y in band.get_paths()[0].vertices} == ends
     plots.curves(tmp_path / "curves.png", x, {"a": rows})
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"must be \[S, 3\]"):

@@ -16,8 +16,13 @@ from purerl.display.tables import print_comparison, print_summary
 @pytest.mark.parametrize(
     ("returns", "alive", "told"),
     [
-        ([500.0, 300.0], [True, True], "return 400.0 (worst agent 300.0)"),
-        ([500.0, 300.0, 7.0], [False, True, True], "return 153.5 (worst agent 7.0), 1 of 3 agents died"),
+        ([500.0, 300.0], [True, True], "return 500.0, 300.0"),
+        ([500.0, 300.0, 7.0], [False, True, True], "return 300.0, 7.0, 1 of 3 agents died"),
+        (
+            [7.0, 7.0, 7.0, 7.0, 3.0, 9.0],
+            [True] * 5 + [False],
+            "return IQM 7.0 [4.3, 7.0] (worst agent 3.0), 1 of 6 agents died",
+        ),
         ([500.0, 500.0], [False, False], "2 of 2 agents died"),
     ],
 )
@@ -40,6 +45,7 @@ def test_names_move_no_cursor(capsys):
         "agents": 1,
         "return_iqm": between,
         "improvement_of_first": between,
+        "return_per_seed": [1.0],
     }
     print_comparison({"runs": [row]})
     progress.say(Console(), f"done: {name}")

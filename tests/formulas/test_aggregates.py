@@ -169,3 +169,33 @@ def test_quantiles_of_infinite_values():
     np.testing.assert_array_equal(
         aggregates.quantiles(values, (0, 0.1, 1 / 3, 0.5, 0.9, 1)), [-INF, -INF, 1, 2, INF, INF]
     )
+
+
+def test_bands_are_estimates_of_each_column():
+    """Of what is there, in any order; from five runs on, and alike for all columns."""
+    values = np.random.default_rng(0).normal(size=(7, 5))
+    values[2, 1], values[:3, 2], values[:, 3], values[4, 4] = np.nan, np.inf, np.nan, 50.0
+    found = aggregates.bands(values)
+    for column in (0, 1, 4):
+        known = values[np.isfinite(values[:, column]), column]
+        np.testing.assert_allclose(found[:, column], aggregates.estimate(np.sort(known)))
+        np.testing.assert_allclose(found[:, column], aggregates.told(known[::-1]))
+    np.testing.assert_allclose(found[:, 2], [aggregates.iqm(values[3:, 2]), np.nan, np.nan])
+    assert np.isnan(found[:, 3]).all()
+    np.testing.assert_array_equal(aggregates.middles(values), found[0])
+
+
+def test_bands_of_many_runs_keep_little():
+    """A standard normal's interquartile mean has a standard deviation of 1.09 / sqrt(n)."""
+    values = np.random.default_rng(1).normal(size=(20_000, 1))
+    value, low, high = aggregates.bands(values)[:, 0]
+    assert low < value < high and 1.0 < (high - low) * np.sqrt(20_000) < 6.0
+    assert aggregates._kept_weights.cache_info().currsize <= 32
+
+
+def test_no_interval_of_fewer_than_five_runs():
+    few = aggregates.told([1.0, 2.0, 3.0, 4.0])
+    assert few.value == 2.5 and np.isnan(few[1:]).all()
+    assert np.isnan(aggregates.told(np.arange(5.0), [1.0], statistic=aggregates.probability_of_improvement).low)
+    died = aggregates.told([1.0, 2.0, 3.0, 4.0, np.nan])
+    assert died.value == 2.0 and died.low == -np.inf

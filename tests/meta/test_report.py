@@ -34,6 +34,8 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
     row = report._row("CartPole-v1", True, baseline, 0.5, ours, theirs)
     assert row["fitness"] == (10 + 5 + 30 + 40) / 4 and row["baseline_fitness"] == (5 + 20 + 5 + 10) / 4
     assert row["difference"]["value"] == pytest.approx((5 - 15 + 25 + 30) / 4)
+    assert row["fitness_iqm"]["value"] == 20 and row["baseline_iqm"]["value"] == 7.5
+    assert row["iqm_difference"]["value"] == 15 and math.isnan(row["iqm_difference"]["low"])  # of four seeds
     assert row["without"] == row["baseline_without"] == 1 and row["tuned"] == {"value_coef": 0.5}
     none = report._row("CartPole-v1", True, baseline, 0.5, np.full(3, -np.inf), np.full(3, np.nan))
     assert math.isnan(none["difference"]["value"]) and none["without"] == 3
@@ -107,10 +109,10 @@ def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
     card = artefacts.load(saved("value-loss", tmp_path)).card
     path = tmp_path / "closed.json"
     artefacts.save(path, artefacts.of_expression("value-loss", ["square", "error"], card))
-    found = report.report(path, seeds=2, tuning_seeds=2)
+    found = report.report(path, seeds=5, tuning_seeds=2)
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "value-loss on CartPole-v1: 2 trainings ..." and len(told) == 1 + len(found["rows"])
-    assert told[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 2 of the best ..."
+    assert told[0] == "value-loss on CartPole-v1: 5 trainings ..." and len(told) == 1 + len(found["rows"])
+    assert told[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 5 of the best ..."
     assert artefacts.load(path).card["evidence"]["rows"] == found["rows"]
     assert {"closed-report.json", "closed.json", artefacts.NAME} == {path.name for path in tmp_path.iterdir()}
 

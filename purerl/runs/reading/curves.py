@@ -11,6 +11,7 @@ from purerl.names import nearest
 from purerl.runs.describing import config_file
 from purerl.runs.describing.directory import EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.store import log, untrusted
+from purerl.store.metrics import IQM
 from purerl.store.metrics import QUANTILES as LEVELS
 from purerl.store.untrusted import plotted
 
@@ -28,37 +29,40 @@ def draw(directory: Path) -> None:
     Nothing if it has no log."""
     from purerl.display import curves, plots
 
-    x, quantiles = population(directory)
+    x, middle, quantiles = population(directory)
     if len(x):
         file = config_file.read(directory / config_file.NAME)
         title = f"{file.fields.get('algo')} on {file.fields.get('env')}"
         of_agents = untrusted.listed(untrusted.contents(directory, "summary.json"), "stopped_at_per_seed")
         stopped = [at for at in map(untrusted.number, of_agents) if at is not None]
-        plots.save(directory / NAME, curves.quantile_figure(x, quantiles, ("frames", "return"), title, stopped))
+        figure = curves.population_figure(x, middle, quantiles, ("frames", "return"), title, stopped)
+        plots.save(directory / NAME, figure)
 
 
-def population(directory: Path) -> tuple[np.ndarray, dict[float, np.ndarray]]:
-    """The frames of an agent ``[points]``, and the quantiles of the return over agents ``[points]`` by their levels.
+def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.ndarray]]:
+    """The frames of an agent ``[points]``; the interquartile mean of the return over agents ``[points]``, nan in logs
+    of earlier versions; and its quantiles ``[points]`` by their levels.
 
-    Where agents were trained in batches these are means of the batches' quantiles, each as often as it has agents that
-    are alive.
+    Where agents were trained in batches these are means of the batches' own, each as often as it has agents that are
+    alive.
     """
     frames, alive, returns = [], [], []
+    names = [IQM, *(f"{q:g}" for q in LEVELS)]
     for row in log.rows(directory / QUANTILES, under_way=True):
         inner = row.get("episode_return")
         inner = inner if isinstance(inner, dict) else {}
         frames.append(plotted(row.get("env_steps")))
         alive.append(plotted(row.get("alive")))
-        returns.append([plotted(inner.get(f"{q:g}")) for q in LEVELS])
+        returns.append([plotted(inner.get(name)) for name in names])
     if not frames:
-        return np.zeros(0), {q: np.zeros(0) for q in LEVELS}
+        return np.zeros(0), np.zeros(0), {q: np.zeros(0) for q in LEVELS}
     x, at = np.unique(np.array(frames), return_inverse=True)
     rows = np.array(returns)
     weight = np.where(np.isfinite(rows), np.maximum(np.nan_to_num(np.array(alive)), 0.0)[:, None], 0.0)
-    total = [np.bincount(at, np.nan_to_num(rows[:, i]) * weight[:, i], len(x)) for i in range(len(LEVELS))]
-    count = [np.bincount(at, weight[:, i], len(x)) for i in range(len(LEVELS))]
-    means = np.where(np.array(count) > 0, np.array(total) / np.maximum(count, 1), np.nan)
-    return x, dict(zip(LEVELS, means, strict=True))
+    total = [np.bincount(at, np.nan_to_num(rows[:, i]) * weight[:, i], len(x)) for i in range(len(names))]
+    count = [np.bincount(at, weight[:, i], len(x)) for i in range(len(names))]
+    middle, *quantiles = np.where(np.array(count) > 0, np.array(total) / np.maximum(count, 1), np.nan)
+    return x, middle, dict(zip(LEVELS, quantiles, strict=True))
 
 
 def file_of(directory: Path, metric: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl import replay, trees
 from purerl.envs import agents
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, printable
 from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
 from purerl.names import called, imported
@@ -104,4 +104,4 @@ def in_words(path: str, card: dict[str, Any]) -> str:
     size, returns = Path(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
     played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)
-    return f"{path}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"
+    return f"{printable(path)}: {played}; {scores}; {size:,} bytes, sha256 {card['sha256'][:12]}"

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from purerl.display.tables import interval
+from purerl.display.tables import print_ranking
 from purerl.formulas import aggregates
 from purerl.runs.describing.description import Setup
 from purerl.store import json_files
@@ -23,7 +21,7 @@ def rank(setup: Setup, scores: np.ndarray) -> dict[str, Any]:
     rows = []
     for c in range(count):
         values = {name: values[c] for name, values in setup.swept.items()}
-        estimate = aggregates.estimate(scores[c])
+        estimate = aggregates.told(scores[c])
         rows.append({**values, "config": c, **estimate._asdict(), "returns": scores[c].tolist()})
     key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
     return {"swept": setup.swept, "ranked": sorted(rows, key=key, reverse=True)}
@@ -36,12 +34,4 @@ def write_sweep(directory: Path, ranking: dict[str, Any]) -> None:
     json_files.write_json(directory / "sweep.json", ranking)
     in_order = sorted(ranking["ranked"], key=lambda row: row["config"])
     plots.sweep_map(directory / "sweep.png", ranking["swept"], [row["returns"] for row in in_order])
-    names = list(ranking["swept"])
-    table = Table("rank", *names, "IQM", "95 % interval", "worst seed", "died")
-    for place, row in enumerate(ranking["ranked"], start=1):
-        died = int(np.isnan(row["returns"]).sum())
-        worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
-        table.add_row(
-            str(place), *(f"{row[name]:.4g}" for name in names), f"{row['value']:.1f}", interval(row), worst, str(died)
-        )
-    Console().print(table)
+    print_ranking(ranking)

@@ -182,7 +182,7 @@ def _train(run: Run, program: Program, so_far: Progress) -> int:
     scores = np.where(alive, played["return_per_seed"], np.nan)
     diverged = not (any(alive) if setup.swept else all(alive))
     mean = float(np.nanmean(scores)) if any(alive) else math.nan
-    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.estimate(scores)._asdict()}
+    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.told(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
     json_files.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
