@@ -6,6 +6,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from purerl.errors import RAISED, ConfigError, told
@@ -26,13 +27,24 @@ def choose(field: str, value: str, options: Any) -> str:
     )
 
 
-def check_trusted(field: str, value: str, trust: bool, advice: str = "--trust imports it") -> None:
-    """Raises `ConfigError`, with ``advice``, if ``value``, which a file holds, is a ``MODULE:ATTRIBUTE``, unless
-    ``trust``."""
-    if ":" in value and not trust:
-        raise ConfigError(
-            f"{field} = {reprlib.repr(value)}: a file names this module, which would be imported and run; {advice}"
-        )
+Trust = bool | Callable[[Path, str], str]
+"""Whether code that files name is run: all or none of it, or ``refusal(where, name)``, which says of a
+``MODULE:ATTRIBUTE`` that what lies at ``where`` names why it is not trusted (empty: it is)."""
+
+
+def check_trusted(
+    field: str, value: str, trust: Trust, where: Path = Path(), advice: str = "--trust imports it"
+) -> None:
+    """Raises `ConfigError`, with ``advice``, if ``value`` is a ``MODULE:ATTRIBUTE``, unless ``trust``.
+
+    ``value`` is what a file holds of the run or the artefact at ``where``.
+    """
+    if ":" not in value or trust is True:
+        return
+    why = trust(where, value) if callable(trust) else ""
+    if why or trust is False:
+        told = f"a file names this module, which would be imported and run{why and f', and {why}'}; {advice}"
+        raise ConfigError(f"{field} = {reprlib.repr(value)}: {told}")
 
 
 def imported(field: str, name: str) -> Any:

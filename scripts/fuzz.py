@@ -30,14 +30,14 @@ from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
-from purerl.names import choose
+from purerl.names import check_trusted, choose
 from purerl.population import planning
 from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import Description, describe, start
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
-from purerl.store import checkpoint, datasets, json_files, log, policies, tensors
+from purerl.store import checkpoint, datasets, json_files, log, policies, tensors, trusted
 
 
 def small_run() -> Description:
@@ -283,6 +283,35 @@ def seal_artefact(directory: Path) -> None:
     (directory / artefacts.NAME).write_text(json.dumps(document))
 
 
+def make_trusted(directory: Path) -> None:
+    """What a person trusted: an environment of their own, in a run."""
+    (directory / "mine.py").write_text("make = print\n")
+    with state_in(directory):
+        trusted.remember(Path("/runs/mine"), ["mine:make"])
+
+
+def load_trusted(directory: Path) -> str:
+    """Nothing but what was trusted is; raises `ConfigError` where that is refused as well. It can be written again."""
+    with state_in(directory), contextlib.redirect_stderr(io.StringIO()) as told:
+        refusal = trusted.memory(False)
+        for where, name in (("/runs/mine", f"{CANARY}:s"), ("/runs/other", "mine:make"), ("/runs/mine", "mine:other")):
+            if not refusal(Path(where), name):
+                raise RuntimeError(f"{name} is trusted at {where}")
+        if len(told.getvalue().splitlines()) > 3 or "Traceback" in told.getvalue():
+            raise RuntimeError(told.getvalue())
+        check_trusted("env", "mine:make", refusal, Path("/runs/mine"))
+        trusted.remember(Path("/runs/mine"), ["mine:make"])
+        check_trusted("env", "mine:make", refusal, Path("/runs/mine"))
+    return ""
+
+
+@contextlib.contextmanager
+def state_in(directory: Path) -> Iterator[None]:
+    """Within it a person's state and modules are those of a directory."""
+    with mock.patch.dict("os.environ", {"XDG_STATE_HOME": str(directory)}), contextlib.chdir(directory):
+        yield
+
+
 LOADERS = [
     Loader("policy", (policies.DESCRIPTION, policies.ARRAYS), make_policy, load_policy, seal_policy),
     Loader("config", ("config.json", "mine.yaml"), make_config, load_config),
@@ -292,6 +321,7 @@ LOADERS = [
     Loader("summary", ("summary.json",), make_summary, lambda d: repr(comparison.compare([d]))),
     Loader("dataset", (DEMOS,), make_dataset, load_dataset, seal=lambda directory: None),
     Loader("artefact", (artefacts.NAME,), make_artefact, load_artefact, seal_artefact),
+    Loader("trusted", ("purerl/trusted.json", "mine.py"), make_trusted, load_trusted),
 ]
 """Everything that is read back. Add what else is."""
 

@@ -14,6 +14,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process
     CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
     os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
     os.environ["XLA_FLAGS"] = compiling.flags()
+    os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")  # what tests trust
 
 if not Path("/dev/nvidia0").exists():  # where JAX's CUDA plugin may be installed all the same, to compile with
     os.environ.setdefault("JAX_PLATFORMS", "cpu")  # also for the processes that tests start

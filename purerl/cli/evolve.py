@@ -77,11 +77,12 @@ def report(args: list[str]) -> int:
     with prepared(options):
         from purerl.display import tables
         from purerl.meta import report
+        from purerl.store import trusted
         from purerl.store.json_files import finite
 
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
-        found = report.report(Path(options.run), options.env, *seeds, lanes, trust=options.trust)
+        found = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
     if options.json:
         print(json.dumps(finite(found), indent=2))
     else:
@@ -97,9 +98,11 @@ def distill(args: list[str]) -> int:
 
     from purerl.learned import artefacts, expressions
     from purerl.meta import distill
+    from purerl.store import trusted
 
     path = Path(options.out or Path(options.run) / "closed.json")
-    form = distill.artefact(artefacts.load(options.run), trust=options.trust)
+    trust = trusted.memory(options.trust)
+    form = distill.artefact(artefacts.load(options.run), trust=trust, where=Path(options.run))
     try:
         artefacts.save(path, form)
     except OSError as error:

@@ -19,10 +19,10 @@ def grow(args: list[str]) -> int:
 
     from purerl.runs.describing import config_file, description
     from purerl.runs.running import growing
+    from purerl.store import trusted
 
     file = config_file.read(Path(options.run) / config_file.NAME)
-    if not options.trust:
-        config_file.trusted(file, (), "--trust imports it")
+    config_file.trusted(file, (), "--trust imports it", trusted.memory(options.trust))
     if file.command == "evolve":
         raise ConfigError(f"{file.path}: is of purerl evolve; only a training or a sweep has a network that can grow")
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)

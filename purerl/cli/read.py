@@ -23,10 +23,12 @@ def evaluate(args: list[str]) -> int:
 
     from purerl.display import tables
     from purerl.runs.reading import evaluation
+    from purerl.store import trusted
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
-        result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=options.trust)
+        trust = trusted.memory(options.trust)
+        result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=trust)
     if options.json:
         print(json.dumps(result, indent=2))
     else:

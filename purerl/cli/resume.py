@@ -18,7 +18,7 @@ as if nothing had interrupted it.
   --generations N    go on to so many generations (a search)
   --strict           refuse to go on from an older checkpoint if the newest one is damaged
   --override         also change numbers that the results follow from, such as --learning-rate
-  --trust            import the modules of somebody's own that the run names, which runs their code
+  --trust            import the modules of somebody's own that the run names, which runs their code; asked once
 
 The other options of the command that began the run can be given as well. Those on which no result depends, such as
 --checkpoint-seconds, take the new value. So does the path of a dataset that was moved, such as --demos FILE. The rest
@@ -35,11 +35,11 @@ def resume(args: list[str]) -> int:
 
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file
+    from purerl.store import trusted
 
     directory, rest = Path(args[0]), args[1:]
     file = config_file.read(directory / config_file.NAME)
-    if "--trust" not in rest:
-        config_file.trusted(file, rest, "--trust imports it")
+    config_file.trusted(file, (), "--trust imports it", trusted.memory("--trust" in rest))
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
     return (_search if file.command == "evolve" else _training)(directory, file, algo, rest)
 

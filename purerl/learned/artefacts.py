@@ -21,7 +21,7 @@ from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import expressions, sockets
-from purerl.names import check_trusted
+from purerl.names import Trust, check_trusted
 from purerl.store import json_files
 from purerl.types import Array, Env, PyTree
 
@@ -92,17 +92,17 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
     return Artefact(socket, None, expression, card)
 
 
-def training(artefact: Artefact, *, trust: bool = False) -> tuple[str, Any]:
+def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) -> tuple[str, Any]:
     """The name of the algorithm and the config that a function was trained with, from its card.
 
     Raises `ConfigError` if the card does not have them, or if they are not valid; and, unless ``trust``, if the
-    algorithm is a ``MODULE:ATTRIBUTE``, which is then not imported.
+    algorithm is a ``MODULE:ATTRIBUTE``, which is then not imported. ``where`` the artefact lies is asked for that.
     """
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
     if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
         raise ConfigError("artefact: its card names no algorithm and config")
     try:
-        check_trusted("algo", algo, trust)
+        check_trusted("algo", algo, trust, where)
         if artefact.socket not in sockets.places(algo):
             raise ConfigError(f"{algo}, which has no socket {artefact.socket}")
         config = read_config(algo, fields)

@@ -6,6 +6,7 @@ form is a weighted sum of a few terms. A term has at most one nonlinear paramete
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, expressions
+from purerl.names import Trust
 from purerl.types import Array
 
 SCALES = np.geomspace(0.05, 20.0, 61)
@@ -51,13 +53,13 @@ LOSS_TERMS = (
 )
 
 
-def artefact(learned: artefacts.Artefact, *, trust: bool = False) -> artefacts.Artefact:
+def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path = Path()) -> artefacts.Artefact:
     """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card (`Form`).
 
     A value loss is fitted for values that equal their old values, so that the effect of value clipping is lost. Raises
-    `ConfigError` for other sockets, and as `artefacts.training` does, which ``trust`` is for.
+    `ConfigError` for other sockets, and as `artefacts.training` does, which ``trust`` and ``where`` are for.
     """
-    _, config = artefacts.training(learned, trust=trust)
+    _, config = artefacts.training(learned, trust=trust, where=where)
     if learned.socket == "policy-drift":
         form = drift(lambda r, a: artefacts.learned_drift(learned, jnp.asarray(r), jnp.asarray(a), config))
     elif learned.socket == "value-loss":

@@ -23,7 +23,7 @@ from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
 from purerl.meta import evolution
-from purerl.names import check_trusted
+from purerl.names import Trust, check_trusted
 from purerl.runs.describing.file_checks import parameter_problems
 from purerl.store import json_files
 from purerl.types import Env, Key, PyTree, Trainer
@@ -43,7 +43,7 @@ def report(
     seed: int = 0,
     lanes: int | None = None,
     *,
-    trust: bool = False,
+    trust: Trust = False,
 ) -> dict[str, Any]:
     """Compares an artefact with its baselines, in the environments that it was trained in and in ``held_out`` ones.
 
@@ -69,7 +69,7 @@ def report(
         raise ConfigError(f"run = {str(run)!r}: must be a run directory, or an artefact, beside which can be written")
     written = path.with_name("report.json" if path.name == artefacts.NAME else f"{path.stem}-report.json")
     artefact = artefacts.load(path)
-    name, config = artefacts.training(artefact, trust=trust)
+    name, config = artefacts.training(artefact, trust=trust, where=run)
     algo, card = ALGORITHMS[name], artefact.card
     named = card.get("envs")
     if not isinstance(named, list) or not all(isinstance(place, str) for place in named):
@@ -77,7 +77,7 @@ def report(
     if not isinstance(card.get("env_params"), dict):
         raise ConfigError("artefact: its card has no parameters of environments")
     for place in named:
-        check_trusted("artefact: env", place, trust)
+        check_trusted("artefact: env", place, trust, run)
     if problems := parameter_problems(card["env_params"]):
         raise ConfigError("\n".join(f"artefact: its card has {line}" for line in problems))
     params = envs.renamed(card["env_params"], *named)

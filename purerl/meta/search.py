@@ -33,7 +33,7 @@ from purerl.runs.running import compile_times, resuming, session
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.runs.running.train import EXIT_DIVERGED
-from purerl.store import checkpoint, json_files, log
+from purerl.store import checkpoint, json_files, log, trusted
 from purerl.store.log import Log
 from purerl.store.saver import saver
 from purerl.types import PyTree
@@ -111,6 +111,7 @@ def search(description: Description, options: Any) -> int:
         program = _compile(run)
         claim(directory, FILES)
         config_file.write(directory, "evolve", description, options)
+        trusted.remember(directory, [description.algo, *description.envs])
         return _search(run, program, Progress(program.init(jax.random.key(description.seed)), 0, 0.0))
 
 

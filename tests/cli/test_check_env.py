@@ -241,6 +241,6 @@ def test_the_page(here, capsys):
     [other] = [path for path in (here / "runs").iterdir() if path.name != "corridor"]
     config = json.loads((other / "config.json").read_text())
     assert config["env_params"] == {"randomise": "length:0.5:2", "max_episode_steps": 20}
-    run("resume", str(other), "--total-steps", "2560", "--trust")
+    run("resume", str(other), "--total-steps", "2560")
     assert json.loads((other / "config.json").read_text())["env_params"] == config["env_params"]
-    run("eval", str(other), "--episodes", "2", "--trust")
+    run("eval", str(other), "--episodes", "2")

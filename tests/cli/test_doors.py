@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -159,9 +160,10 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     assert {"policy.safetensors", "policy.json", "config.json", "summary.json"} <= {path.name for path in written}
     assert {path.stat().st_mode & 0o777 for path in written} == {0o640}
     assert not any(path.suffix == ".tmp" for path in written)
-    run("eval", str(directory), "--episodes", "2", expect=2)
+    moved = shutil.copytree(directory, own / "moved")
+    run("eval", str(moved), "--episodes", "2", expect=2)
     assert "algo = 'doors_own:mine': a file names this module" in capsys.readouterr().err
-    run("eval", str(directory), "--episodes", "2", "--json", "--trust")
+    run("eval", str(directory), "--episodes", "2", "--json")
     result = json.loads(capsys.readouterr().out)
     assert (result["algo"], result["env"]) == ("doors_own:mine", "doors_own:make_env")
     assert len(result["return_per_seed"]) == 3

@@ -155,7 +155,7 @@ def test_directories_that_are_refused(runs, tmp_path, capsys):
     path = tmp_path / "empty" / "config.json"
     path.write_text(path.read_text().replace('"CartPole-v1"', '"nowhere:make"'))
     run("grow", tmp_path / "empty", "--hidden-sizes", 16, 16, expect=2)
-    assert "names this module, which would be imported and run; --trust" in capsys.readouterr().err
+    assert "names this module, which would be imported and run, and is new here; --trust" in capsys.readouterr().err
     run(*grow, "--out", tmp_path / "there")
     run(*grow, "--out", tmp_path / "there", expect=2)
     run(*grow, "--out", tmp_path / "there", "--overwrite")

@@ -352,7 +352,7 @@ def test_somebodys_own_run(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text().replace('"env": "CartPole-v1"', '"env": "nowhere:make"'))
     run("resume", copy, expect=2)
-    assert "names this module, which would be imported and run; --trust" in capsys.readouterr().err
+    assert "names this module, which would be imported and run, and is new here; --trust" in capsys.readouterr().err
     run("resume", copy, "--trust", expect=2)
     assert "cannot import nowhere" in capsys.readouterr().err
 

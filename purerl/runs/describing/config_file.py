@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from purerl.errors import ConfigError
-from purerl.names import check_trusted, nearest
+from purerl.names import Trust, check_trusted, nearest
 from purerl.store import json_files, regular_files
 
 FORMAT = 1
@@ -122,12 +122,13 @@ def digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 
 
-def trusted(file: ConfigFile, named: Container[str], advice: str) -> None:
-    """Raises `ConfigError`, with ``advice``, if a file names code of somebody's own that is not among ``named``."""
+def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust = False) -> None:
+    """Raises `ConfigError`, with ``advice``, if a file names code of somebody's own that is not among ``named``, unless
+    ``trust``."""
     places = file.fields.get("envs", [file.fields.get("env", "")])
     for name in (file.fields.get("algo", ""), *(places if isinstance(places, list) else ())):
         if isinstance(name, str) and name not in named:
-            check_trusted(str(file.path), name, False, advice)
+            check_trusted(str(file.path), name, trust, file.path.parent, advice)
 
 
 def _yaml(path: Path) -> Any:

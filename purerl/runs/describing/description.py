@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
+from purerl.names import Trust
 from purerl.runs.describing import datasets, early, file_checks
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
@@ -44,13 +46,14 @@ class Description(NamedTuple):
     stop: dict[str, Any] = {}
 
     @classmethod
-    def of_json(cls, fields: Any, source: str, *, trust: bool = False) -> "Description":
+    def of_json(cls, fields: Any, source: str, *, trust: Trust = False) -> "Description":
         """Reads what a file holds, which is untrusted.
 
         Raises `ConfigError`, each line of which names ``source``, for anything but the description of a run that can
         be. An algorithm or an environment that is a ``MODULE:ATTRIBUTE`` is refused unless ``trust``, and not imported.
+        ``source`` is the file, which lies in the directory of the run.
         """
-        if problems := file_checks.problems(fields, trust):
+        if problems := file_checks.problems(fields, trust, Path(source).parent):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
         found = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
         return found._replace(env_params=envs.renamed(found.env_params, found.env))

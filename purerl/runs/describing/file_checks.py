@@ -2,6 +2,7 @@
 
 import dataclasses
 import reprlib
+from pathlib import Path
 from typing import Any
 
 from purerl import config as cfg
@@ -10,7 +11,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
-from purerl.names import check_trusted, choose
+from purerl.names import Trust, check_trusted, choose
 from purerl.runs.describing import datasets, early
 from purerl.runs.describing.swept import ENV_PREFIX, config_part, env_part
 from purerl.store import untrusted
@@ -34,9 +35,9 @@ MOST_CHARACTERS = 300
 """Of a line about what a file holds."""
 
 
-def problems(fields: Any, trust: bool) -> list[str]:
+def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     """What is wrong with the description of a run that a file holds, a line each; in parts, since each needs the one
-    before. Nothing is imported that a file names, unless ``trust``."""
+    before. Nothing is imported that the run at ``where`` names, unless ``trust``."""
     if not isinstance(fields, dict):
         return ["not the description of a run"]
     fields = {"learned": {}, "datasets": {}, "stop": {}, **fields}
@@ -46,7 +47,7 @@ def problems(fields: Any, trust: bool) -> list[str]:
     algo, env, seeds, swept = fields["algo"], fields["env"], fields["seeds"], fields["swept"]
     try:
         for field in ("algo", "env"):
-            check_trusted(field, fields[field], trust)
+            check_trusted(field, fields[field], trust, where)
         choose("algo", algo, ALGORITHMS)
         config = read_config(algo, fields["config"])
     except ConfigError as error:

@@ -32,8 +32,8 @@ class Trust:
     """Of commands that read what others may have written."""
 
     trust: bool = False
-    """Import and run the modules of anybody's own that the run or artefact names. Without it, one that names any is
-    refused."""
+    """Import and run the modules of anybody's own that the run or artefact names, and remember that these may be, as
+    long as their source does not change. Without it, one that names others is refused."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

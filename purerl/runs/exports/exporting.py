@@ -15,7 +15,7 @@ from purerl.runs.describing.directory import EXPORTS, check_out
 from purerl.runs.describing.options import ExportOptions
 from purerl.runs.exports import programs, runner
 from purerl.runs.reading import evaluation
-from purerl.store import json_files
+from purerl.store import json_files, trusted
 from purerl.store.atomic import atomic, atomic_folder
 from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
@@ -75,7 +75,7 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
 
 def of_run(options: ExportOptions) -> Acting:
     """The policy of a run's agent. Raises `ConfigError` as `evaluation.agent` and `acting` do."""
-    found = evaluation.agent(options.run, options.agent, trust=options.trust)
+    found = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
     card = {name: found.saved[name] for name in ("algo", "env")}
     card |= {"env_params": found.env_params, **found.label, "purerl": __version__}
     return acting(found.learner, found.policy, found.env.observation_space, card)

@@ -12,6 +12,7 @@ from purerl import population, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, own_code, place, told
 from purerl.loops.evaluation import Player, evaluate, player, random_player, versus
+from purerl.names import Trust
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.store import policies
@@ -31,7 +32,7 @@ class Run(NamedTuple):
     policy: PyTree
 
 
-def load(directory: str | Path, *, trust: bool = False) -> Run:
+def load(directory: str | Path, *, trust: Trust = False) -> Run:
     """Reads the policies of a run directory, which is untrusted. Raises `ConfigError` for none, or damaged ones.
 
     A run with an algorithm or an environment of anybody's own, a ``MODULE:ATTRIBUTE``, is refused unless ``trust``:
@@ -75,7 +76,7 @@ class Agent(NamedTuple):
     policy: PyTree
 
 
-def agent(directory: str | Path, number: int, *, trust: bool = False) -> Agent:
+def agent(directory: str | Path, number: int, *, trust: Trust = False) -> Agent:
     """The agent ``number`` of a run directory. Raises `ConfigError` as `load` does, and if there is no such agent."""
     run = load(directory, trust=trust)
     size = run.setup.members.size
@@ -116,7 +117,7 @@ class Rivals(NamedTuple):
     policies: PyTree
 
 
-def rivals(run: Run, against: str, *, trust: bool = False) -> Rivals:
+def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     """The agents of the run directory ``against``, by turns if they are fewer, or `RANDOM` moves.
 
     Raises `ConfigError` as `load` does, and if the environment of ``run`` has one agent or what the rivals see is
@@ -138,7 +139,7 @@ def rivals(run: Run, against: str, *, trust: bool = False) -> Rivals:
 
 
 def evaluate_run(
-    directory: Path, episodes: int, max_steps: int, seed: int, *, against: str = "", trust: bool = False
+    directory: Path, episodes: int, max_steps: int, seed: int, *, against: str = "", trust: Trust = False
 ) -> dict[str, Any]:
     """Plays the policies of a run directory, which is only read; ``against`` others if named (`rivals`). Raises
     `ConfigError` as `load` does, which ``trust`` is for."""

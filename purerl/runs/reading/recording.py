@@ -17,7 +17,7 @@ from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.evaluation import RANDOM
-from purerl.store import checkpoint, datasets
+from purerl.store import checkpoint, datasets, trusted
 from purerl.types import Env
 
 RECORDING_SALT = 2**31 + 2
@@ -71,7 +71,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """An agent of a run, in the environment that it was trained in."""
     if options.env or env_params:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
-    found = evaluation.agent(options.who, options.agent, trust=options.trust)
+    found = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
     about = {"run": Path(options.who).name, **found.label}
     about |= {name: found.saved[name] for name in ("algo", "sha256")}
     return Cast(found.saved["env"], found.env_params, found.env, player(found.learner, found.policy), about)

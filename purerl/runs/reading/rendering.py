@@ -17,6 +17,7 @@ from purerl.runs.describing.directory import FILMS, check_out
 from purerl.runs.describing.options import RenderOptions
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.evaluation import Agent
+from purerl.store import trusted
 from purerl.types import Array, PyTree, Situation
 
 SALT = 2**31 + 3
@@ -43,7 +44,7 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
-    agent = evaluation.agent(options.run, options.agent, trust=options.trust)
+    agent = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
     drawing = drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
     fps = options.fps or drawing.fps
     returns: list[float] = []

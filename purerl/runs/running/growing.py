@@ -32,7 +32,7 @@ from purerl.runs.running import batches, resuming
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.runs.running.train import FILES
-from purerl.store import checkpoint, regular_files
+from purerl.store import checkpoint, regular_files, trusted
 from purerl.store.policies import save_policy
 from purerl.types import PyTree, TrainState
 
@@ -89,6 +89,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
             raise
         sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {asked.hidden_sizes!r}"
         done = ", ".join(str(step.number) for step in steps)
+        trusted.remember(target, [new.algo, new.env])
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
         say(console, f"{target}: {sizes}; go on with: {resume_command(target)}")
     return 0

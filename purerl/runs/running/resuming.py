@@ -46,7 +46,7 @@ class ResumeOptions:
     override: bool = False
     """Also change numbers that the results follow from, such as the learning rate."""
     trust: bool = False
-    """Import the modules of somebody's own that the run names, which runs their code."""
+    """Import the modules of somebody's own that the run names, which runs their code; asked once."""
 
 
 class Resumed(NamedTuple):

@@ -36,7 +36,7 @@ from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.program import Program, compile_program
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
-from purerl.store import json_files
+from purerl.store import json_files, trusted
 from purerl.store.policies import save_policy
 from purerl.types import Trainer
 
@@ -75,6 +75,8 @@ def train(description: Description, options: Any, command: str = "train") -> int
         program = _compile(run, options.agents_at_once or "auto")
         claim(directory, FILES)
         config_file.write(directory, command, description, options)
+        for place in (directory, directory / best.FOLDER):
+            trusted.remember(place, [description.algo, description.env])
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
 

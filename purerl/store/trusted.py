@@ -1,0 +1,148 @@
+"""What a person has trusted: modules that runs and artefacts name, remembered outside of them.
+
+One of these is a place, the real path of a run directory or an artefact; a ``MODULE:ATTRIBUTE`` that it names; and the
+SHA-256 of the module's source as it was then. Whatever differs is not trusted. No module is imported or run for that.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterable
+from importlib import machinery
+from pathlib import Path
+
+from purerl.errors import ConfigError, printable
+from purerl.names import Trust
+from purerl.store import json_files, regular_files
+from purerl.store.atomic import atomic
+
+MOST = 1000
+"""Most entries that are remembered, the latest."""
+MOST_BYTES = 2**22
+"""Size of the file, and of a module's source, beyond which nothing is read, in bytes."""
+Entry = tuple[str, str, str]
+"""The place, the ``MODULE:ATTRIBUTE``, and the digest."""
+
+
+def location() -> Path:
+    """Where it is remembered: in the user's directory of state, ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"))
+    folder = folder if folder.is_absolute() else Path(os.devnull)  # who has no home has nothing remembered
+    return folder / "purerl" / "trusted.json"
+
+
+def memory(given: bool) -> Trust:
+    """How a command trusts: what was trusted before and has not changed; and all that is asked for if ``--trust`` is
+    ``given``, which is remembered."""
+
+    def refusal(where: Path, name: str) -> str:
+        if given:
+            remember(where, [name])
+            return ""
+        return _reason(os.path.realpath(where), name)
+
+    return refusal
+
+
+def remember(where: Path, names: Iterable[str]) -> None:
+    """Remembers each ``MODULE:ATTRIBUTE`` among ``names`` as trusted in a place, if its source can be told.
+
+    Where the file cannot be written nothing is remembered.
+    """
+    found = [(os.path.realpath(where), part, digest(part)) for name in names for part in _parts(name)]
+    new = {entry[:2]: entry for entry in found if entry[2]}
+    if not new:
+        return
+    before = {entry[:2]: entry for entry in _entries() if entry[:2] not in new}
+    latest = [*before.values(), *new.values()][-MOST:]
+    path = location()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with atomic(path) as temporary:
+            made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(made, "wb") as file:
+                file.write(json_files.canonical({"format": 1, "trusted": latest}) + b"\n")
+
+
+def _reason(where: str, name: str) -> str:
+    """Why what a place names is not trusted; empty: it is."""
+    known = {entry[:2]: entry[2] for entry in _entries()}
+    for part in _parts(name):
+        was, now = known.get((where, part)), digest(part)
+        if was is None:
+            return "is new here"
+        if not now:
+            return "whose source can no longer be found"
+        if was != now:
+            return "has changed since it was trusted"
+    return ""
+
+
+def digest(name: str) -> str:
+    """The SHA-256 of the source of the module in ``MODULE:ATTRIBUTE`` and of the packages that it is in, which are run
+    with it; empty if they cannot be told apart from what Python would import."""
+    found = _sources(name.partition(":")[0])
+    try:
+        parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in found]
+    except ConfigError:
+        return ""
+    return hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""
+
+
+def _sources(module: str) -> list[Path]:
+    """The files that importing a module runs: those of its packages, from the outermost on, and its own; none if they
+    are not all plain source that lies where `sys.path` leads."""
+    here = [os.getcwd()] if os.getcwd() not in sys.path and "" not in sys.path else []
+    folders = [Path(folder or os.getcwd()) for folder in [*sys.path, *here]]
+    names, found = module.split("."), []
+    if names[0] in sys.builtin_module_names or not all(name.isidentifier() for name in names):
+        return []
+    for name in names:
+        file, folders = _step(name, folders)
+        if file is None and not folders:
+            return []
+        found += [file] if file else []
+    return found if file else []
+
+
+def _step(name: str, folders: list[Path]) -> tuple[Path | None, list[Path]]:
+    """The source of a module that is looked for in ``folders``, and the folders in which its own modules are looked
+    for: its package's, or those of a package without source. Neither if Python would import something else."""
+    without: list[Path] = []
+    for folder in folders:
+        if folder.is_file():  # an archive, in which it may be
+            return None, []
+        package = folder / name
+        for stem, inside in ((package / "__init__", [package]), (package, [])):
+            there = [s for s in machinery.all_suffixes() if Path(f"{stem}{s}").is_file()]
+            if there:
+                plain = not set(there) & set(machinery.EXTENSION_SUFFIXES) and ".py" in there
+                return (Path(f"{stem}.py"), inside) if plain else (None, [])
+        if package.is_dir():
+            without.append(package)
+    return None, without
+
+
+def _parts(name: str) -> list[str]:
+    """Each ``MODULE:ATTRIBUTE`` in the name of an algorithm or an environment."""
+    return [part for part in name.split("+") if ":" in part]
+
+
+def _entries() -> list[Entry]:
+    """What the file holds; nothing, and a line on stderr, if it is damaged."""
+    path = location()
+    if not os.path.lexists(path):
+        return []
+    try:
+        held = json_files.read_json(path, MOST_BYTES)
+        rows = held.get("trusted") if isinstance(held, dict) and held.get("format") == 1 else None
+        if not isinstance(rows, list) or not all(
+            isinstance(row, list) and len(row) == 3 and all(isinstance(text, str) for text in row) for row in rows
+        ):
+            raise ConfigError(f"{path}: does not hold what was trusted")
+    except ConfigError as error:
+        print(f"purerl: {printable(str(error))}; ignored: nothing counts as trusted", file=sys.stderr)
+        return []
+    return [(where, name, digest) for where, name, digest in rows[-MOST:]]

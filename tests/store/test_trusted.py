@@ -1,0 +1,151 @@
+"""What was trusted is remembered outside of runs; any difference asks again, and no module is run to find that out."""
+
+import json
+import os
+import py_compile
+import sys
+from pathlib import Path
+
+import pytest
+
+from purerl.errors import ConfigError
+from purerl.names import check_trusted
+from purerl.store import trusted
+
+RUN = Path("runs/mine")
+NEW, CHANGED = "is new here", "has changed since it was trusted"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A working directory with modules that must not be run, and a state directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "ours" / "inner").mkdir(parents=True)
+    (tmp_path / "bare").mkdir()
+    for name in ("mine", "ours/__init__", "ours/inner/__init__", "ours/inner/deep", "bare/deep"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} was run')\n")
+    return tmp_path
+
+
+def why(name, where=RUN):
+    return trusted.memory(False)(where, name)
+
+
+def held():
+    return json.loads(trusted.location().read_text())["trusted"]
+
+
+def test_asked_once(here):
+    assert why("mine:make") == NEW and not trusted.location().exists()
+    assert trusted.memory(True)(RUN, "mine:make") == "" and why("mine:make") == ""
+    assert why("mine:other") == why("mine:make", Path("runs/other")) == NEW
+    assert why("mine:make", here / "runs" / ".." / "runs" / "mine") == ""
+    assert [(where, name) for where, name, _ in held()] == [(str(here / "runs" / "mine"), "mine:make")]
+    file = trusted.location()
+    assert file == here / "state" / "purerl" / "trusted.json" and file.stat().st_mode & 0o777 == 0o600
+    before = (here / "mine.py").read_text()
+    (here / "mine.py").write_text(before + "# changed\n")
+    assert why("mine:make") == CHANGED
+    (here / "mine.py").write_text(before)
+    assert why("mine:make") == ""
+    (here / "mine.py").unlink()
+    assert why("mine:make") == "whose source can no longer be found"
+    assert not {"mine", "ours", "bare"} & set(sys.modules)
+
+
+def test_the_gate():
+    with pytest.raises(
+        ConfigError, match="env = 'mine:make': .* imported and run, and is new here; --trust imports it$"
+    ):
+        check_trusted("env", "mine:make", trusted.memory(False), RUN)
+    check_trusted("env", "mine:make", trusted.memory(True), RUN)
+    check_trusted("env", "mine:make", trusted.memory(False), RUN)
+    check_trusted("env", "CartPole-v1", False)
+    with pytest.raises(ConfigError, match="imported and run; --trust imports it$"):
+        check_trusted("env", "mine:make", False, RUN)
+
+
+def test_each_part_of_a_name():
+    trusted.remember(RUN, ["ppo+mine:wrap+ours.inner.deep:wrap", "CartPole-v1"])
+    assert [name for _, name, _ in held()] == ["mine:wrap", "ours.inner.deep:wrap"]
+    assert why("mine:wrap+ours.inner.deep:wrap") == "" and why("dqn+mine:wrap+mine:make") == NEW
+
+
+@pytest.mark.parametrize("changed", ["ours/__init__.py", "ours/inner/__init__.py", "ours/inner/deep.py"])
+def test_packages_are_run_with_their_modules(changed, here):
+    trusted.remember(RUN, ["ours.inner.deep:make"])
+    assert why("ours.inner.deep:make") == ""
+    with open(here / changed, "a") as file:
+        file.write("# changed\n")
+    assert why("ours.inner.deep:make") == CHANGED
+
+
+def test_what_would_be_imported(here, monkeypatch):
+    """The first on the path, as Python's finder has it; what it would take from elsewhere is not remembered."""
+    trusted.remember(RUN, ["bare.deep:make", "mine:make"])
+    assert why("bare.deep:make") == ""
+    (here / "first" / "mine").mkdir(parents=True)
+    monkeypatch.syspath_prepend(here / "first")
+    assert why("mine:make") == ""  # a folder without source comes after all modules
+    (here / "first" / "mine" / "__init__.py").write_text("")
+    assert why("mine:make") == CHANGED
+    (here / "first" / "mine.abi3.so").write_text("")
+    (here / "first" / "mine" / "__init__.py").unlink()
+    assert why("mine:make") == "whose source can no longer be found"
+    py_compile.compile(str(here / "mine.py"), str(here / "only.pyc"))
+    for name in ("only:x", "sys:exit", "nowhere:x", "ours.mine:x", "mine.deep:x", "bare:x", "..mine:x", "a b:x", ":x"):
+        trusted.remember(RUN, [name])
+        assert why(name) == NEW, name
+    (here / "archive.zip").write_bytes(b"PK")
+    monkeypatch.syspath_prepend(here / "archive.zip")
+    assert trusted.digest("mine:make") == ""
+
+
+def test_it_is_bounded(monkeypatch):
+    monkeypatch.setattr(trusted, "MOST", 3)
+    for i in range(5):
+        trusted.remember(Path(f"runs/{i}"), ["mine:make"])
+    assert [Path(where).name for where, *_ in held()] == ["2", "3", "4"]
+    assert why("mine:make", Path("runs/1")) == NEW and why("mine:make", Path("runs/4")) == ""
+    trusted.remember(Path("runs/3"), ["mine:make"])
+    assert [Path(where).name for where, *_ in held()] == ["2", "4", "3"]
+
+
+DAMAGED = [b"", b"[]", b"{", b'{"format": 1}', b'{"format": 2, "trusted": []}', b"\xff", b"[" * 10**5, b'{"a":1,"a":2}']
+DAMAGED += [json.dumps({"format": 1, "trusted": rows}).encode() for rows in ([1], [["a", "b"]], [["a", 1, "c"]], {})]
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_is_ignored_in_a_line(text, here, capsys):
+    trusted.remember(RUN, ["mine:make"])
+    trusted.location().write_bytes(text)
+    assert why("mine:make") == NEW
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"purerl: {trusted.location()}: ") and line.endswith("; ignored: nothing counts as trusted")
+    trusted.remember(RUN, ["mine:make"])
+    assert why("mine:make") == ""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "endless", "loop", "far"])
+def test_something_else_in_its_place(kind, here, capsys):
+    path = trusted.location()
+    path.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "far":
+        path.write_bytes(b" " * (trusted.MOST_BYTES + 1))
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else path)
+    assert why("mine:make") == NEW and len(capsys.readouterr().err.splitlines()) == 1
+    trusted.remember(RUN, ["mine:make"])
+    assert why("mine:make") == ("" if kind != "folder" else NEW)
+
+
+def test_where_nothing_can_be_written(here, monkeypatch):
+    (here / "state").write_text("")
+    assert trusted.memory(True)(RUN, "mine:make") == "" and why("mine:make") == NEW
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert trusted.location() == Path("~/.local/state/purerl/trusted.json").expanduser()
