@@ -70,7 +70,7 @@ class Block(NamedTuple):
     text: str
 
 
-class Reached(Exception):
+class Reached(BaseException):
     """A command was read, and would compute now."""
 
 
