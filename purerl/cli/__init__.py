@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from purerl.errors import RAISED, ConfigError, place, printable, told
+from purerl.hardware import drivers
 from purerl.names import choose
 from purerl.runs.describing import interrupts
 from purerl.version import __version__
@@ -68,6 +69,7 @@ COMMANDS = {
 
 def entry(args: Sequence[str] | None = None) -> None:
     """`main` as a process of its own, which signals cannot stop once its exit code is known."""
+    drivers.look_for_none()
     try:
         main(args)
     finally:

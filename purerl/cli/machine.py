@@ -36,7 +36,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     import jax
 
     from purerl import backend, kernels
-    from purerl.population.devices import lacks_gpu, use_cache, use_cpu_cores, use_one_thread
+    from purerl.hardware.drivers import lacks_gpu
+    from purerl.population.devices import use_cache, use_cpu_cores, use_one_thread
 
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
@@ -50,7 +51,9 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     found = jax.devices()[0].platform
     if options.device not in ("any", found):
         raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {found}")
-    if options.compilation_cache != CACHE_OFF:
+    if target:  # JAX cannot read back what was compiled for another device, and says so
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
     try:
         with kernels.wanted(options.kernels), backend.precise(options.precision):

@@ -5,6 +5,7 @@ import functools
 import jax
 
 from purerl.errors import ConfigError
+from purerl.hardware import drivers
 from purerl.hardware.gpus import GPUS, description
 from purerl.names import choose
 
@@ -24,6 +25,7 @@ def device(name: str) -> jax.Device:
 
     gpu = GPUS[choose("target", name, GPUS)]
     try:
+        drivers.load_compiler()
         found = topologies.get_topology_desc("", platform="cuda", topology="1x1x1", target_config=description(gpu))
     except Exception as error:  # whatever a plugin raises that is missing, or not of jax's version
         said = (str(error).splitlines() or [type(error).__name__])[0]

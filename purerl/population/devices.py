@@ -1,6 +1,5 @@
 """The machine: CPU cores as devices, compiler options, free memory, the compilation cache."""
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,21 +13,10 @@ from purerl.hardware import absent
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
-DRIVERS = Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/nvhost-gpu")
-"""What the drivers of NVIDIA's GPUs make: on Linux, in Windows' subsystem for it, and on Jetson."""
-CUDA_PLUGINS = "jax_cuda12_plugin", "jax_cuda13_plugin"
 CACHE = "~/.cache/purerl"
 """Where compiled programs are kept."""
 THREADS = "NPROC"
 """The environment variable with the number of threads that XLA starts for the CPU."""
-
-
-def lacks_gpu() -> bool:
-    """Whether JAX's CUDA plugin is installed where no driver of a GPU is, as for ``purerl plan --target``. Looking for
-    devices it would print a page of errors; nothing else is chosen by ``JAX_PLATFORMS``, and there is no TPU."""
-    installed = lambda *names: any(importlib.util.find_spec(name) for name in names)
-    driver = any(path.exists() for path in DRIVERS)
-    return "JAX_PLATFORMS" not in os.environ and installed(*CUDA_PLUGINS) and not driver and not installed("libtpu")
 
 
 def use_cpu_cores() -> None:

@@ -119,14 +119,3 @@ def test_plan_counts_devices_and_members():
     assert plan.peak_bytes == plan.bytes_per_member * 4 and plan.peak_bytes >= 2 * 4 * 4000
     assert plan.members == 9 and plan.batch_size == 4 and plan.fits == plan.available_bytes // plan.bytes_per_member
     assert np.isclose(plan.flops_per_frame, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("plugin", "driver", "chosen", "lacks"),
-    [(True, False, False, True), (True, True, False, False), (True, False, True, False), (False, False, False, False)],
-)
-def test_a_plugin_without_a_gpu_is_not_asked_for_devices(plugin, driver, chosen, lacks, monkeypatch, tmp_path):
-    monkeypatch.setattr(planning.machine, "CUDA_PLUGINS", ("json",) if plugin else ("no_such_plugin",))
-    monkeypatch.setattr(planning.machine, "DRIVERS", (tmp_path if driver else tmp_path / "none",))
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu") if chosen else monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    assert planning.machine.lacks_gpu() == lacks
