@@ -12,7 +12,7 @@ import compiling
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share that of the process that starts them
     CACHE = tempfile.TemporaryDirectory()  # of compiled programs, gone with the tests: not the one in a person's home
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = CACHE.name
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ.get("PURERL_TEST_PROGRAMS", CACHE.name)
     os.environ["XLA_FLAGS"] = compiling.flags()
     os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")  # what tests trust
 
