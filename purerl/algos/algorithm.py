@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract
+from purerl.learners.parts import contract, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
-from purerl.types import Env, Key, Learner, Result, Trainer
+from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
 NO_PRESETS: Mapping[str, dict[str, Any]] = {}
 
@@ -55,6 +55,12 @@ class Algorithm(NamedTuple):
     def wrapped(self, *wrappers: Wrapper) -> "Algorithm":
         """The same with ``wrappers`` around all others."""
         return self._replace(wrappers=(*self.wrappers, *wrappers))
+
+    def warm_start(self, policy: PyTree) -> "Algorithm":
+        """The same, whose trainings begin with the parameters and moments of ``policy``, what `Learner.policy` gives,
+        and are new in all else. They raise `ConfigError` for the policy of another kind (`warm_start.warm`)."""
+        own = self.own_learner
+        return self._replace(own_learner=lambda *args, **parts: warm_start.warm(own(*args, **parts), policy))
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Why ``config`` cannot train on ``env`` (None: not known), a line each."""

@@ -63,6 +63,7 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
         more = start.swept, start.learned, where
         found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
+        found = found._replace(warm_start=file.take("warm_start", dict, {}))
         return resume(found, given.options, _resumed(directory, file, changed, given.options))
 
 

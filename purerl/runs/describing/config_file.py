@@ -111,11 +111,13 @@ def read(path: Path) -> ConfigFile:
 
 
 def digest(fields: dict[str, Any]) -> str:
-    """SHA-256 of what a run's results follow from, but for how long it is and where its datasets lie, as hexadecimal
-    digits."""
+    """SHA-256 of what a run's results follow from, but for how long it is and where its datasets and what it began
+    with lie, as hexadecimal digits."""
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
+    if begun := kept.pop("warm_start", {}):
+        kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
     if not kept.get("stop"):
         kept.pop("stop", None)  # runs of earlier versions have none
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}

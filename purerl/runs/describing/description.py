@@ -23,7 +23,7 @@ from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.swept import config_part, env_part
 from purerl.store import untrusted
-from purerl.types import Dataset, Env, Learner, Trainer
+from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
 class Description(NamedTuple):
@@ -33,6 +33,8 @@ class Description(NamedTuple):
     maps names to one value for each configuration, ``learned`` holds learned functions by the part that they take the
     place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
     (`datasets.described`). ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
+    ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent`` if
+    it is one for all; it is empty if they begin with new ones.
     """
 
     algo: str
@@ -44,6 +46,7 @@ class Description(NamedTuple):
     learned: dict[str, Any]
     datasets: dict[str, Any] = {}
     stop: dict[str, Any] = {}
+    warm_start: dict[str, Any] = {}
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: Trust = False) -> "Description":
@@ -57,6 +60,11 @@ class Description(NamedTuple):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
         found = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
         return found._replace(env_params=envs.renamed(found.env_params, found.env))
+
+    @property
+    def size(self) -> int:
+        """The number of its agents."""
+        return len(self.seeds) * len(next(iter(self.swept.values()), [0]))
 
     @property
     def name(self) -> str:
@@ -79,6 +87,10 @@ def start(file: ConfigFile) -> Start:
             )
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
     options |= early.options(file.take("stop", dict, {}), str(file.path))
+    if begun := file.take("warm_start", dict, {}):
+        if wrong := file_checks.warm_start_problems(begun):
+            raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
+        options["warm_start"] = begun["run"] if begun["agent"] is None else f"{begun['run']}:{begun['agent']}"
     if "env" in file.fields:
         options["env"] = file.take("env", str, "")
     options |= env_options(file, options.get("env", ""))
@@ -179,9 +191,10 @@ class Setup(NamedTuple):
 
     @classmethod
     @own_code()
-    def of(cls, description: Description, diagnostics: bool = False) -> "Setup":
-        """The members that ``description`` asks for, with `diagnostics` around them if asked for. Raises `ConfigError`
-        for learned functions that are damaged."""
+    def of(cls, description: Description, diagnostics: bool = False, begun: PyTree = None) -> "Setup":
+        """The members that ``description`` asks for, with `diagnostics` around them if asked for. They begin with the
+        policies ``begun``, one for all ``[1]`` or one for each ``[P]`` (None: with new ones). Raises `ConfigError` for
+        learned functions that are damaged."""
         algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
@@ -194,18 +207,18 @@ class Setup(NamedTuple):
         def make_env(env_params: dict[str, Any] | None = None) -> Env:
             return algo.view(config, plain_env(env_params))
 
-        def make_learner(config: Any, env_params: dict[str, Any] | None = None) -> Learner:
+        def make_learner(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Learner:
             return algo.make_learner(config, plain_env(env_params), **artefacts.parts(learned, config))
 
         @functools.cache
         def data() -> dict[str, Dataset]:
             return datasets.parts(description.datasets, make_env(env_part(swept, 0)))
 
-        def make_trainer(config: Any, env_params: dict[str, Any] | None = None) -> Trainer:
+        def make_trainer(config: Any, env_params: dict[str, Any] | None = None, meta_params: PyTree = None) -> Trainer:
             parts = {**artefacts.parts(learned, config), **data()}
-            return early.stopping_trainer(
-                trained.make_trainer(config, plain_env(env_params), **parts), description.stop
-            )
+            algorithm = trained if meta_params is None else trained.warm_start(meta_params)
+            trainer = algorithm.make_trainer(config, plain_env(env_params), **parts)
+            return early.stopping_trainer(trainer, description.stop)
 
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
@@ -213,6 +226,7 @@ class Setup(NamedTuple):
             dataclasses.replace(config, **config_part(repeated)),
             jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32))), count),
             env_params=env_part(repeated) or None,
+            meta_params=jax.tree.map(lambda x: np.broadcast_to(x, (description.size, *x.shape[1:])), begun),
         )
         which = [{"config": c} if swept else {} for c in range(count)]
         labels = [{**label, "seed": seed} for label in which for seed in seeds]

@@ -27,6 +27,7 @@ KINDS = {
     "learned": dict,
     "datasets": dict,
     "stop": dict,
+    "warm_start": dict,
 }
 """The type of each field of a `Description` in JSON."""
 MOST_OF_A_SIZE = 2**16
@@ -40,7 +41,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     before. Nothing is imported that the run at ``where`` names, unless ``trust``."""
     if not isinstance(fields, dict):
         return ["not the description of a run"]
-    fields = {"learned": {}, "datasets": {}, "stop": {}, **fields}
+    fields = {"learned": {}, "datasets": {}, "stop": {}, "warm_start": {}, **fields}
     wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
     if wrong:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
@@ -66,7 +67,17 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
+    found += warm_start_problems(fields["warm_start"])
     return found + _learned_problems(algo, fields["learned"])
+
+
+def warm_start_problems(begun: dict[str, Any]) -> list[str]:
+    """What is wrong with what a file says of the run whose policies a run began with. It is not opened."""
+    kinds = {"run": str, "agent": int | None, "sha256": str}
+    sound = set(begun) == set(kinds) and all(isinstance(begun[name], kind) for name, kind in kinds.items())
+    if not begun or (sound and not isinstance(begun["agent"], bool) and (begun["agent"] or 0) >= 0):
+        return []
+    return ["warm_start: must have a run, an agent or null, and a sha256"]
 
 
 def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[str]]:

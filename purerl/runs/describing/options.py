@@ -116,6 +116,9 @@ class TrainOptions(Described, MachineOptions):
     """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
     out: str | None = None
     """Run directory to make (default: runs/ALGO-ENV-DATE-TIME)."""
+    warm_start: str = ""
+    """Run directory whose policies the agents begin with, their networks and the moments of observations, as RUN:AGENT,
+    or as RUN with one agent or as many as here: agent i begins with agent i. All else is new. Empty: new networks."""
     keep_best: bool = False
     """Also keep the best policy of each agent so far in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100

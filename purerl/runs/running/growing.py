@@ -74,12 +74,15 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
     if target.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"out = {str(target)!r}: lies in the run that grows, which is only read")
     console = Console(stderr=True)
+    new = new._replace(warm_start={})  # it goes on from checkpoints
     run = Run(new, Setup.of(new), options, target, console)
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
     if found := _problems(before, after):
         raise ConfigError("\n".join(f"hidden_sizes = {asked.hidden_sizes}: {line}" for line in found))
     steps, batch_size = _steps(run, source, file)
+    if old.warm_start and len(steps) * batch_size < run.setup.members.size:
+        raise ConfigError(f"{source}: has agents that have not begun, and would begin without its warm start")
     with hold(target, FILES, overwrite=asked.overwrite):
         claim(target, FILES)
         try:

@@ -30,7 +30,7 @@ from purerl.runs.describing.directory import (
 )
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.reading import curves, evaluation, sweeps
-from purerl.runs.running import best, compile_times, resuming
+from purerl.runs.running import best, compile_times, resuming, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.program import Program, compile_program
@@ -58,6 +58,7 @@ FILES = (
     "sweep.png",
     CHECKPOINTS,
     best.FOLDER,
+    warm_start.FOLDER,
     *FILMS,
     *EXPORTS,
 )
@@ -70,13 +71,15 @@ def train(description: Description, options: Any, command: str = "train") -> int
     written, and `DoesNotFit` with nothing left behind.
     """
     directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
-    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
+    description, begun = warm_start.begun(description, options.warm_start)
+    run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, Console(stderr=True))
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run, options.agents_at_once or "auto")
         claim(directory, FILES)
         config_file.write(directory, command, description, options)
         for place in (directory, directory / best.FOLDER):
             trusted.remember(place, [description.algo, description.env])
+        warm_start.keep(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
 
@@ -87,9 +90,10 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     ``description`` and ``options`` are those of the run, but for the changes that ``resumed`` tells. Raises
     `ConfigError`, before anything is written, if there is nothing sound to go on from.
     """
-    directory = resumed.directory
-    run = Run(description, Setup.of(description, options.diagnostics), options, directory, Console(stderr=True))
+    directory, console = resumed.directory, Console(stderr=True)
     with hold(directory, FILES, resume=True):
+        setup = Setup.of(description, options.diagnostics, warm_start.kept(directory, description))
+        run = Run(description, setup, options, directory, console)
         folder = directory / CHECKPOINTS
         batch_size = _batch_size(run, resumed, folder)
         batches = 0 if batch_size == "auto" else math.ceil(run.setup.members.size / int(batch_size))

@@ -1,0 +1,50 @@
+"""Warm starts: a learner that begins with what another training learned, and is new in all else."""
+
+from typing import Any
+
+import jax
+
+from purerl import trees
+from purerl.errors import ConfigError
+from purerl.learners.parts import versions
+from purerl.types import Key, Learner, PyTree
+
+
+def warm(learner: Learner, policy: PyTree) -> Learner:
+    """``learner``, whose state begins with ``policy``, as `Learner.policy` has one: with its parameters and moments.
+
+    Whatever else begins as these do, such as a target network and past versions, begins with them too; optimisers and
+    counts are new, and so is what no policy holds, such as the critics of SAC. ``init`` raises `ConfigError` for a
+    ``policy`` of another kind (`problem`), and for a learner whose policies are no part of its state.
+    """
+
+    def init(key: Key, obs: PyTree) -> Any:
+        state = learner.init(key, obs)
+        own = learner.policy(state)
+        if found := problem(own, policy):
+            raise ConfigError(found)
+        given = {id(leaf): new for leaf, new in zip(jax.tree.leaves(own), jax.tree.leaves(policy), strict=True)}
+        if not given.keys() <= {id(leaf) for leaf in jax.tree.leaves(state)}:
+            raise ConfigError("warm_start: the learner's policies are computed from its state, not a part of it")
+        state = jax.tree.map(lambda leaf: given.get(id(leaf), leaf), state)
+        is_past = lambda x: isinstance(x, versions.Past)
+        anew = lambda x: versions.past(state.params, len(x.versions) - 1) if is_past(x) else x
+        return jax.tree.map(anew, state, is_leaf=is_past)
+
+    return learner._replace(init=init)
+
+
+def problem(own: PyTree, policy: PyTree) -> str:
+    """How ``policy`` differs from what a training's ``own`` are like, in a line that names the first leaf that does;
+    empty if it does not. Both hold arrays or `jax.ShapeDtypeStruct`s."""
+    wanted, found = trees.named_leaves(own), trees.named_leaves(policy)
+    for name in [*wanted, *found]:
+        if name not in found:
+            return f"{name}: is missing in it"
+        if name not in wanted:
+            return f"{name}: is in it, and not in the policies of this training"
+        here, there = (f"{x.dtype}{list(x.shape)}" for x in (wanted[name], found[name]))
+        if here != there:
+            return f"{name}: is {there} in it, and {here} in this training"
+    same: Any = [jax.tree.structure(tree) for tree in (own, policy)]
+    return "" if same[0] == same[1] else "its policies are of another kind than those of this training"

@@ -1,0 +1,75 @@
+"""A run that begins with the policies of another: they are read once, checked, and kept in its own directory."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from purerl import trees
+from purerl.errors import ConfigError
+from purerl.learners.parts import warm_start
+from purerl.names import check_trusted
+from purerl.runs.describing.description import Description
+from purerl.runs.reading import evaluation
+from purerl.store import policies
+from purerl.types import PyTree
+
+FOLDER = "warm_start"
+"""In a run directory: what the agents began with."""
+
+
+def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
+    """The description of a run that begins with the policies of another, ``RUN`` or ``RUN:AGENT`` as ``asked``, and
+    these policies: one for all of its agents ``[1]``, or one for each ``[P]``. All but ``asked`` is as it is if that is
+    empty.
+
+    Raises `ConfigError`, a line, if there are none, for a run that names modules of somebody's own other than this one
+    does, and for policies that differ in a leaf.
+    """
+    if not asked:
+        return description, None
+    where, number = _parsed(asked)
+    told, saved = f"warm_start = {asked!r}", policies.load_description(where)
+    for name in ("algo", "env"):
+        if saved.get(name) not in (description.algo, description.env):
+            check_trusted(f"{told}: {name}", str(saved.get(name)), False, "this run must name it as well")
+    run = evaluation.load(where, trust=True)
+    size, own = run.setup.members.size, description.size
+    if number is not None and number >= size:
+        raise ConfigError(f"{told}: {where} has agents 0 to {size - 1}")
+    if number is None and size not in (1, own):
+        raise ConfigError(f"{told}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
+    policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
+    one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
+    if found := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
+        raise ConfigError(f"{told}, of {saved['algo']} on {saved['env']}: {found}")
+    entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
+    return description._replace(warm_start=entry), jax.tree.map(np.asarray, policy)
+
+
+def keep(directory: Path, description: Description, policy: PyTree) -> None:
+    """Writes what the agents of a run begin with into its directory; nothing if that is None."""
+    if policy is not None:
+        (directory / FOLDER).mkdir()
+        about = {"members": trees.length(policy), "warm_start": description.warm_start}
+        policies.save_policy(directory / FOLDER, policy, about)
+
+
+def kept(directory: Path, description: Description) -> PyTree:
+    """What `keep` wrote, for a run that goes on; None if it began with nothing. Raises `ConfigError` if it is damaged,
+    or that of another run."""
+    if not description.warm_start:
+        return None
+    document = policies.load_description(directory / FOLDER)
+    size, about = document.get("members"), document.get("warm_start")
+    if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
+        raise ConfigError(f"{directory / FOLDER}: is not what the run began with")
+    return policies.load_policy(directory / FOLDER, document, evaluation.shapes(description, size))
+
+
+def _parsed(asked: str) -> tuple[Path, int | None]:
+    """``RUN[:AGENT]``: the directory, and the number of the agent."""
+    name, _, number = asked.rpartition(":")
+    if name and number.isascii() and number.isdecimal() and len(number) < 10:
+        return Path(name), int(number)
+    return Path(asked), None

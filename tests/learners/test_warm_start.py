@@ -1,0 +1,95 @@
+"""Warm starts: what begins with another training's policy, and what is new."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import at_random
+from jax.flatten_util import ravel_pytree
+
+from purerl import ConfigError, counters, dqn, envs, ppo, sac
+from purerl.algos import ALGORITHMS
+from purerl.envs.fleet import fleet
+from purerl.learners.parts import warm_start
+
+CARTPOLE, PENDULUM, TEAM = (envs.make(name) for name in ("CartPole-v1", "Pendulum-v1", "TwoStep-v0"))
+TEAMS = "qmix", "vdn", "iql", "masac"
+BOXES = "sac", "td3", "ddpg"
+SMALL = {"hidden_sizes": (8,), "num_envs": 4}
+
+
+def seen(env, config):
+    """First observations of the environments."""
+    return jax.eval_shape(lambda key: fleet(env, config.num_envs).reset(key)[1], jax.random.key(0))
+
+
+@pytest.mark.rest(*sorted(set(ALGORITHMS) - {"ppo", "dqn", "sac", "pqn", "r2d2"}))
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_every_algorithm_begins_with_a_policy(name):
+    """As shapes: every leaf of its policies is one of its state, so that it can be put there."""
+    algo = ALGORITHMS[name]
+    env = TEAM if name in TEAMS else PENDULUM if name in BOXES else CARTPOLE
+    config = algo.Config()
+    learner, obs = algo.make_learner(config, env), seen(algo.view(config, env), config)
+    begin = lambda key, obs, policy: algo.warm_start(policy).make_learner(config, env).init(key, obs)
+    given = jax.random.key(0), obs
+    anew, policy = jax.eval_shape(lambda *given: (state := learner.init(*given), learner.policy(state)), *given)
+    assert jax.eval_shape(begin, *given, policy) == anew
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "more", "alike"),
+    [
+        (ppo, CARTPOLE, {"max_lag": 2, "normalize_obs": True}, ("params", "stale")),
+        (dqn, CARTPOLE, {}, ("params", "target_params")),
+        (sac, PENDULUM, {}, ()),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_what_begins_with_it_and_what_is_new(key, algo, env, more, alike):
+    config = algo.Config(**SMALL, **more)
+    learner, shapes = algo.make_learner(config, env), seen(env, config)
+    obs = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    policy = at_random(lambda key: learner.policy(learner.init(key, obs)), key)
+
+    @jax.jit
+    def begin(key, policy):
+        made = algo.warm_start(policy).make_learner(config, env)
+        state = made.init(key, obs)
+        return state, made.policy(state), learner.init(key, obs)
+
+    state, own, anew = begin(key, policy)
+    jax.tree.map(np.testing.assert_array_equal, own, policy)
+    wanted = ravel_pytree(getattr(policy, "params", policy))[0]
+    for name in alike:
+        np.testing.assert_array_equal(ravel_pytree(getattr(state, name))[0], wanted)
+    if algo is ppo:
+        np.testing.assert_array_equal(state.past.versions, np.broadcast_to(wanted, (3, len(wanted))))
+        np.testing.assert_array_equal(state.obs_moments.moments.mean, policy.obs_moments.mean)
+    if algo is sac:  # the actor's policy; critics are new, of which no policy holds anything
+        jax.tree.map(np.testing.assert_array_equal, state.params["critic"], anew.params["critic"])
+        assert counters.number(state.updates) == 0
+    names = [name for name in state._fields if name.endswith("opt_state")]
+    assert names
+    for name in names:
+        jax.tree.map(np.testing.assert_array_equal, getattr(state, name), getattr(anew, name))
+
+
+def test_the_first_leaf_that_differs_is_named():
+    f = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)
+    own = {"a": f(2), "b": {"c": f(3, 4)}}
+    assert warm_start.problem(own, own) == ""
+    assert warm_start.problem(own, {"a": f(2), "b": {"c": f(3, 8)}}) == (
+        "b.c: is float32[3, 8] in it, and float32[3, 4] in this training"
+    )
+    assert warm_start.problem(own, {"a": f(2), "b": {}}) == "b.c: is missing in it"
+    assert warm_start.problem(own, {**own, "d": f()}).startswith("d: is in it, and not in")
+    assert "another kind" in warm_start.problem([f(2)], (f(2),))
+
+
+def test_a_policy_of_another_kind_is_refused():
+    small, large = ppo.Config(hidden_sizes=(8,)), ppo.Config(hidden_sizes=(16,))
+    trainer = ppo.make_trainer(small, CARTPOLE)
+    policy = jax.eval_shape(lambda key: trainer.learner.policy(trainer.init(key).learner), jax.random.key(0))
+    with pytest.raises(ConfigError, match=r"kernel: is float32\[8, 2\] in it, and float32\[16, 2\]"):
+        jax.eval_shape(ppo.warm_start(policy).make_train(large, CARTPOLE), jax.random.key(0))
