@@ -32,7 +32,7 @@ def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
     told, saved = f"warm_start = {asked!r}", policies.load_description(where)
     for name in ("algo", "env"):
         if saved.get(name) not in (description.algo, description.env):
-            check_trusted(f"{told}: {name}", str(saved.get(name)), False, "this run must name it as well")
+            check_trusted(f"{told}: {name}", str(saved.get(name)), False, where, "this run must name it as well")
     run = evaluation.load(where, trust=True)
     size, own = run.setup.members.size, description.size
     if number is not None and number >= size:
