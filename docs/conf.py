@@ -108,8 +108,16 @@ def block(self, node) -> None:
     raise nodes.SkipNode
 
 
+def begin_anew(app) -> None:
+    """Forgets the pages that a build has read which was killed before it wrote its search index: Sphinx would write the
+    rest alone, and warn that the index lacks the others."""
+    if not (Path(app.outdir) / "searchindex.js").exists():
+        (Path(app.doctreedir) / "environment.pickle").unlink(missing_ok=True)
+
+
 def setup(app) -> None:
     """Writes what is generated, and says how equations are drawn."""
+    begin_anew(app)
     write_api()
     write_outside()
     app.connect("source-read", read)

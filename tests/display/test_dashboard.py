@@ -65,7 +65,9 @@ def folder(tmp_path_factory):
     write_run(root / "two", seeds=(0,), algo="dqn")
     write_run(root / NASTY, env=NASTY)
     (root / "two" / "summary.json").write_text(
-        json.dumps({"status": "completed", "alive_per_seed": [True], "return_per_seed": [7.5], "return_mean": 7.5})
+        json.dumps(
+            {"status": "completed", "alive_per_seed": [True], "return_per_seed": [7.5], "return_iqm": {"value": 7.5}}
+        )
     )
     (root / "two" / "film.gif").write_bytes(b"GIF89a")
     (root / "two" / "film.html").write_text("<script>fetch('/api/runs')</script>")
@@ -73,7 +75,9 @@ def folder(tmp_path_factory):
     closed = artefacts.to_json(artefacts.of_expression("value-loss", ["square", "error"], {}))
     write_run(root / "search", command="evolve", socket="value-loss", envs=["CartPole-v1"], generations=4)
     (root / "search" / "closed.json").write_text(json.dumps(closed))
-    (root / "search" / "generations.jsonl").write_text(lines({"generation": g, "fitness": 5.0 * g} for g in (1, 2)))
+    (root / "search" / "generations.jsonl").write_text(
+        lines({"generation": g, "frames": 64 * g, "fitness": 5.0 * g} for g in (1, 2))
+    )
     write_run(root / "broken")
     (root / "broken" / "config.json").write_text("{")
     (root.parent / "outside").mkdir()
@@ -152,14 +156,49 @@ def test_a_run_tells_its_parts(site):
     assert search["learned"][0]["words"] == "square(error)"
 
 
-def test_a_curve_has_the_interquartile_mean_and_quartiles_of_its_seeds(site):
+def test_a_sweep_is_told_by_its_best_configuration_and_its_ranking(tmp_path):
+    directory = write_run(tmp_path / "swept", "sweep", seeds=(0, 1), swept={"gamma": [0.9, 0.99]})
+    row = lambda c, returns: {"gamma": 0.9, "config": c, "value": sum(returns) / 2, "returns": returns}
+    ranked = [row(1, [7.0, 9.0]), row(0, [1.0, 3.0]), "x", {"returns": {"a": 1}}]
+    (directory / "sweep.json").write_text(json.dumps({"ranked": ranked}))
+    summary = {"status": "completed", "return_mean": 5.0, "return_iqm": {"value": 5.0}, "alive_per_seed": [True] * 4}
+    (directory / "summary.json").write_text(json.dumps(summary))
+    page = overview.answers(tmp_path)
+    [listed], run = page.runs()["runs"], page.run("swept")
+    assert (listed["return"], listed["spark"], listed["latest"]) == (8.0, [], None)
+    assert [each["config"] for each in run["sweep"]] == [1, 0, 0] and run["sweep"][0]["returns"] == [7, 9]
+    assert run["sweep"][2]["returns"] == [] and not {"return_mean", "return_iqm"} & set(run["summary"])
+
+
+def test_a_search_tells_its_report(tmp_path):
+    """Interquartile means; those of earlier versions, means."""
+    directory = write_run(tmp_path / "search", "evolve")
+    of = lambda value: {"value": value, "low": value - 1, "high": value + 1}
+    told = {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
+    old = {"fitness": 4.0, "baseline_fitness": 3.0, "difference": of(1.0), "tuned": {"value_coef": 0.25}}
+    rows = [{"env": "CartPole-v1", "trained_on": False, "baseline": "L2", **told}, {"env": "x", **old}, 7]
+    (directory / "report.json").write_text(json.dumps({"rows": rows}))
+    (directory / "closed-report.json").write_text(json.dumps({"rows": [{"tuned": "x", "fitness_iqm": 3}]}))
+    new, earlier, closed = overview.answers(tmp_path).run("search")["reports"]
+    assert new["held_out"] and new["difference"] == of(2.0) and new["statistic"] == "interquartile mean"
+    assert (earlier["statistic"], earlier["tuned"], earlier["evolved"]["low"]) == ("mean", "value_coef 0.25", None)
+    assert (closed["of"], closed["evolved"]["value"]) == ("closed", None)
+
+
+def test_a_curve_has_the_interquartile_mean_of_its_seeds(site, tmp_path):
+    """With its interval from five seeds on; of fewer each seed has its line."""
     found = site.get("curve", path="deep/one", metric="episode_return")
     [group] = found["groups"]
+    assert (found["title"], found["over"]) == ("return", "frames")
     assert found["x"] == [100.0 * i for i in range(1, 11)] and group["size"] == 4
-    each = np.array([[returns(seed, i) for seed in range(4)] for i in range(1, 11)])
-    np.testing.assert_allclose(group["mid"], aggregates.iqm(each[:, :, None]))
-    np.testing.assert_allclose([group["low"], group["high"]], np.percentile(each, [25, 75], axis=1))
+    each = np.array([[returns(seed, i) for seed in range(6)] for i in range(1, 11)])
+    np.testing.assert_allclose(group["mid"], aggregates.iqm(each[:, :4, None]))
+    assert group["low"] == group["high"] == [None] * 10
     assert [line["member"] for line in group["lines"]] == [0, 1, 2, 3]
+    write_run(tmp_path / "six", seeds=range(6))
+    [group] = overview.answers(tmp_path).curve("six", "episode_return")["groups"]
+    np.testing.assert_allclose([group["mid"], group["low"], group["high"]], aggregates.bands(each.T))
+    assert group["lines"] == []
     assert site.ask("/api/curve?path=deep/one&metric=nothing").status == 404
 
 
@@ -375,8 +414,14 @@ def test_in_a_browser(site, folder):
         assert page.js(f"document.body.innerText.includes({json.dumps(NASTY)})")
         assert page.js("document.querySelectorAll('img').length") == 0
         page.js("document.querySelector('a[href=\"#/run/deep%2Fone\"]').click()")
-        page.wait("document.querySelectorAll('.chart').length === 2")  # of the loss there is none
-        assert page.js("document.querySelectorAll('path.band').length") == 1
+        page.wait("document.querySelectorAll('.chart').length === 1")  # of the loss there is none
+        assert page.js("document.body.innerText.includes('Constant: alive 4.')")
+        assert page.js("document.querySelectorAll('path.faint').length") == 4
+        page.view(390, 844)
+        page.wait("document.querySelector('.chart svg').viewBox.baseVal.width < 390")
+        assert page.js("document.documentElement.scrollWidth") == 390
+        page.view(1280, 900)
+        page.wait("document.querySelector('.chart svg').viewBox.baseVal.width > 1000")
         before = page.js("document.querySelector('path.curve').getAttribute('d')")
         with lock(folder / "deep" / "one"):
             more(folder / "deep" / "one", range(4), range(11, 15))

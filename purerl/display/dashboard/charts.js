@@ -1,4 +1,4 @@
-// Curves as SVG: lines, bands of the quartiles, axes, a legend and what is under the pointer.
+// Curves as SVG: lines, bands of the intervals, axes, a legend and what is under the pointer.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -69,7 +69,7 @@ function path(x, y) {
 
 /**
  * Draws `series` ({name, x, mid, low, high, lines, colour}) into a new element, `width` by `height`.
- * `over` is what lies on the x axis; a series with quartiles has a band, and members of its own are faint lines.
+ * `over` is what lies on the x axis; a series with intervals has a band, and one of few members a faint line for each.
  */
 function chart({ title, series, over, width = 640, height = 260, legend = true }) {
   const margin = { left: 52, right: 12, top: 8, bottom: 32 };
@@ -140,7 +140,7 @@ function pointer(box, svg, { series, over, across, up, width, height, margin }) 
       dots[k].setAttribute("cx", across(each.x[best]));
       dots[k].setAttribute("cy", up(each.mid[best]));
       dots[k].setAttribute("visibility", "visible");
-      const band = each.size > 1 ? ` [${short(each.low[best])}, ${short(each.high[best])}]` : "";
+      const band = each.low[best] === null ? "" : ` [${short(each.low[best])}, ${short(each.high[best])}]`;
       rows.push(make("div", {}, `${series.length > 1 ? `${each.name}: ` : ""}${short(each.mid[best])}${band}`));
     });
     if (where === null) return;

@@ -11,8 +11,6 @@ POINTS = 120
 """Most points of a curve; more are averaged, neighbours together."""
 MOST_GROUPS = 8
 """Most configurations of a sweep that are drawn: the best ones."""
-MOST_LINES = 5
-"""Most members of a group that are also told one by one."""
 
 
 def curve(
@@ -22,9 +20,9 @@ def curve(
 
     Members are told apart by the columns ``labels``, of which the first one makes groups. Returns ``{"x": [points],
     "groups": [...], "left_out": n}``; a group has its number ``group`` (None: there are no groups), its ``size`` in
-    members, ``mid`` (the interquartile mean), ``low`` and ``high`` (the quartiles) ``[points]``, and ``lines``, those
-    of its members if they are few. None stands for a point at which there is nothing. ``left_out`` counts groups that
-    are not told, the worse ones by their last value.
+    members, ``mid`` (the interquartile mean), ``low`` and ``high`` (the ends of its 95 % bootstrap interval)
+    ``[points]``, and ``lines``, those of its members if they are too few for an interval. nan stands for a point at
+    which there is nothing. ``left_out`` counts groups that are not told, the worse ones by their last values.
     """
     nothing: dict[str, Any] = {"x": [], "groups": [], "left_out": 0}
     if x not in columns or y not in columns:
@@ -70,24 +68,13 @@ def _pivot(members: np.ndarray, index: np.ndarray, value: np.ndarray, points: in
 
 
 def _last(table: np.ndarray) -> float:
-    """The mean of the last values of all members."""
-    return float(np.mean([row[np.isfinite(row)][-1] for row in table]))
+    """The interquartile mean of the last values of all members."""
+    return float(aggregates.iqm([row[np.isfinite(row)][-1] for row in table]))
 
 
 def _told(group: int | None, names: np.ndarray, table: np.ndarray) -> dict[str, Any]:
     """A group as JSON, of its members' values ``[M, points]``."""
-    columns = [column[np.isfinite(column)] for column in table.T]
-    quartiles = [np.percentile(column, [25, 75]).tolist() if len(column) else [None, None] for column in columns]
-    return {
-        "group": group,
-        "size": len(names),
-        "mid": [float(aggregates.iqm(column)) if len(column) else None for column in columns],
-        "low": [low for low, _ in quartiles],
-        "high": [high for _, high in quartiles],
-        "lines": [
-            {"member": int(name), "y": [float(v) if np.isfinite(v) else None for v in row]}
-            for name, row in zip(names, table, strict=True)
-        ]
-        if 1 < len(names) <= MOST_LINES
-        else [],
-    }
+    middle, low, high = aggregates.bands(table).tolist()
+    few = 1 < len(names) < aggregates.LEAST
+    lines = [{"member": int(name), "y": row.tolist()} for name, row in zip(names, table, strict=True)] if few else []
+    return {"group": group, "size": len(names), "mid": middle, "low": low, "high": high, "lines": lines}

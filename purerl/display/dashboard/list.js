@@ -53,6 +53,14 @@ function progress(run, now) {
 
 const result = (run) => (run.return === null || run.return === undefined ? run.latest : run.return);
 
+/** What the number of a run in the list is. */
+function scored(run) {
+  if (run.kind === "evolve") return "fitness";
+  if (run.kind === "sweep") return "best return, IQM";
+  if (run.members === 1) return "return";
+  return run.return === null && run.latest_of === "median" ? "return, median" : "return, IQM";
+}
+
 // ---------------------------------------------------------------- the list
 
 function list(found) {
@@ -101,7 +109,7 @@ function row(run, now, changed) {
     make("div", {}, link, make("div", { className: "small" }, kindOf(run), place)),
     make("div", {}, make("div", {}, `${run.socket ? `${run.socket} of ` : ""}${run.algo}`), make("div", { className: "small" }, run.env)),
     spark(run.spark),
-    make("div", {}, make("div", { className: "value" }, short(result(run))), make("div", { className: "small" }, run.kind === "evolve" ? "fitness" : "return")),
+    make("div", {}, make("div", { className: "value" }, short(result(run))), make("div", { className: "small" }, scored(run))),
     make("div", {}, progress(run, now), make("div", { className: "small" }, sizes)),
     make("div", {}, status(run), make("div", { className: "small" }, ago(now - run.changed))));
 }

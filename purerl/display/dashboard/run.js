@@ -1,8 +1,9 @@
 // One run, and several compared.
 "use strict";
 
-const NAMES = { episode_return: "Episode return", fitness: "Fitness" };
-const FIRST = ["episode_return", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
+const FIRST = ["episode_return", "episode_return.iqm", "episode_return.0.5", "fitness", "eval_return", "loss", "entropy", "approximate_kl", "explained_variance", "grad_norm"];
+const FEW = 5; // agents from which on an interval is told
+const STATISTIC = "interquartile mean";
 
 function ordered(metrics) {
   const rank = (name) => (FIRST.indexOf(name) < 0 ? FIRST.length : FIRST.indexOf(name));
@@ -18,7 +19,31 @@ function configuration(run, group) {
 const seriesOf = (found, name, colour) =>
   found.groups.map((group, i) => ({ ...group, x: found.x, name: name(group.group), colour: colour + i }));
 
-const overOf = (found) => (found.over === "env_steps" ? "frames of each agent" : found.over);
+/** What the lines of a chart are, in words. */
+function legend(series) {
+  const several = series.filter((each) => each.size > 1);
+  const told = several.length ? [`Line: ${STATISTIC} over agents`] : [];
+  if (several.some((each) => each.size >= FEW)) told.push("band: its 95 % bootstrap interval");
+  if (several.some((each) => each.lines.length)) told.push("faint: single agents");
+  return told.length ? `${told.join("; ")}.` : "";
+}
+
+/** The one value that a curve has everywhere; null if it has several. */
+function constant(found) {
+  const values = found.groups.flatMap((group) => [...group.mid, ...group.lines.flatMap((line) => line.y)]).filter((value) => value !== null);
+  const close = (value) => Math.abs(value - values[0]) <= 1e-9 * Math.abs(values[0]);
+  return values.length && values.every(close) ? values[0] : null;
+}
+
+/** The width that a chart has within a card of an element, in pixels, beside others of at least `least`. */
+function widthIn(element, least = Infinity) {
+  const gap = 14;
+  const inside = Math.max(240, element.clientWidth - 34);
+  const columns = Math.max(1, Math.floor((inside + gap) / (least + gap)));
+  return (inside - gap * (columns - 1)) / columns;
+}
+
+const between = (estimate) => (estimate.low === null ? "" : ` [${short(estimate.low)}, ${short(estimate.high)}]`);
 
 function table(names, rows) {
   const numeric = (cell) => typeof cell === "number";
@@ -36,7 +61,7 @@ const pairs = (fields) =>
 
 const card = (title, ...content) => make("section", { className: "card" }, make("h2", {}, title), ...content);
 
-const tile = (value, told) => make("div", { className: "tile" }, make("div", { className: "value" }, value), make("div", { className: "small" }, told));
+const tile = (value, told) => make("div", { className: "tile" }, make("div", { className: /[a-z]{3}/.test(value) ? "value words" : "value" }, value), make("div", { className: "small" }, told));
 
 const address = (run, name) => `/file?${new URLSearchParams({ path: run.path, name, at: run.changed })}`;
 
@@ -47,19 +72,62 @@ function film(run, name) {
   return make("figure", {}, make("img", { src: address(run, name), alt: `film ${name}` }), caption);
 }
 
+/** What came of a run: a number, and what it is. */
+function outcome(run) {
+  const interval = run.summary.return_iqm;
+  const alive = run.results.filter((each) => each.alive && each.return !== null);
+  if (run.kind === "evolve") return [short(result(run)), "fitness"];
+  if (run.sweep.length) {
+    const best = run.sweep[0];
+    const seeds = best.returns || [];
+    const told = seeds.length >= FEW ? `${STATISTIC} of ${seeds.length} seeds${best.low === null ? "" : `, 95 % in${between(best)}`}` : `seeds: ${seeds.map(short).join(", ")}`;
+    return [short(best.value), `return of the best of ${run.configurations} configurations; ${told}`];
+  }
+  if (run.configurations > 1) return ["–", "return of the best configuration, once all are evaluated"];
+  if (run.return === null && !alive.length) return [short(run.latest), `latest return${run.members > 1 ? `, ${run.latest_of} of agents` : ""}`];
+  if (run.members === 1) return [short(result(run)), "return"];
+  if (run.members < FEW) return [alive.map((each) => short(each.return)).join(", "), "return of each agent"];
+  return [short(result(run)), `return, ${STATISTIC} of agents${interval && interval.low !== null ? `, 95 % in${between(interval)}` : ""}`];
+}
+
 function tiles(run, now) {
   const dead = run.results.filter((each) => !each.alive).length;
-  const interval = run.summary.return_iqm;
-  const told = interval ? `interquartile mean, 95 % in [${short(interval.low)}, ${short(interval.high)}]` : "";
-  const score = run.kind === "evolve" ? "fitness" : run.return === null ? "latest return, median agent" : "return, mean of agents";
   const rate = speed(run, now);
+  const best = run.sweep.length ? tile(configuration(run, run.sweep[0].config), "best configuration") : null;
   return [
-    tile(short(result(run)), score), interval ? tile(short(interval.value), told) : null,
-    tile(short(run.done), `of ${short(run.total)} ${unit(run)}`), tile(rate ? short(rate) : "–", `${unit(run)} a second`),
-    tile(lasting(run.seconds), "of computing"),
+    best, tile(...outcome(run)), tile(short(run.done), `of ${short(run.total)} ${unit(run)}${run.members > 1 && run.kind !== "evolve" ? ", all agents" : ""}`),
+    tile(rate ? short(rate) : "–", `${unit(run)} a second`), tile(lasting(run.seconds), "of computing"),
     tile(`${run.members}`, `${named(run)}${dead ? `, ${dead} died` : ""}`),
   ];
 }
+
+/** What a sweep or a search came to: the ranking and its map, or what was seen on held-out seeds. */
+function findings(run) {
+  const parts = [];
+  if (run.sweep.length) {
+    const swept = Object.keys(run.swept);
+    const many = (run.sweep[0].returns || []).length >= FEW;
+    const row = (each, i) => [i + 1, ...swept.map((name) => each[name]), each.value, many ? between(each).trim() : (each.returns || []).map(short).join(", ")];
+    parts.push(card("Ranking", table(["rank", ...swept, "return, IQM", many ? "95 % interval" : "single seeds"], run.sweep.map(row)),
+      make("p", { className: "small" }, `IQM: ${STATISTIC} over the seeds of a configuration.`)));
+    if (run.pictures.includes("sweep.png")) parts.push(card("Map", picture(run, "sweep.png")));
+  }
+  if (run.reports.length) {
+    const verdict = ({ low, high }) => (low === null ? "–" : low > 0 ? "better" : high < 0 ? "worse" : "no difference seen");
+    const told = (estimate) => short(estimate.value) + between(estimate);
+    const several = new Set(run.reports.map((each) => each.of)).size > 1;
+    const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
+      told(each.evolved), told(each.compared), told(each.difference), verdict(each.difference)];
+    const statistics = [...new Set(run.reports.map((each) => each.statistic))].join(" or ");
+    parts.push(card("Held-out report", table([...(several ? ["function"] : []), "environment", "baseline", "evolved", "baseline", "difference", "evolved is"], run.reports.map(row)),
+      make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${statistics}, with 95 % bootstrap intervals; differences are paired.`)));
+  } else if (run.kind === "evolve") {
+    parts.push(make("p", { className: "hint" }, `No report on held-out seeds yet: purerl evolve report ${run.path || "RUN"}`));
+  }
+  return parts;
+}
+
+const picture = (run, name) => make("figure", {}, make("img", { src: address(run, name), alt: name }), make("figcaption", {}, name));
 
 function details(run) {
   const parts = [];
@@ -68,14 +136,8 @@ function details(run) {
     parts.push(card("Learned functions", run.learned.map((each) => make("div", {}, make("p", {}, make("strong", {}, each.name), ` ${each.socket || each.problem}`),
       each.words ? make("pre", {}, make("code", {}, each.words)) : "", each.card ? pairs(each.card) : ""))));
   }
-  if (run.pictures.length) {
-    parts.push(card("Pictures", run.pictures.map((name) => make("figure", {}, make("img", { src: address(run, name), alt: name }), make("figcaption", {}, name)))));
-  }
-  if (run.sweep.length) {
-    const swept = Object.keys(run.swept);
-    parts.push(card("Ranking", table(["rank", ...swept, "IQM", "low", "high"],
-      run.sweep.map((each, i) => [i + 1, ...swept.map((name) => each[name]), each.value, each.low, each.high]))));
-  }
+  const pictures = run.pictures.filter((name) => !run.sweep.length || name !== "sweep.png");
+  if (pictures.length) parts.push(card("Pictures", pictures.map((name) => picture(run, name))));
   if (run.results.length) {
     const several = run.configurations > 1;
     const fate = (each) => !each.alive ? "✕ died" : each.stopped_at ? `stopped at ${each.stopped_at.toLocaleString()} frames` : "alive";
@@ -93,12 +155,21 @@ function details(run) {
   return parts;
 }
 
+/** Curves of a sweep in the order of its ranking, which their colours follow. */
+function byRank(run, series) {
+  const place = new Map(run.sweep.map((each, i) => [each.config, i]));
+  if (!place.size) return series;
+  const sorted = [...series].sort((a, b) => place.get(a.group) - place.get(b.group));
+  return sorted.map((each, i) => ({ ...each, colour: i }));
+}
+
 async function one(path) {
   const head = make("div");
+  const found = make("div", { id: "findings" });
   const curves = make("div");
   const more = make("div", { className: "columns" });
   let seen = "";
-  main.replaceChildren(head, curves, more);
+  main.replaceChildren(head, found, curves, more);
   const update = async () => {
     const run = await ask("/api/run", { path });
     const now = Date.now() / 1000;
@@ -110,24 +181,28 @@ async function one(path) {
     head.replaceChildren(make("a", { className: "small", href: "#/" }, "← all runs"), make("div", { className: "head" }, make("h1", {}, run.name || "this run"), kindOf(run), status(run)),
       make("div", { className: "dim" }, `${run.socket ? `${run.socket} of ` : ""}${run.algo} on ${run.env}`),
       make("div", { className: "tiles" }, tiles(run, now)), make("div", {}, progress(run, now)));
-    const state = JSON.stringify([run.changed, run.status, run.films, run.pictures, run.checkpoints]);
+    const state = JSON.stringify([run.changed, run.status, run.films, run.pictures, run.checkpoints, run.reports, curves.clientWidth]);
     if (state === seen) return;
     seen = state;
     const metrics = ordered(run.metrics);
-    const found = await Promise.all(metrics.map((name) => ask("/api/curve", { path, metric: name })));
+    const all = await Promise.all(metrics.map((name) => ask("/api/curve", { path, metric: name })));
+    const [first, ...rest] = all.filter((each) => each.groups.length);
     const name = (group) => (group === null ? run.name : configuration(run, group));
-    const drawn = found.map((each, i) => {
-      const big = i === 0;
-      const size = big ? { width: 1100, height: 330 } : { width: 420, height: 190 };
-      const told = NAMES[metrics[i]] || metrics[i].replaceAll("_", " ");
-      return chart({ title: told, series: seriesOf(each, name, 0), over: overOf(each), legend: big, ...size });
-    });
-    const first = found[0];
-    const band = first && first.groups.some((group) => group.size > 1) ? "Line: interquartile mean over seeds; band: quartiles." : "";
+    const still = rest.filter((each) => constant(each) !== null);
+    const series = first ? byRank(run, seriesOf(first, name, 0)) : [];
+    const small = { width: widthIn(curves, 300), height: 190, legend: false };
+    const big = { width: widthIn(curves), height: widthIn(curves) < 600 ? 250 : 330 };
+    const drawn = rest.filter((each) => constant(each) === null).map((each) =>
+      chart({ title: each.title, series: byRank(run, seriesOf(each, name, 0)), over: each.over, ...small }));
     const left = first && first.left_out ? ` ${first.left_out} configurations with lower curves are not drawn.` : "";
-    curves.replaceChildren(make("section", { className: "card" }, drawn[0] || make("p", { className: "hint" }, "No curve yet."),
-      make("p", { className: "small" }, band + left)),
-      make("section", { className: "card" }, make("div", { className: "charts" }, drawn.slice(1))));
+    found.replaceChildren(...findings(run));
+    curves.replaceChildren(make("section", { className: "card" },
+      first ? chart({ title: first.title, series, over: first.over, ...big }) : make("p", { className: "hint" }, "No curve yet."),
+      make("p", { className: "small" }, legend(series) + left)));
+    if (drawn.length || still.length) {
+      const told = still.map((each) => `${each.title} ${short(constant(each))}`).join(", ");
+      curves.append(make("section", { className: "card" }, make("div", { className: "charts" }, drawn), told ? make("p", { className: "small" }, `Constant: ${told}.`) : ""));
+    }
     more.replaceChildren(...details(run));
   };
   await update();
@@ -145,33 +220,34 @@ async function compared(paths) {
   let offered = "";
   const update = async (again = false) => {
     const runs = await Promise.all(paths.map((path) => ask("/api/run", { path })));
-    const state = JSON.stringify(runs.map((run) => [run.changed, run.status]));
+    const state = JSON.stringify([runs.map((run) => [run.changed, run.status]), body.clientWidth]);
     if (state === seen && again !== true) return;
     seen = state;
     const names = ordered([...new Set(runs.flatMap((run) => run.metrics || []))]);
     const value = names.includes(metric) ? metric : names[0];
     if (names.join("\n") !== offered) {
       offered = names.join("\n");
-      pick.replaceChildren(...names.map((name) => make("option", { value: name }, name.replaceAll("_", " "))));
+      const titles = Object.assign({}, ...runs.map((run) => run.titles));
+      pick.replaceChildren(...names.map((name) => make("option", { value: name }, titles[name])));
     }
     pick.value = value;
     const series = [];
-    let over = "";
+    let [over, title] = ["", ""];
     for (const run of runs.filter((each) => (each.metrics || []).includes(value))) {
       const found = await ask("/api/curve", { path: run.path, metric: value });
-      over = overOf(found);
+      [over, title] = [found.over, found.title];
       const named = (group) => (group === null ? run.name : `${run.name}: ${configuration(run, group)}`);
-      series.push(...seriesOf(found, named, series.length).map((each) => ({ ...each, lines: [] })));
+      series.push(...seriesOf(found, named, series.length));
     }
     const rows = runs.map((run) => {
-      const interval = run.summary && run.summary.return_iqm;
-      return [run.name, run.algo, run.env, run.members, result(run), interval ? `${short(interval.value)} [${short(interval.low)}, ${short(interval.high)}]` : "–",
-        run.done, run.speed, run.status];
+      if (!run.summary) return [run.name, "", "", "–", run.problem, "–", "–", run.status];
+      return [run.name, run.algo, run.env, run.members, outcome(run).join("; "), run.done, run.speed, run.status];
     });
+    const width = widthIn(body);
     body.replaceChildren(
-      make("section", { className: "card" }, chart({ series, over, width: 1100, height: 420, title: value.replaceAll("_", " ") }),
-        make("p", { className: "small" }, "Line: interquartile mean over seeds; band: quartiles.")),
-      card("Results", table(["run", "algorithm", "environment", "agents", "return", "IQM, 95 % interval", "frames", "frames/s", ""], rows)),
+      make("section", { className: "card" }, chart({ series, over, width, height: width < 600 ? 260 : 420, title }),
+        make("p", { className: "small" }, legend(series))),
+      card("Results", table(["run", "algorithm", "environment", "agents", "return", "frames", "frames/s", ""], rows)),
       card("What differs", differences(runs)));
   };
   pick.addEventListener("change", () => { metric = pick.value; update(true); });

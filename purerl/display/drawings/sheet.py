@@ -95,6 +95,18 @@ class Sheet:
         return float(point[0]) * self._unit, float(point[1]) * self._unit
 
 
+def captioned(picture: np.ndarray, words: str, height: int) -> np.ndarray:
+    """A picture, uint8 ``[H, W, 3]``, above a strip of ``height`` pixels with a line of words, which gets smaller where
+    it would be too wide."""
+    width, size = picture.shape[1], 0.72 * height
+    strip = Image.new("RGB", (width, height), PAPER)
+    drawn = ImageDraw.Draw(strip)
+    needed = drawn.textlength(words, ImageFont.load_default(size)) + height / 2
+    font = ImageFont.load_default(max(6.0, size * min(1.0, width / needed)))
+    drawn.text((height / 4, height / 2), words, INK, font, "lm")
+    return np.concatenate([picture, np.asarray(strip)])
+
+
 def rgb(colour: str) -> np.ndarray:
     """A colour as uint8 ``[3]``."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)

@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from purerl.display import words
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
 from purerl.runs.reading.curves import NO_METRICS
 from purerl.store import regular_files, untrusted
-from purerl.store.untrusted import MOST_CHARACTERS, MOST_MEMBERS, plain
+from purerl.store.untrusted import MOST_CHARACTERS, MOST_MEMBERS, plain, plotted
 
 KINDS = {
     ".png": "image/png",
@@ -23,9 +24,11 @@ LOGS = {
     "evaluations.jsonl": ("env_steps", ("config", "seed")),
     "quantiles.jsonl": ("env_steps", ("", "first_member")),
     "times.jsonl": ("env_steps", ("", "first_member")),
-    "generations.jsonl": ("generation", ("", "")),
+    "generations.jsonl": ("frames", ("", "")),
 }
 """Logs that hold curves: what they are drawn over, and what tells members apart."""
+REPORTS = "report.json", "closed-report.json"
+"""What reports on a search's function and on its closed form write."""
 NO_CURVES = (*NO_METRICS, "seconds")
 """Numbers of a log that are no results."""
 
@@ -42,9 +45,12 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     swept = found if isinstance(found := fields.get("swept"), dict) else {}
     columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
     settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
-    summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in (*fields, "card")}
+    hidden = (*fields, "card", *(("return_mean", "return_iqm") if columns_of else ()))  # of all configurations
+    summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in hidden}
+    metrics = [name for name in dict.fromkeys(names) if name not in NO_CURVES]
     return {
-        "metrics": [name for name in dict.fromkeys(names) if name not in NO_CURVES],
+        "metrics": metrics,
+        "titles": {name: words.shown(name) for name in metrics},
         "config": plain(fields.get("config")),
         "settings": plain(settings),
         "options": plain(file.options),
@@ -55,7 +61,8 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
         "results": _members(fields, summary),
         "summary": plain(summed),
         "checkpoints": _checkpoints(directory),
-        "sweep": plain([row for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)]),
+        "reports": [row for name in REPORTS for row in _report(directory, name)],
+        "sweep": [_place(row, columns_of) for row in ranked[:MOST_MEMBERS] if isinstance(row, dict)],
         "learned": _learned(directory, fields),
         "pictures": [name for name in shown if name.endswith(".png")],
         "films": [name for name in shown if not name.endswith(".png")],
@@ -88,6 +95,45 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
             when = Path(place).lstat().st_mtime
             found.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
     return sorted(found, key=lambda each: (each["batch"] or 0, each["step"]))
+
+
+def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
+    """A configuration in the ranking of a sweep: its number, values, estimate and the return of each seed."""
+    returns = [untrusted.number(x) for x in untrusted.listed(row, "returns")[:MOST_MEMBERS]]
+    values = {str(name)[:80]: untrusted.number(row.get(name)) for name in swept}
+    return {**values, "config": untrusted.count(row.get("config")), "returns": returns, **_estimate(row)}
+
+
+def _report(directory: Path, name: str) -> list[dict[str, Any]]:
+    """What a report on a search says of each environment and baseline. Earlier versions tell means alone."""
+    found = []
+    for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
+        if not isinstance(row, dict):
+            continue
+        tuned = row.get("tuned") if isinstance(row.get("tuned"), dict) else {}
+        named = "fitness_iqm" in row
+        estimates = {
+            "evolved": row.get("fitness_iqm") if named else {"value": row.get("fitness")},
+            "compared": row.get("baseline_iqm") if named else {"value": row.get("baseline_fitness")},
+            "difference": row.get("iqm_difference" if named else "difference"),
+        }
+        found.append(
+            {
+                "env": untrusted.text(row.get("env")),
+                "held_out": row.get("trained_on") is False,
+                "baseline": untrusted.text(row.get("baseline")),
+                "tuned": ", ".join(f"{str(key)[:40]} {plotted(value):.3g}" for key, value in tuned.items()),
+                "statistic": "interquartile mean" if named else "mean",
+                "of": name.removesuffix("report.json").rstrip("-") or "learned",
+                **{key: _estimate(value) for key, value in estimates.items()},
+            }
+        )
+    return found
+
+
+def _estimate(value: Any) -> dict[str, float | None]:
+    given = value if isinstance(value, dict) else {}
+    return {name: untrusted.number(given.get(name)) for name in ("value", "low", "high")}
 
 
 def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:

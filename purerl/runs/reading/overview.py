@@ -12,6 +12,7 @@ import numpy as np
 
 from purerl.display.dashboard import curves
 from purerl.display.dashboard.server import Answers, Missing
+from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
 from purerl.runs.reading import details
@@ -23,6 +24,8 @@ MOST_RUNS = 500
 """Most runs that are listed: the newest ones."""
 SPARK = 60
 """Most points of the small curve of a run in the list."""
+OF_AGENTS = {"episode_return.iqm": "interquartile mean", "episode_return.0.5": "median"}
+"""Curves over the agents of a run, and what each is of them; runs of earlier versions have the second alone."""
 LOGS_KEPT = 1024
 """Logs that are remembered, to be read on."""
 MOST_BYTES = 2**27
@@ -67,7 +70,8 @@ def answers(folder: Path) -> Answers:
                 problem = error
                 continue
             if metric in table and metric not in details.NO_CURVES:
-                return {"metric": metric, "over": x, **curves.curve(table, x, metric, labels)}
+                told = {"title": shown(metric), "over": shown(x)}
+                return {"metric": metric, **told, **curves.curve(table, x, metric, labels)}
         raise problem or Missing(f"the run has no {metric[:80]}")
 
     def file(path: str, name: str) -> tuple[str, bytes]:
@@ -139,7 +143,6 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     kind = "population" if file.command == "train" and members > 1 else file.command
     done, total = _progress(directory, file, members, columns)
     status = _status(directory, summary)
-    returns = [x for x in untrusted.listed(summary, "return_per_seed") if untrusted.number(x) is not None]
     return {
         **row,
         "kind": kind,
@@ -152,10 +155,22 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "status": status,
         "done": done,
         "total": done if status == "completed" else total,  # whole iterations may fall short of the frames asked for
-        "return": untrusted.number(summary.get("return_mean")) if returns else untrusted.number(summary.get("fitness")),
+        "return": _score(directory, file.command, summary),
         **_pace(directory, summary, columns),
         **_spark(directory, file.command, columns),
     }
+
+
+def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | None:
+    """What came of a run: the interquartile mean of its agents' returns, that of a sweep's best configuration, or the
+    fitness of a search."""
+    if command == "evolve":
+        return untrusted.number(summary.get("fitness"))
+    if command == "sweep":
+        best = next(iter(untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")), None)
+        return untrusted.number(best.get("value")) if isinstance(best, dict) else None
+    found = summary.get("return_iqm")
+    return untrusted.number(found.get("value")) if isinstance(found, dict) else None
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
@@ -205,12 +220,14 @@ def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, f
 
 
 def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
-    """A few numbers of the curve of a run, and its latest value."""
-    name, y = ("generations.jsonl", "fitness") if command == "evolve" else ("quantiles.jsonl", "episode_return.0.5")
-    values = columns(directory, name).get(y)
-    if values is None:
-        return {"spark": [], "latest": None}
-    kept = [float(value) for value in values if value == value]
+    """A few numbers of the curve of a run, its latest value, and what that is of. A sweep has none, because a curve of
+    all its configurations together says nothing of any."""
+    table = columns(directory, "generations.jsonl" if command == "evolve" else "quantiles.jsonl")
+    named = {"fitness": "fitness"} if command == "evolve" else OF_AGENTS
+    name = next((name for name in named if name in table), None)
+    if name is None or command == "sweep":
+        return {"spark": [], "latest": None, "latest_of": ""}
+    kept = [float(value) for value in table[name] if value == value]
     step = max(1, -(-len(kept) // SPARK))
     means = [sum(part) / len(part) for i in range(0, len(kept), step) if (part := kept[i : i + step])]
-    return {"spark": means, "latest": kept[-1] if kept else None}
+    return {"spark": means, "latest": kept[-1] if kept else None, "latest_of": named[name]}

@@ -11,6 +11,7 @@ import numpy as np
 
 from purerl.display import drawings, films
 from purerl.display.drawings import Moment
+from purerl.display.drawings.sheet import captioned
 from purerl.display.films import Picture
 from purerl.loops.evaluation import player, playing
 from purerl.runs.describing.directory import FILMS, check_out
@@ -24,6 +25,8 @@ SALT = 2**31 + 3
 """Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
 STEPS = 64
 """Steps that are played at once."""
+FEW = 4
+"""Agents whose returns are told one by one."""
 HOLD = 0.8
 """Seconds that the last picture of an episode stays."""
 
@@ -49,19 +52,33 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     fps = options.fps or drawing.fps
     returns: list[float] = []
 
+    strip = max(12, options.size // 16)
+
+    def frame(moment: Moment, words: str) -> np.ndarray:
+        return captioned(drawing.frame(moment, options.size - strip), words, strip)
+
     def pictures() -> Iterator[Picture]:
         for number, episode in enumerate(episodes(agent, options)):
-            total = 0.0
+            total = np.zeros(agent.env.num_agents)
             for time, step in enumerate(episode):
-                total += float(np.mean(step.reward))
-                told = f"reward {np.mean(step.reward):.4g}, return {total:.5g}"
-                yield Picture(drawing.frame(step.moment, options.size), f"episode {number}, step {time}, {told}", 1)
+                before = f"step {time}  {_returns(total)}"
+                total = total + step.reward
+                told = f"reward {np.mean(step.reward):.4g}, {_returns(total)}"
+                yield Picture(frame(step.moment, before), f"episode {number}, step {time}, {told}", 1)
                 if step.last:
-                    told = f"episode {number}, {step.end} after {time + 1} steps, return {total:.5g}"
-                    yield Picture(drawing.frame(step.last, options.size), told, 1 + round(HOLD * fps))
-            returns.append(total)
+                    told = f"episode {number}, {step.end} after {time + 1} steps, {_returns(total)}"
+                    last = frame(step.last, f"step {time + 1}  {_returns(total)}")
+                    yield Picture(last, told, 1 + round(HOLD * fps))
+            returns.append(float(np.mean(total)))
 
     return path, films.write(path, pictures(), fps), returns
+
+
+def _returns(total: np.ndarray) -> str:
+    """The returns so far of all agents ``[N]`` in words: of a few each, of many their mean."""
+    if len(total) > FEW:
+        return f"mean return {np.mean(total):.5g}"
+    return f"return{'s' * (len(total) > 1)} {', '.join(f'{x:.5g}' for x in total)}"
 
 
 def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:
