@@ -21,6 +21,7 @@ IMPORTERS = {
     "purerl/algos/__init__.py": "an algorithm of this package, a file beside it",
     "purerl/envs/__init__.py": "a native environment, from a table",
     "purerl/cli/__init__.py": "a command's module, from a table",
+    "purerl/hardware/drivers.py": "a plugin of JAX, from a table",
     "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
 }
 """The files that import by name, and what."""

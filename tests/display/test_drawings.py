@@ -1,6 +1,7 @@
 """Films: what is drawn of a state, what is written, and an agent of a run from the command line."""
 
 import base64
+import itertools
 import json
 import sys
 import weakref
@@ -334,7 +335,13 @@ def corridor(tmp_path_factory):
 def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
     run("render", str(corridor), "--episodes", "2", "--fps", "5", "--size", "64")
     with Image.open(corridor / "film.gif") as film:
-        assert film.size == (64, 64)
+        assert film.size == (52, 64)  # the drawing, and a caption below it
+        captions = []
+        for i in range(film.n_frames):
+            film.seek(i)
+            captions.append(np.asarray(film.convert("L"))[52:].astype(int))
+    assert all(np.ptp(caption) > 60 for caption in captions)  # ink on paper
+    assert all((a != b).any() for a, b in itertools.pairwise(captions[:5]))  # another step and return
     told = capsys.readouterr().out
     assert "10 frames, return" in told  # 4 steps of each episode, and the state that it ends in
     run("render", str(corridor), expect=2)

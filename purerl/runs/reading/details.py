@@ -110,7 +110,7 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
     for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
         if not isinstance(row, dict):
             continue
-        tuned = row.get("tuned") if isinstance(row.get("tuned"), dict) else {}
+        tuned = given if isinstance(given := row.get("tuned"), dict) else {}
         named = "fitness_iqm" in row
         estimates = {
             "evolved": row.get("fitness_iqm") if named else {"value": row.get("fitness")},
