@@ -85,7 +85,7 @@ function chart({ title, series, over, width = 640, height = 260, legend = true }
     svg.append(draw("line", { class: "grid", x1: margin.left, x2: width - margin.right, y1: up(value), y2: up(value) }));
     svg.append(draw("text", { class: "axis", x: margin.left - 6, y: up(value) + 4, "text-anchor": "end" }, short(value)));
   }
-  for (const value of ticks(left, right, width > 500 ? 6 : 3)) {
+  for (const value of ticks(left, right, width > 500 ? 6 : 4)) {
     const label = draw("text", { class: "axis", x: across(value), y: height - margin.bottom + 15, "text-anchor": "middle" });
     label.append(short(value));
     svg.append(label);

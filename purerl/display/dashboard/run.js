@@ -117,9 +117,9 @@ function findings(run) {
     const told = (estimate) => short(estimate.value) + between(estimate);
     const several = new Set(run.reports.map((each) => each.of)).size > 1;
     const row = (each) => [...(several ? [each.of] : []), `${each.env}${each.held_out ? " (held out)" : ""}`, `${each.baseline}${each.tuned ? `, ${each.tuned}` : ""}`,
-      told(each.evolved), told(each.compared), told(each.difference), verdict(each.difference)];
+      verdict(each.difference), told(each.difference), told(each.evolved), told(each.compared)];
     const statistics = [...new Set(run.reports.map((each) => each.statistic))].join(" or ");
-    parts.push(card("Held-out report", table([...(several ? ["function"] : []), "environment", "baseline", "evolved", "baseline", "difference", "evolved is"], run.reports.map(row)),
+    parts.push(card("Held-out report", table([...(several ? ["function"] : []), "environment", "baseline", "evolved is", "difference", "evolved", "baseline's own"], run.reports.map(row)),
       make("p", { className: "small" }, `Fitness of whole trainings on seeds that the search never saw: ${statistics}, with 95 % bootstrap intervals; differences are paired.`)));
   } else if (run.kind === "evolve") {
     parts.push(make("p", { className: "hint" }, `No report on held-out seeds yet: purerl evolve report ${run.path || "RUN"}`));
@@ -241,7 +241,7 @@ async function compared(paths) {
     }
     const rows = runs.map((run) => {
       if (!run.summary) return [run.name, "", "", "–", run.problem, "–", "–", run.status];
-      return [run.name, run.algo, run.env, run.members, outcome(run).join("; "), run.done, run.speed, run.status];
+      return [run.name, run.algo, run.env, run.members, outcome(run).join("; ").replace(/; return(, )?/, (_, more) => (more ? "; " : "")), run.done, run.speed, run.status];
     });
     const width = widthIn(body);
     body.replaceChildren(
