@@ -22,6 +22,8 @@ _WHERE = {
     "DoesNotFit": "purerl.population.planning",
     "plan": "purerl.population",
     "train_population": "purerl.population",
+    "acting": "purerl.runs.reading.acting",
+    "train_in_chunks": "purerl.runs.running.chunked",
     "load": "purerl.runs.reading.evaluation",
     "load_dataset": "purerl.runs.describing.datasets",
     "record": "purerl.loops.recording",

@@ -1,0 +1,70 @@
+"""Acting with a saved policy, for who has observations and wants actions."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl import spaces, trees
+from purerl.errors import ConfigError
+from purerl.names import Trust
+from purerl.runs.reading import evaluation
+from purerl.types import PyTree, Situation
+
+
+class Acting:
+    """A policy as a plain function of observations, numpy in and numpy out, with its memory inside."""
+
+    def __init__(self, of: evaluation.Agent):
+        learner, policy = of.learner, of.policy
+        self._like: Any = spaces.struct(of.env.observation_space)
+        self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
+        key = jax.random.key(0)  # what is exploited draws nothing at random
+        self._act = jax.jit(lambda obs, carry: learner.exploit(policy, Situation(obs, carry), key))
+
+    def __call__(self, obs: PyTree) -> np.ndarray:
+        """Returns the most likely action in an observation, or actions ``[B, ...]`` in a batch ``[B, ...]`` of them.
+
+        Raises `ConfigError` for another structure or shape than the environment's observations have, and for another
+        ``B`` than the memory is of.
+        """
+        leaves, structure = jax.tree.flatten(obs)
+        expected: Any = jax.tree.structure(self._like)
+        if structure != expected:
+            raise ConfigError(f"obs: must be {expected}, but is {structure}")
+        likes = trees.named_leaves(self._like)
+        arrays = [np.asarray(x) for x in leaves]
+        lead = arrays[0].shape[: max(arrays[0].ndim - len(next(iter(likes.values())).shape), 0)]
+        for (name, like), x in zip(likes.items(), arrays, strict=True):
+            if x.shape != (*lead, *like.shape) or len(lead) > 1 or lead == (0,):
+                told = f"obs{name and '.' + name}: must be {list(like.shape)} or a batch of these"
+                raise ConfigError(f"{told}, the same for all parts, but is {list(x.shape)}")
+        rows = lead[0] if lead else 1
+        if self._carry is None:
+            self._carry, self._rows = self._init_carry(rows), rows
+        if rows != self._rows and jax.tree.leaves(self._carry):
+            raise ConfigError(f"obs: {rows} of them, but the memory is of {self._rows}; reset() forgets that")
+        pairs = zip(likes.values(), arrays, strict=True)
+        batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
+        action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry)
+        found = np.asarray(action)
+        return found if lead else found[0]
+
+    def reset(self, ended: Any = None) -> None:
+        """Forgets everything, or what is remembered in those rows whose episode has ``ended`` (bool ``[B]``)."""
+        if ended is None or self._carry is None:
+            self._carry = None
+        else:
+            self._carry = trees.restart(self._carry, self._init_carry(self._rows), np.asarray(ended, bool))
+
+
+def acting(directory: str | Path, agent: int = 0, *, trust: Trust = False) -> Acting:
+    """Makes an `Acting` of an agent of a run directory.
+
+    Raises `ConfigError` as `load` does, if there is no such agent, and for one whose memory is told rewards.
+    """
+    found = evaluation.agent(directory, agent, trust=trust)
+    if found.learner.restart is not None:
+        raise ConfigError(f"{directory}: {found.saved['algo']} remembers its rewards; play it by purerl.evaluate")
+    return Acting(found)
