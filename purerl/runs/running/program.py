@@ -6,6 +6,7 @@ Chunks compute what one scan would, bit for bit on CPU, however long each is.
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -44,7 +45,8 @@ def compile_program(
     stage: Callable[[str], None] = lambda name: None,
     algo: str = "",
 ) -> Program:
-    """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations.
+    """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations, and
+    beside it, in another thread, the one that makes the state that they begin with.
 
     ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing.
     Raises `planning.DoesNotFit`, and while it traces, before anything compiles, `ConfigError` for what somebody's own
@@ -54,7 +56,7 @@ def compile_program(
     init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
     with own_code(algo):
         planning.check_state(init_one, trees.take(members, 0), devices=devices)
-    inits: list[jax.stages.Traced] = []
+    starts: list[Future[jax.stages.Compiled]] = []
 
     def chunk_of(given, state, length):
         return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
@@ -63,22 +65,26 @@ def compile_program(
         layout = population.layout(size, devices, lanes)
         given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
         with own_code(algo):
-            inits.append(jax.jit(init_all(layout)).trace(given))
-            states = trees.shapes(inits[-1].out_info, layout.sharding)
+            init = jax.jit(init_all(layout)).trace(given)
+            states = trees.shapes(init.out_info, layout.sharding)
             traced = jax.jit(population.spread(chunk_of, layout), donate_argnums=1).trace(
                 given.given, states, np.int32(0)
             )
         stage("compiling")
+        starts.append(beside.submit(init.lower().compile))
         return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
         init = population.spread(lambda m, _: ((), init_one(m)), layout)
         return lambda members: init(members, ())[1]
 
-    chunk = planning.compile_to_fit(lower, members.size, batch_size, "cut num_envs or what else makes an agent large")
-    stage("compiling the start")
-    init = inits[-1].lower()
-    return Program(init.compile(), init.out_info, chunk, time.perf_counter() - start)
+    with ThreadPoolExecutor(1) as beside:
+        chunk = planning.compile_to_fit(
+            lower, members.size, batch_size, "cut num_envs or what else makes an agent large"
+        )
+        stage("compiling the start")
+        init = starts[-1].result()
+    return Program(init, init.out_info, chunk, time.perf_counter() - start)
 
 
 def begin(program: Program, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
