@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from purerl.display import progress
 from purerl.display.progress import in_words, say
@@ -18,7 +18,7 @@ WIDTH = 80
 """Columns of a terminal that have to do."""
 NAME = 30
 """Columns for the names of runs and environments, in tables of several."""
-EACH = f"IQM: {STATISTIC}; in brackets, from {aggregates.LEAST} agents on, its 95 % bootstrap interval"
+EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def print_evaluation(result: dict[str, Any]) -> None:
 
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Prints a comparison of runs as a table with one row per run."""
-    table = Table("run", "return, IQM", "P(first > this)")
+    table = Table(Column("run", no_wrap=True), "return, IQM", "P(first > this)")
     for row in comparison["runs"]:
         better = row["improvement_of_first"]
         about = f"{row['algo']}, {count(row['env_steps'])} frames, {row['agents']} agent{'s'[: row['agents'] != 1]}"
@@ -123,9 +123,9 @@ def print_report(report: dict[str, Any]) -> None:
             )
         _print(table)
     print(
-        f"IQM: {STATISTIC} over {report['seeds']} held-out seeds, with its 95 % bootstrap interval;\n"
-        "differences are paired; a training without fitness (it died, or no episode\n"
-        "ended) counts as the worst of all"
+        f"IQM: {STATISTIC} over {report['seeds']} held-out seeds,\n"
+        "with its 95 % bootstrap interval; differences are paired; a training\n"
+        "without fitness (it died, or no episode ended) counts as the worst of all"
     )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from purerl.cli import main
 from purerl.display import progress
-from purerl.display.tables import print_comparison, print_summary
+from purerl.display.tables import print_comparison, print_ranking, print_report, print_summary
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,20 @@ def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):
             report(done, np.array([7.0]), 1)
     shares = [line.split("%")[0].strip() for line in capsys.readouterr().err.splitlines()]
     assert shares == ["starting; a line follows soon, and one for each tenth", "0", "10", "35"]
+
+
+def test_tables_fit_80_columns(capsys):
+    """Whatever names and numbers they have; the ends of a long name stay."""
+    wide = {"value": -1234.56, "low": -13000.25, "high": -1100.5}
+    run = {"run": "runs/" + 40 * "a-long-name-" + "7", "algo": "sac-discrete", "env_steps": 10**9, "agents": 1000}
+    run |= {"return_iqm": wide, "improvement_of_first": wide, "return_per_seed": [-1234.5] * 1000}
+    few = {**wide, "low": np.nan, "high": np.nan}
+    print_comparison({"runs": [run, {**run, "agents": 4, "return_iqm": few, "return_per_seed": [-12345.6] * 4}]})
+    row = {"env": 9 * "environment/", "trained_on": False, "baseline": "clipped L2", "tuned": {"value_coef": 0.0078125}}
+    row |= {"fitness_iqm": wide, "baseline_iqm": wide, "iqm_difference": wide, "without": 200, "baseline_without": 3}
+    print_report({"rows": [{**row, "at_edge": True}], "seeds": 1_000_000})
+    place = {"learning_rate": 1e-5, "gae_lambda": 0.95, **wide, "returns": [-12345.6] * 8}
+    print_ranking({"swept": {"learning_rate": [], "gae_lambda": []}, "ranked": [place] * 3})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80, max(lines, key=len)
+    assert sum("runs/a-long" in line and "name-7" in line for line in lines) == 2
