@@ -7,7 +7,7 @@ import numbers
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar, dataclass_transform, overload
 
 import jax
@@ -54,8 +54,16 @@ Fraction = Annotated[float, Range(0, 1, open_high=False)]
 OpenFraction = Annotated[float, Range(0, 1, open_low=True, open_high=False)]
 Count = Annotated[int, Range(1, 2**31)]
 NonNegativeCount = Annotated[int, Range(0, 2**31)]
-Frames = Annotated[int, Range(1, 2**63)]
-"""Counted on the host, where nothing wraps; what a device counts of them has 64 bits."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """Beside a field's type: the field shapes no array. It says how long a training is, as loops and schedules ask."""
+
+
+Frames = Annotated[int, Range(1, 2**63), Length()]
+"""Counted on the host, where nothing wraps; what a device counts of them has 64 bits. A program may take it as an
+argument (`with_lengths`)."""
 Seed = Annotated[int, Range(0, 2**32)]
 Limit = Annotated[float | int, Range(0)]
 """A number that is static, because 0 stands for a program without it."""
@@ -77,7 +85,8 @@ def config(**defaults: Any) -> Callable[[type[C]], type[C]]: ...
 def config(cls: Any = None, /, **defaults: Any) -> Any:
     """Makes a frozen dataclass and a pytree: every ``float`` field is a leaf, every other field is static.
 
-    A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable.
+    A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable. A
+    `Frames` field is static as long as it is a Python int, and a leaf otherwise (`with_lengths`).
     ``@config(name=value)`` gives inherited fields other defaults. Raises `TypeError` for one that is not inherited.
     """
     if cls is None:
@@ -93,11 +102,43 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
         setattr(cls, name, default)
     cls.__annotations__ = {**{name: inherited[name] for name in defaults}, **cls.__annotations__}
     made: Any = dataclasses.dataclass(frozen=True)(cls)
-    hints = typing.get_type_hints(made)
-    names = [field.name for field in dataclasses.fields(made)]
-    traced = [name for name in names if hints[name] is float]
-    static = [name for name in names if hints[name] is not float]
-    return jax.tree_util.register_dataclass(made, data_fields=traced, meta_fields=static)
+    names, always, lengths = [field.name for field in dataclasses.fields(made)], traced_fields(made), _lengths(made)
+
+    def flatten(config: Any) -> tuple[list[tuple[Any, Any]], tuple[tuple[str, ...], tuple[Any, ...]]]:
+        values = vars(config)
+        leaves = (*always, *(name for name in lengths if not isinstance(values[name], int)))
+        rest = tuple(values[name] for name in names if name not in leaves)
+        return [(jax.tree_util.GetAttrKey(name), values[name]) for name in leaves], (leaves, rest)
+
+    def unflatten(static: tuple[tuple[str, ...], tuple[Any, ...]], children: Iterable[Any]) -> Any:
+        leaves, rest = static
+        others = (name for name in names if name not in leaves)
+        return made(**dict(zip(leaves, children, strict=True)), **dict(zip(others, rest, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    return made
+
+
+@functools.cache
+def _lengths(kind: Any) -> tuple[str, ...]:
+    """Names of the fields of a class that are a `Length`."""
+    notes = {name: getattr(hint, "__metadata__", ()) for name, hint in _hints(kind).items()}
+    return tuple(field.name for field in dataclasses.fields(kind) if Length() in notes[field.name])
+
+
+def with_lengths(config: C) -> C:
+    """``config`` with its lengths (`Frames`, such as ``total_steps``) as leaves: numbers of float32, which are exact up
+    to 2^24 and rounded to a part in 2^24 beyond.
+
+    What is jitted with such a config as an argument is the same program for every length, where the length does not
+    shape it: ``make_trainer`` takes it, ``make_train``, whose metrics have a row for each iteration, does not. ::
+
+        step = jax.jit(lambda config, state: ppo.make_trainer(config, env).step(state))
+        state, metrics = step(cfg.with_lengths(config), state)
+    """
+    given: Any = config
+    lengths = {name: np.float32(getattr(config, name)) for name in _lengths(given.__class__)}
+    return dataclasses.replace(given, **lengths)
 
 
 def traced_fields(config_or_class: Any) -> list[str]:
@@ -120,7 +161,7 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
     """`problems` by the names of their fields, of all fields or of ``names``."""
     found: dict[str, str] = {}
     kind_of_config: Any = type(config)
-    hints = _hints(kind_of_config)
+    hints, lengths = _hints(kind_of_config), _lengths(kind_of_config)
     for name in [field.name for field in dataclasses.fields(config)] if names is None else names:
         value = getattr(config, name)
         if isinstance(value, jax.core.Tracer):
@@ -131,6 +172,8 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
                 continue
             kind = typing.get_args(kind)[0]
         number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
+        if name in lengths and isinstance(number, np.floating):
+            kind = float
         problem = _type_problem(number, kind) or next(
             (f"must lie in {limit}" for limit in limits if number not in limit), None
         )
@@ -251,5 +294,6 @@ def sweep(config: C, **values: Any) -> tuple[C, C]:
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ConfigError(f"swept values must be vectors of one length, got shapes {sorted(shapes)}")
     given: Any = config  # of a class made by `config`, so a dataclass
-    axes = dataclasses.replace(given, **{name: 0 if name in arrays else None for name in traced})
+    leaves = (*traced, *(name for name in _lengths(given.__class__) if not isinstance(getattr(config, name), int)))
+    axes = dataclasses.replace(given, **{name: 0 if name in arrays else None for name in leaves})
     return dataclasses.replace(given, **arrays), axes

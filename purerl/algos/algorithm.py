@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
@@ -90,7 +93,12 @@ class Algorithm(NamedTuple):
         return self.loop(config, seen, contract.kept(self.name, self.make_learner(config, env, **parts)), **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
-        """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does."""
+        """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does, and
+        `ConfigError` for a length that is no int: the result has a row of metrics for each iteration."""
+        if isinstance(config.num_iterations, jax.Array | np.floating):
+            raise ConfigError(
+                f"total_steps = {config.total_steps}: must be a Python int, for a row of metrics an iteration"
+            )
         return loops.train(self.make_trainer(config, env, **parts), config.num_iterations)
 
     def preset(self, name: str) -> Any:

@@ -104,7 +104,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             f"network: is {type(network).__name__}; must be a Flax Linen module from observations to action values"
         )
     optimiser = optimiser or make_optimiser(config)
-    annealing = config.exploration_fraction * float(config.num_iterations)
+    annealing = config.exploration_fraction * jnp.float32(config.num_iterations)
 
     def epsilon(state: State) -> Array:
         return schedules.anneal(

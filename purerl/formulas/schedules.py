@@ -11,19 +11,20 @@ from purerl.types import Array, Scalar
 
 def progress(count: Count, total: Scalar) -> Array:
     """``count / total`` in float32: the part of a training that is over. It rises beyond 1 after the end. ``total`` is
-    positive, however large, and may be traced."""
-    return counters.real(count) / jnp.asarray(total, jnp.float32)
+    positive, however large, and may be traced; the same number, traced or not, gives the same bits: XLA turns the
+    division by a constant into this product."""
+    return counters.real(count) * (1 / jnp.asarray(total, jnp.float32))
 
 
-def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: int) -> Callable[[Count], Array]:
+def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: Scalar) -> Callable[[Count], Array]:
     """A schedule from ``learning_rate`` to ``learning_rate * (1 - decay)`` over ``num_updates`` updates, then constant.
 
-    With ``decay = 1`` it ends at zero and stays there. ``learning_rate`` and ``decay`` may be traced.
+    With ``decay = 1`` it ends at zero and stays there. All three may be traced.
     """
     end = learning_rate * (1 - decay)
 
     def schedule(count: Count) -> Array:
-        left = jnp.maximum(1 - progress(count, float(num_updates)), 0.0)
+        left = jnp.maximum(1 - progress(count, num_updates), 0.0)
         return (learning_rate - end) * left + end
 
     return schedule

@@ -32,7 +32,7 @@ def fixed(
     alpha: Scalar,
     beta: Scalar = 0.4,
     beta_end: Scalar = 1.0,
-    num_updates: int = 1,
+    num_updates: Scalar = 1,
     num_frames: PyTree = 1,
 ) -> Replay:
     """Samples of ``data`` by priority: as `ring.weighted`, with its arguments, of one environment, number 0.
@@ -57,7 +57,7 @@ def fixed(
         place = stratified(state.sums, key, batch_size)
         row, env = starts[place], jnp.zeros((batch_size,), jnp.int32)
         read, usable = view.read(items, row, env, num_frames)
-        exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
+        exponent = anneal(beta, beta_end, progress(state.updates, num_updates))
         weight = jnp.where(usable, importance(state.sums, place, count, exponent), 0.0)
         return Sample(read, row, env, weight)
 

@@ -164,7 +164,7 @@ def weighted(
     alpha: Scalar,
     beta: Scalar = 0.4,
     beta_end: Scalar = 1.0,
-    num_updates: int = 1,
+    num_updates: Scalar = 1,
     num_frames: PyTree = 1,
     next_obs: int = CUT_ROWS,
     initial: Callable[[PyTree], Array] | None = None,
@@ -219,7 +219,7 @@ def weighted(
         env = place % num_envs
         row = (place // num_envs - reach) % ring.num_blocks * view.stride
         items, usable = ring.read(state.ring, row, env)
-        exponent = anneal(beta, beta_end, progress(state.updates, float(num_updates)))
+        exponent = anneal(beta, beta_end, progress(state.updates, num_updates))
         weight = importance(state.sums, place, ring.starts(state.ring) * num_envs, exponent)
         return Sample(items, row, env, jnp.where(usable & (sums.total(state.sums) > 0), weight, 0.0))
 

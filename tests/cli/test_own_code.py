@@ -79,6 +79,11 @@ def of(change):
     return ppo._replace(name="own", own_learner=own_learner, presets={}, sockets=())
 
 
+def asks(config, env, **parts):
+    return ppo.own_learner(config, env, **parts) if int(config.total_updates) else None
+
+
+asks = ppo._replace(name="own", own_learner=asks, presets={}, sockets=())
 lossy, short = (ppo._replace(name="own", own_learner=x, presets={}, sockets=()) for x in (lossy, short))
 silent = of(lambda learner: {"update": lambda state, given, key: None})
 halves = of(lambda learner: {"update": lambda *args: (lambda u: u._replace(
@@ -159,6 +164,12 @@ ALGORITHMS = [
     (["faulty_own:silent"], "own: update: must return a purerl.types.Updated, but returns NoneType", "", ""),
     (["faulty_own:halves"], "own: update: state", ": float32[", " more)"),
     (["faulty_own:bare"], "own: explore: must return (action, carry, extras), but returns ", "", ""),
+    (
+        ["faulty_own:asks"],
+        "code of your own raised ConcretizationTypeError: Abstract tracer value",
+        "float32[]",
+        " asks)",
+    ),
     (["faulty_own:clumsy"], "code of your own raised ValueError: could not convert", "", " choose)"),
     (
         ["ppo", "--wrapper", "faulty_own:wrapper", "--mine"],

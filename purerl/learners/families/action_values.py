@@ -115,7 +115,7 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
 
 def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
     """How ``params`` act after so many updates."""
-    annealing = config.exploration_fraction * float(config.total_updates)
+    annealing = config.exploration_fraction * jnp.float32(config.total_updates)
     progress = schedules.progress(updates, annealing)
     return Behaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
 

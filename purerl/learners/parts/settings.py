@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
@@ -118,7 +119,7 @@ class Epsilon:
 def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
     """Adam after clipping, with a linearly decaying step size. ``change``, which knows no leaves, is applied to Adam's
     direction, before its size. It is used at every ``period``-th of the config's updates."""
-    num_updates = max(config.total_updates // period, 1)
+    num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
     adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
     return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)

@@ -223,7 +223,7 @@ class Setup(NamedTuple):
         count = len(next(iter(swept.values()), [0]))
         repeated = {name: np.repeat(np.asarray(values, np.float32), len(seeds)) for name, values in swept.items()}
         members = population.members(
-            dataclasses.replace(config, **config_part(repeated)),
+            dataclasses.replace(cfg.with_lengths(config), **config_part(repeated)),
             jnp.tile(jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32))), count),
             env_params=env_part(repeated) or None,
             meta_params=jax.tree.map(lambda x: np.broadcast_to(x, (description.size, *x.shape[1:])), begun),
