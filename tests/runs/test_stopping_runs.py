@@ -6,6 +6,7 @@ import shutil
 import pytest
 from test_resume import break_down, outcome, run
 
+from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.directory import EVALUATIONS, METRICS
 from purerl.runs.running import program
 
@@ -101,3 +102,13 @@ def test_evaluations_decide_where_there_are_any(tmp_path, monkeypatch):
 def test_one_line_for_what_cannot_be(options, line, capsys):
     run(*COMMAND, *options, expect=2)
     assert line in capsys.readouterr().err
+
+
+def test_runs_of_before_are_read(stopped):
+    """Those that know neither of early stopping nor of warm starts, nor of a limit of the divergence."""
+    fields = json.loads((stopped / "policy.json").read_text())
+    for name in ("stop", "warm_start"):
+        del fields[name]
+    del fields["config"]["target_kl"]
+    found = Description.of_json(fields, "policy.json")
+    assert found.stop == found.warm_start == {} and Setup.of(found).config.target_kl == 0

@@ -30,6 +30,8 @@ KINDS = {
     "warm_start": dict,
 }
 """The type of each field of a `Description` in JSON."""
+LATER = ("target_kl",)
+"""Settings that runs of before have not, and that are off by default."""
 MOST_OF_A_SIZE = 2**16
 """The most that a whole number among the parameters of an environment may be, if it does not count steps."""
 MOST_CHARACTERS = 300
@@ -54,7 +56,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     except ConfigError as error:
         return str(error).splitlines()
     own = dataclasses.fields(ALGORITHMS[algo].own_config)  # those of wrappers came later, and are off by default
-    missing = [field.name for field in own if field.name not in fields["config"]]
+    missing = [field.name for field in own if field.name not in (*fields["config"], *LATER)]
     found = [f"config lacks {name}" for name in missing] + cfg.problems(config)
     found += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
     if not found and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
