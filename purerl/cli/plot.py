@@ -88,14 +88,15 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
 def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
     """The map of a sweep."""
     from purerl.display import plots
-    from purerl.store import json_files
+    from purerl.store import json_files, untrusted
     from purerl.store.untrusted import plotted
 
     path = runs[0] / "sweep.json"
     found = json_files.read_json(path)
     try:
         rows = sorted(found["ranked"], key=lambda row: row["config"])
-        swept = {name: [plotted(x) for x in column] for name, column in found["swept"].items()}
+        shown = lambda x: untrusted.text(x) if isinstance(x, str) else plotted(x)
+        swept = {name: [shown(x) for x in column] for name, column in found["swept"].items()}
         return plots.sweep_figure(swept, [[plotted(x) for x in row["returns"]] for row in rows], _title(files[0]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise ConfigError(f"{path}: not the ranking of a sweep") from None

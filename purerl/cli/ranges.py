@@ -50,6 +50,39 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
     return rest, found
 
 
+def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Takes the lists VALUE,VALUE,... of ``fields`` out of command-line arguments: ``(the other arguments, values by
+    name)``. Of a field that is given twice the last value counts."""
+    rest: list[str] = []
+    found: dict[str, list[str]] = {}
+    waiting = None
+    for arg in args:
+        option, _, value = arg.partition("=")
+        if waiting and "," in arg and not arg.startswith("--"):
+            found[waiting] = arg.split(",")
+            rest.pop()
+        elif option.startswith("--") and (name := option[2:].replace("-", "_")) in fields:
+            found.pop(name, None)
+            if "," in value:
+                found[name] = value.split(",")
+            else:
+                rest.append(arg)
+                waiting = None if value else name
+                continue
+        else:
+            rest.append(arg)
+        waiting = None
+    return rest, found
+
+
+def flags(name: str, value: str) -> list[str]:
+    """The arguments that set a field to one value of a list, such as ``64 64`` of ``"64 64,128 128"``."""
+    flag = name.replace("_", "-")
+    if value in ("true", "false"):
+        return [f"--{flag}" if value == "true" else f"--no-{flag}"]
+    return [f"--{flag}", *value.split()]
+
+
 def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[str, list[float]]:
     """All configurations that ``ranges`` span, as a column of values ``[configurations]`` for each name.
 

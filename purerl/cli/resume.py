@@ -41,7 +41,43 @@ def resume(args: list[str]) -> int:
     file = config_file.read(directory / config_file.NAME)
     config_file.trusted(file, (), "--trust imports it", trusted.memory("--trust" in rest))
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
-    return (_search if file.command == "evolve" else _training)(directory, file, algo, rest)
+    several = _programs if file.fields.get("programs") else _training
+    return (_search if file.command == "evolve" else several)(directory, file, algo, rest)
+
+
+def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
+    """A sweep of several programs, each of which is a run in a folder of its own."""
+    from purerl.algos import ALGORITHMS
+    from purerl.runs.describing import config_file, description
+    from purerl.runs.describing.options import SweepOptions
+    from purerl.runs.running import resuming
+    from purerl.runs.running.programs import begin, resume_programs
+
+    start = description.start(file)
+    before, given = _given(start, parsing.with_learned(SweepOptions, algo), directory, algo, args)
+    changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
+    if twice := [line for line in changed if line.partition(":")[0] in start.programs]:
+        raise ConfigError("\n".join(f"{line}: is swept, and cannot change" for line in twice))
+    with prepared(given.options):
+        where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
+        found = parsing.described(algo, given, start, start.swept, start.programs, where)
+
+        def one(index: int) -> int:
+            place = directory / str(index)
+            if not (place / config_file.NAME).exists():
+                return begin(found[index], given.options, directory, index)
+            of_program = config_file.read(place / config_file.NAME)
+            digest = config_file.digest(found[index]._asdict())
+            if not changed and config_file.digest(of_program.fields) != digest and not given.options.override:
+                raise ConfigError(f"{of_program.path}: is not the program {index} of {file.path}")
+            return _training(place, of_program, algo, args)
+
+        def begun() -> None:
+            if changed:
+                told = [*file.history, *changed]
+                config_file.write(directory, "sweep", found[0], given.options, told, programs=start.programs)
+
+        return resume_programs(directory, start.programs, bool(changed), one, begun)
 
 
 def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:

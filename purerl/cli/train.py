@@ -33,11 +33,17 @@ def sweep(args: list[str]) -> int:
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
-    given = parsing.training("sweep", algo, SweepOptions, rest, begin)
+    given, programs = parsing.programs("sweep", algo, SweepOptions, rest, begin)
     columns = begin.swept if begin and not swept else {}
-    problems = [] if swept or columns else [f"nothing to sweep: give a number as {ranges.FORMS}"]
+    problems = [] if swept or columns or programs else [f"nothing to sweep: give a number as {ranges.FORMS}"]
     cfg.check(given.options, *problems, *ranges.unused(swept, given.options))
     columns = columns or ranges.configurations(swept, given.options.num_samples, given.options.seed)
+    if programs:
+        from purerl.runs.running.programs import train_programs
+
+        with prepared(given.options):
+            described = parsing.described(algo, given, begin, columns, programs)
+            return train_programs(described, programs, given.options)
     return _run("sweep", algo, given, begin, columns)
 
 
@@ -48,13 +54,13 @@ def plan(args: list[str]) -> int:
     from purerl import config as cfg
     from purerl.hardware.gpus import GPUS
     from purerl.population import planning
-    from purerl.runs.describing.description import describe, start
+    from purerl.runs.describing.description import start
     from purerl.runs.describing.options import PlanOptions
     from purerl.runs.running import measure
     from purerl.runs.running.forecast import Forecast, in_words
 
     begin = start(file) if file else None
-    given = parsing.training("plan", algo, PlanOptions, args, begin)
+    given, programs = parsing.programs("plan", algo, PlanOptions, args, begin)
     target = given.options.target
     problems = (
         ["measure = True: cannot be with a target, on which nothing is run"] if target and given.options.measure else []
@@ -63,13 +69,15 @@ def plan(args: list[str]) -> int:
     if target:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
-        params = parsing.env_params(given.options.env_params, given.options.resets)
-        more = (begin.swept, begin.learned, begin.datasets) if begin else ()
-        description = describe(algo, given.options, given.config, params, *more, usual=parsing.usual(begin, algo))
-        cost, speed = measure.plan(description, given.options)
+        descriptions = parsing.described(algo, given, begin, begin.swept if begin else {}, programs)
+        plans = [measure.plan(description, given.options) for description in descriptions]
     if given.options.json:
-        print(json.dumps(cost._asdict() | (speed._asdict() if speed else {}), indent=2))
-    else:
+        found = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
+        print(json.dumps(found if programs else found[0], indent=2))
+        return 0
+    for index, (cost, speed) in enumerate(plans):
+        if programs:
+            print(f"{'' if index == 0 else chr(10)}program {index}: {parsing.in_words(programs, index)}")
         print(planning.in_words(cost))
         if speed:
             print(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))

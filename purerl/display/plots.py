@@ -48,7 +48,7 @@ def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, ti
 
 def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
     """The ranking of a sweep's configurations by their scores ``[configs, S]``, and below it a map of them; ``fields``
-    are the values ``[configs]`` of each swept field, by name.
+    are the values ``[configs]`` of each swept field, by name, numbers or text.
 
     The ranking shows the `RANKED` best. With one field the map has one panel, of its values against seeds (counted from
     0); with several, one for each pair of fields, in which the colour at a point is the interquartile mean of the best
@@ -58,7 +58,8 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
     lengths differ.
     """
     scores = np.asarray(scores, np.float64)
-    values = {name: np.asarray(given, np.float64) for name, given in fields.items()}
+    values = {name: _numbers(given)[0] for name, given in fields.items()}
+    ticks = {name: texts for name, given in fields.items() if (texts := _numbers(given)[1])}
     shapes = {name: list(given.shape) for name, given in values.items()}
     if not values or scores.ndim != 2 or any(shape != [len(scores)] for shape in shapes.values()):
         raise ValueError(f"scores must be [configs, S] and each field [configs], got {list(scores.shape)} and {shapes}")
@@ -68,18 +69,26 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
     heights = 1.1 + 0.27 * lines, 3.5 * rows
     figure = Figure(figsize=(max(7.0, 1.5 + 4 * columns), sum(heights)), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
-    _ranking(above, values, scores)
-    _map(below, values, scores, columns, rows)
+    _ranking(above, fields, scores)
+    _map(below, values, scores, columns, rows, ticks)
     figure.suptitle(plain(title))
     return figure
 
 
-def _ranking(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.ndarray) -> None:
+def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
+    """Values as numbers: those of texts are their places among them, which come beside, in order of appearance."""
+    if not any(isinstance(x, str) for x in given):
+        return np.asarray(given, np.float64), []
+    texts = list(dict.fromkeys(map(words.value, given)))
+    return np.array([texts.index(words.value(x)) for x in given], np.float64), texts
+
+
+def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -> None:
     """The best configurations, the best at the top: their interquartile means with 95 % bootstrap intervals, and each
     seed as a small dot where they are few."""
     estimates = [aggregates.told(row) for row in scores]
     order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
-    names = [", ".join(f"{name} {column[c]:.4g}" for name, column in values.items()) for c in order]
+    names = [", ".join(f"{name} {words.value(column[c])}" for name, column in values.items()) for c in order]
     kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
     kind = f"{words.STATISTIC}; small: single seeds" if 1 < scores.shape[1] < aggregates.LEAST else kind
     shown = f", the {len(order)} best of {len(scores)}" if len(order) < len(scores) else ""
@@ -102,8 +111,15 @@ def _ranking(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.nda
             panel.plot(value, place, "o", color=colour, markersize=6)
 
 
-def _map(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.ndarray, columns: int, rows: int) -> None:
-    """The scores as colours, in as many panels as there are pairs of fields."""
+def _map(
+    canvas: SubFigure,
+    values: Mapping[str, np.ndarray],
+    scores: np.ndarray,
+    columns: int,
+    rows: int,
+    ticks: Mapping[str, list[str]],
+) -> None:
+    """The scores as colours, in as many panels as there are pairs of fields, with the texts of those that have some."""
     given = dict(values)
     if len(given) == 1:
         configs, seeds = np.indices(scores.shape).reshape(2, -1)
@@ -114,7 +130,11 @@ def _map(canvas: SubFigure, values: Mapping[str, np.ndarray], scores: np.ndarray
     norm = Normalize(best.min(), best.max()) if best.size else Normalize(0, 1)
     colours = ScalarMappable(norm, colormaps["viridis"].with_extremes(bad=DEAD))
     for i, (x, y, points, value) in enumerate(panels):
-        _panel(canvas.add_subplot(rows, columns, i + 1, xlabel=x, ylabel=y), points, value, colours)
+        panel = canvas.add_subplot(rows, columns, i + 1, xlabel=x, ylabel=y)
+        _panel(panel, points, value, colours)
+        for axis, name in ((panel.xaxis, x), (panel.yaxis, y)):
+            if name in ticks:
+                axis.set_ticks(range(len(ticks[name])), [plain(words.shortened(text, 16)) for text in ticks[name]])
     label = "return" if len(values) == 1 else f"return, {words.STATISTIC}\nof the best configuration"
     canvas.colorbar(colours, ax=canvas.axes, label=f"{label} (grey: died)")
 

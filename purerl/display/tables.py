@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from purerl.display import progress
+from purerl.display import progress, words
 from purerl.display.progress import in_words, say
 from purerl.display.words import STATISTIC, count, interval, shortened
 from purerl.errors import printable
@@ -96,9 +96,9 @@ def print_ranking(ranking: dict[str, Any]) -> None:
         died = int(np.isnan(row["returns"]).sum())
         worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
         told = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
-        table.add_row(str(place), *(f"{row[name]:.4g}" for name in names), escape(told), worst, str(died))
+        table.add_row(str(place), *(escape(words.value(row[name])) for name in names), escape(told), worst, str(died))
     _print(table)
-    best = ", ".join(f"{name} {rows[0][name]:.4g}" for name in names)
+    best = ", ".join(f"{name} {words.value(rows[0][name])}" for name in names)
     print(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
 
 

@@ -1,5 +1,7 @@
 """Numbers by the names that people read, the same in every table, picture and page."""
 
+from typing import Any
+
 NAMES = {
     "env_steps": "frames",
     "episode_return": "return",
@@ -24,6 +26,11 @@ def shortened(text: str, width: int) -> str:
         return text
     before = (width - 1) // 2
     return f"{text[:before]}…{text[len(text) - (width - 1 - before) :]}"
+
+
+def value(given: Any) -> str:
+    """A value of a sweep as text: numbers with four digits."""
+    return str(given) if isinstance(given, str | int) else f"{given:.4g}"
 
 
 def count(number: float) -> str:

@@ -74,7 +74,7 @@ class ConfigFile(NamedTuple):
 
 class Start(NamedTuple):
     """What a command starts from in place of its defaults: options and fields of the config by name, the values of a
-    sweep, learned functions as JSON, and datasets by path and digest."""
+    sweep, learned functions as JSON, datasets by path and digest, and the values of settings that shape programs."""
 
     file: ConfigFile
     options: dict[str, Any]
@@ -82,14 +82,17 @@ class Start(NamedTuple):
     swept: dict[str, list[float]]
     learned: dict[str, Any]
     datasets: dict[str, Any] = {}
+    programs: dict[str, list[Any]] = {}
 
 
-def write(directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = ()) -> None:
+def write(
+    directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = (), **more: Any
+) -> None:
     """Writes the config file of a run into its directory: of its options those that are `RECORDED`, but for what the
     description has."""
     fields = description._asdict()
     beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
-    written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history}
+    written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history, **more}
     json_files.write_json(directory / NAME, written)
 
 

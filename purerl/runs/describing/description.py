@@ -21,7 +21,7 @@ from purerl.names import Trust
 from purerl.runs.describing import datasets, early, file_checks
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
-from purerl.runs.describing.swept import config_part, env_part
+from purerl.runs.describing.swept import MOST_PROGRAMS, config_part, env_part
 from purerl.store import untrusted
 from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
@@ -74,7 +74,7 @@ class Description(NamedTuple):
 
 def start(file: ConfigFile) -> Start:
     """What `describe` was given for the run of a config file. Raises `ConfigError` for anything but a description."""
-    file.check(file.fields, Description._fields)
+    file.check(file.fields, (*Description._fields, "programs"))
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
     if "seeds" in file.fields:
         if (
@@ -102,7 +102,21 @@ def start(file: ConfigFile) -> Start:
     numbers = all(isinstance(column, list) and all(map(untrusted.is_number, column)) for column in columns)
     if not numbers or len({len(column) for column in columns}) > 1 or [] in columns:
         raise ConfigError(f"{file.path}: swept must hold lists of numbers, all of one length")
-    return Start(file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play)
+    return Start(
+        file, options, file.take("config", dict, {}), swept, file.take("learned", dict, {}), of_play, _programs(file)
+    )
+
+
+def _programs(file: ConfigFile) -> dict[str, list[Any]]:
+    """The values of settings that shape programs, one for each program. Raises `ConfigError` for anything else."""
+    found = {}
+    for name, column in file.take("programs", dict, {}).items():
+        if not isinstance(column, list) or not 0 < len(column) <= MOST_PROGRAMS:
+            raise ConfigError(f"{file.path}: programs must hold lists of 1 to {MOST_PROGRAMS} values")
+        found[name] = [tuple(value) if isinstance(value, list) else value for value in column]
+    if len({len(column) for column in found.values()}) > 1:
+        raise ConfigError(f"{file.path}: programs must hold lists of one length")
+    return found
 
 
 def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:

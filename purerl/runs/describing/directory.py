@@ -53,9 +53,14 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
 
 def claim(directory: Path, names: Sequence[str]) -> None:
     """Removes an earlier run from a directory that is held, and makes room for checkpoints."""
+    clear(directory, names)
+    (directory / CHECKPOINTS).mkdir(exist_ok=True)
+
+
+def clear(directory: Path, names: Sequence[str]) -> None:
+    """Removes an earlier run from a directory that is held."""
     for path in (directory / name for name in names):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    (directory / CHECKPOINTS).mkdir(exist_ok=True)
 
 
 def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = False) -> None:

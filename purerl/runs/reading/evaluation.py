@@ -15,6 +15,7 @@ from purerl.loops.evaluation import Player, evaluate, player, random_player, ver
 from purerl.names import Trust
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
+from purerl.runs.reading import sweeps
 from purerl.store import policies
 from purerl.types import Env, Key, Learner, PyTree, Trainer
 
@@ -42,6 +43,8 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
     acts as agent ``i`` does in observations ``[B, ...]``.
     """
     path = Path(directory) / policies.DESCRIPTION
+    if parts := sweeps.parts(Path(directory)):
+        raise ConfigError(f"{directory}: is a sweep of several programs; name one of {parts[0]} to {parts[-1]}")
     saved = policies.load_description(Path(directory))
     description = Description.of_json(saved, str(path), trust=trust)
     size = len(description.seeds) * len(next(iter(description.swept.values()), [0]))

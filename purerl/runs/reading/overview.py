@@ -15,7 +15,7 @@ from purerl.display.dashboard.server import Answers, Missing
 from purerl.display.words import shown
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
-from purerl.runs.reading import details
+from purerl.runs.reading import details, sweeps
 from purerl.store import growing_logs, lock, regular_files, untrusted
 
 DEPTH = 4
@@ -89,7 +89,7 @@ def _runs(root: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(root):
         here = Path(place)
         if config_file.NAME in files and regular_files.is_plain(here / config_file.NAME):
-            folders.clear()
+            folders[:] = [part.name for part in sweeps.parts(here) if part.name in folders]
             yield here
         elif len(here.relative_to(root).parts) >= DEPTH:
             folders.clear()
@@ -111,6 +111,13 @@ def _inside(root: Path, path: str) -> Path:
     return directory
 
 
+def _name(directory: Path) -> str:
+    """The name of a run in the list, with that of its sweep if it is a program of one."""
+    return (
+        f"{directory.parent.name}/{directory.name}" if directory in sweeps.parts(directory.parent) else directory.name
+    )
+
+
 def _changed(directory: Path) -> float:
     """When a run wrote last, in seconds since 1970."""
     times = [
@@ -123,7 +130,7 @@ def _changed(directory: Path) -> float:
 
 def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     """A run in the list."""
-    row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": directory.name}
+    row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": _name(directory)}
     row["changed"] = _changed(directory)
     try:
         file = config_file.read(directory / config_file.NAME)
@@ -137,7 +144,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
     summary, fields = untrusted.contents(directory, "summary.json"), file.fields
     seeds, swept = fields.get("seeds"), fields.get("swept")
     first = next(iter(swept.values()), None) if isinstance(swept, dict) else None
-    configurations = len(first) if isinstance(first, list) else 1
+    configurations = (len(first) if isinstance(first, list) else 1) * max(1, len(sweeps.parts(directory)))
     members = (len(seeds) if isinstance(seeds, list) else 1) * configurations
     members = max(1, untrusted.count(fields.get("population"))) if file.command == "evolve" else members
     kind = "population" if file.command == "train" and members > 1 else file.command
@@ -197,6 +204,8 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
         )
     config = file.fields.get("config")
     total = untrusted.count(config.get("total_steps") if isinstance(config, dict) else 0) * members
+    if inner := sweeps.parts(directory):
+        return sum(_progress(part, file, members // len(inner), columns)[0] for part in inner), total
     table = columns(directory, "quantiles.jsonl")
     if not {"first_member", "env_steps"} <= set(table):
         return 0, total

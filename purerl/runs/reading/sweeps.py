@@ -7,24 +7,37 @@ import numpy as np
 
 from purerl.display.tables import print_ranking
 from purerl.formulas import aggregates
-from purerl.runs.describing.description import Setup
-from purerl.store import json_files
+from purerl.runs.describing import config_file
+from purerl.runs.describing.swept import MOST_PROGRAMS
+from purerl.store import json_files, policies, untrusted
 
 
-def rank(setup: Setup, scores: np.ndarray) -> dict[str, Any]:
+def parts(directory: Path) -> list[Path]:
+    """The runs of a sweep over several programs, each in a folder of its own; none of any other run."""
+    if (directory / policies.DESCRIPTION).exists():
+        return []
+    programs = untrusted.contents(directory, config_file.NAME).get("programs")
+    first = next(iter(programs.values()), None) if isinstance(programs, dict) else None
+    return [directory / str(k) for k in range(min(len(first), MOST_PROGRAMS))] if isinstance(first, list) else []
+
+
+def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> dict[str, Any]:
     """Configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
 
-    ``scores`` has an entry for each member, nan for those that died, which count as the worst.
+    ``swept`` has a value for each configuration by name. ``scores`` has an entry for each member, nan for those that
+    died, which count as the worst. Of a sweep over several ``programs`` a row names its own, the folder in which its
+    run lies.
     """
-    count = len(next(iter(setup.swept.values())))
+    count = len(next(iter(swept.values())))
     scores = scores.reshape(count, -1)
     rows = []
     for c in range(count):
-        values = {name: values[c] for name, values in setup.swept.items()}
+        values = {name: values[c] for name, values in swept.items()}
         estimate = aggregates.told(scores[c])
-        rows.append({**values, "config": c, **estimate._asdict(), "returns": scores[c].tolist()})
+        place = {"config": c} | ({"program": c * programs // count} if programs else {})
+        rows.append({**values, **place, **estimate._asdict(), "returns": scores[c].tolist()})
     key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))
-    return {"swept": setup.swept, "ranked": sorted(rows, key=key, reverse=True)}
+    return {"swept": swept, "ranked": sorted(rows, key=key, reverse=True)}
 
 
 def write_sweep(directory: Path, ranking: dict[str, Any]) -> None:

@@ -62,9 +62,14 @@ class Resumed(NamedTuple):
     @property
     def finished(self) -> bool:
         """Whether the run had come to its end, and nothing changes."""
-        summary = self.directory / "summary.json"
-        status = json_files.read_json(summary) if summary.exists() and not self.changes else None
-        return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
+        return not self.changes and is_finished(self.directory)
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether a run had come to its end."""
+    summary = directory / "summary.json"
+    status = json_files.read_json(summary) if summary.exists() else None
+    return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
 
 
 def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> list[str]:

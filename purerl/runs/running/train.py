@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from purerl.runs.describing.directory import (
     resume_command,
 )
 from purerl.runs.describing.facts import machine_facts
+from purerl.runs.describing.swept import MOST_PROGRAMS
 from purerl.runs.reading import curves, evaluation, sweeps
 from purerl.runs.running import best, compile_times, resuming, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
@@ -61,20 +63,30 @@ FILES = (
     warm_start.FOLDER,
     *FILMS,
     *EXPORTS,
+    *map(str, range(MOST_PROGRAMS)),
 )
+"""What a run writes, those of a sweep over several programs among them (`programs.train_programs`)."""
 
 
-def train(description: Description, options: Any, command: str = "train") -> int:
+def train(
+    description: Description,
+    options: Any,
+    command: str = "train",
+    out: Path | None = None,
+    compiled: Callable[[], None] = lambda: None,
+) -> int:
     """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
 
-    ``command`` is the one that makes such a run, train or sweep. Raises `ConfigError` before anything compiles or is
-    written, and `DoesNotFit` with nothing left behind.
+    ``command`` is the one that makes such a run, train or sweep; ``out`` is its directory if it is not that of the
+    options; ``compiled`` is called once the program is, before anything is written. Raises `ConfigError` before
+    anything compiles or is written, and `DoesNotFit` with nothing left behind.
     """
-    directory = Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
+    directory = out or Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
     description, begun = warm_start.begun(description, options.warm_start)
     run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, Console(stderr=True))
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run, options.agents_at_once or "auto")
+        compiled()
         claim(directory, FILES)
         config_file.write(directory, command, description, options)
         for place in (directory, directory / best.FOLDER):
@@ -193,7 +205,7 @@ def _train(run: Run, program: Program, so_far: Progress) -> int:
     json_files.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)
     if setup.swept:
-        sweeps.write_sweep(directory, sweeps.rank(setup, scores))
+        sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
     else:
         curves.draw(directory)
     return EXIT_DIVERGED if diverged else 0

@@ -1,0 +1,114 @@
+"""Sweeps over settings that shape the program: an ordinary run for each program, in folders of their own, and above
+them the ranking of all configurations. A folder is what every command takes, ``RUN/0`` and so on.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from purerl.display.progress import say
+from purerl.errors import ConfigError
+from purerl.formulas import aggregates
+from purerl.runs.describing import config_file
+from purerl.runs.describing.description import Description
+from purerl.runs.describing.directory import clear, hold, resume_command
+from purerl.runs.describing.swept import as_text, columns
+from purerl.runs.reading import sweeps
+from purerl.runs.running.resuming import is_finished
+from purerl.runs.running.train import EXIT_DIVERGED, FILES, train
+from purerl.store import json_files, untrusted
+
+SUMMED = "all_env_steps", "wall_seconds", "compile_seconds"
+PER_SEED = "alive_per_seed", "return_per_seed", "return_std_per_seed", "length_per_seed", "unfinished_per_seed"
+SHARED = "algo", "env", "env_params", "seeds"
+
+
+def train_programs(descriptions: Sequence[Description], programs: dict[str, list[Any]], options: Any) -> int:
+    """Trains a run for each of the ``descriptions``, which differ in ``programs``, a value for each by the name of the
+    setting, and ranks all configurations. Returns the exit code.
+
+    Raises as `train` does, and `ConfigError` for a warm start: the directory is written once the first program is
+    compiled.
+    """
+    if options.warm_start:
+        raise ConfigError(f"warm_start = {options.warm_start!r}: cannot begin a sweep of several programs")
+    first = descriptions[0]
+    directory = Path(options.out or f"runs/{first.name}-{datetime.now():%Y%m%d-%H%M%S}")
+
+    def begun() -> None:
+        clear(directory, [name for name in FILES if name != "0"])
+        config_file.write(directory, "sweep", first, options, programs=programs)
+
+    def one(index: int) -> int:
+        return begin(descriptions[index], options, directory, index, begun if index == 0 else lambda: None)
+
+    with hold(directory, FILES, overwrite=options.overwrite):
+        return _each(directory, programs, len(descriptions), one)
+
+
+def begin(
+    description: Description, options: Any, directory: Path, index: int, begun: Callable[[], None] = lambda: None
+) -> int:
+    """Trains the run number ``index`` of a sweep from its start; returns the exit code. ``begun`` is called once its
+    program is compiled."""
+    return train(description, options, "sweep" if description.swept else "train", directory / str(index), begun)
+
+
+def resume_programs(
+    directory: Path,
+    programs: dict[str, list[Any]],
+    changed: bool,
+    one: Callable[[int], int],
+    begun: Callable[[], None],
+) -> int:
+    """Goes on with each run of a sweep by ``one(index)``, unless it is finished and nothing is ``changed``, after
+    ``begun()``; returns the exit code. Raises `ConfigError` as `hold` does."""
+    with hold(directory, FILES, resume=True):
+        begun()
+        go_on = lambda index: 0 if is_finished(directory / str(index)) and not changed else one(index)
+        return _each(directory, programs, len(next(iter(programs.values()))), go_on)
+
+
+def _each(directory: Path, programs: dict[str, list[Any]], count: int, one: Callable[[int], int]) -> int:
+    """Carries out one run after another, and ranks them once all are done; returns the exit code."""
+    console = Console(stderr=True)
+    for index in range(count):
+        values = ", ".join(f"{name} {as_text(column[index])}" for name, column in programs.items())
+        say(console, f"program {index + 1} of {count}: {values}")
+        code = one(index)
+        if code not in (0, EXIT_DIVERGED):
+            say(console, f"the whole sweep goes on with: {resume_command(directory)}")
+            return code
+    return _rank(directory, programs, count)
+
+
+def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
+    """Writes the ranking and the summary of all runs of a sweep; returns the exit code."""
+    places = [directory / str(index) for index in range(count)]
+    summaries = [untrusted.contents(place, "summary.json") for place in places]
+    if lacking := [str(p) for p, s in zip(places, summaries, strict=True) if not untrusted.listed(s, PER_SEED[1])]:
+        raise ConfigError(f"{lacking[0]}: holds no results")
+    joined = {name: [x for summary in summaries for x in untrusted.listed(summary, name)] for name in PER_SEED}
+    scores = np.where(joined["alive_per_seed"], [untrusted.plotted(x) for x in joined["return_per_seed"]], np.nan)
+    swept = columns(programs, summaries[0].get("swept") or {})
+    summed = {name: sum(untrusted.number(summary.get(name)) or 0.0 for summary in summaries) for name in SUMMED}
+    summary = {
+        **{name: summaries[0][name] for name in SHARED},
+        "status": "completed" if any(joined["alive_per_seed"]) else "diverged",
+        "swept": swept,
+        "programs": count,
+        "env_steps": max(untrusted.count(summary.get("env_steps")) for summary in summaries),
+        **summed,
+        "all_env_steps": int(summed["all_env_steps"]),
+        "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
+        **joined,
+        "return_mean": float(np.nanmean(scores)) if any(joined["alive_per_seed"]) else None,
+        "return_iqm": aggregates.told(scores)._asdict(),
+    }
+    json_files.write_json(directory / "summary.json", summary)
+    sweeps.write_sweep(directory, sweeps.rank(swept, scores, count))
+    return 0 if any(joined["alive_per_seed"]) else EXIT_DIVERGED

@@ -1,0 +1,97 @@
+"""Sweeps over settings that shape the program: a run for each value, ranked together."""
+
+import json
+
+import pytest
+
+from purerl.cli import main
+from purerl.runs.running import programs
+
+SMALL = ["--env", "probe/one-step", "--total-steps", "64", "--num-steps", "8", "--num-minibatches", "1"]
+SMALL += ["--hidden-sizes", "4", "--eval-episodes", "2", "--num-seeds", "2"]
+SWEPT = ["--num-envs", "2,4", "--learning-rate", "1e-3,1e-2"]
+
+
+def run(*args, expect=0):
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, args)))
+    assert stop.value.code == expect
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A sweep of two programs that nothing interrupted."""
+    path = tmp_path_factory.mktemp("programs") / "whole"
+    run("sweep", "ppo", *SMALL, *SWEPT, "--out", path)
+    return path
+
+
+def test_all_configurations_are_ranked_together(whole):
+    ranking = json.loads((whole / "sweep.json").read_text())
+    assert ranking["swept"] == {"num_envs": [2, 2, 4, 4], "learning_rate": [1e-3, 1e-2, 1e-3, 1e-2]}
+    assert sorted((row["config"], row["program"], row["num_envs"]) for row in ranking["ranked"]) == [
+        (0, 0, 2),
+        (1, 0, 2),
+        (2, 1, 4),
+        (3, 1, 4),
+    ]
+    summary = json.loads((whole / "summary.json").read_text())
+    parts = [json.loads((whole / str(k) / "summary.json").read_text()) for k in range(2)]
+    assert summary["return_per_seed"] == sum((part["return_per_seed"] for part in parts), [])
+    assert summary["programs"] == 2 and summary["status"] == "completed" and (whole / "sweep.png").exists()
+    assert json.loads((whole / "config.json").read_text())["programs"] == {"num_envs": [2, 4]}
+    assert [json.loads((whole / str(k) / "config.json").read_text())["config"]["num_envs"] for k in range(2)] == [2, 4]
+
+
+def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
+    train = programs.train
+
+    def killed(description, options, command, out, begun):
+        if out.name == "1":
+            raise KeyboardInterrupt
+        return train(description, options, command, out, begun)
+
+    monkeypatch.setattr(programs, "train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        main(["sweep", "ppo", *SMALL, *SWEPT, "--out", str(tmp_path / "run")])
+    assert not (tmp_path / "run" / "sweep.json").exists()
+    monkeypatch.setattr(programs, "train", train)
+    run("resume", tmp_path / "run")
+    for name in ("sweep.json", "0/metrics.jsonl", "1/metrics.jsonl", "0/policy.safetensors", "1/policy.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes(), name
+    run("resume", tmp_path / "run")
+
+
+def test_other_commands(whole, tmp_path, capsys):
+    run("plot", whole, "--out", tmp_path / "map.png")
+    run("eval", whole, expect=2)
+    assert f"is a sweep of several programs; name one of {whole}/0 to {whole}/1" in capsys.readouterr().err
+    run("compare", whole, whole, expect=2)
+    assert "holds a sweep" in capsys.readouterr().err
+    run("resume", whole, "--num-envs", "8", expect=2)
+    assert "num_envs = 8: the run has 2; it cannot change" in capsys.readouterr().err
+    from purerl.runs.reading import overview
+
+    rows = {row["name"]: row for row in overview.answers(whole.parent).runs()["runs"]}
+    assert set(rows) == {"whole", "whole/0", "whole/1"}
+    assert rows["whole"]["configurations"] == 4 and rows["whole"]["members"] == 8
+    assert rows["whole"]["done"] == rows["whole"]["total"] > 0
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["--num-envs", "2,x"], "num-envs"),
+        (["--num-envs", "2,2"], "num_envs = '2,2': has a value twice"),
+        (["--activation", "tanh,rel"], "activation"),
+        (["--num-envs", "2,0"], "num_envs 0: num_envs = 0: must lie in"),
+        (["--num-minibatches", "1,3"], "num_minibatches 3: num_minibatches = 3: must divide"),
+        (["--num-minibatches", "1,2", "--clip-epsilon", "0.1,-1"], "clip_epsilon = -1.0: must lie in"),
+        (["--num-envs", ",".join(map(str, range(1, 102)))], "must be at most 100"),
+    ],
+)
+def test_bad_values_are_refused_in_a_line(args, line, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("purerl.runs.running.train.compile_program", lambda *_, **__: pytest.fail("compiled"))
+    run("sweep", "ppo", *SMALL, *args, "--out", tmp_path / "run", expect=2)
+    [told] = capsys.readouterr().err.splitlines()
+    assert line in told and not (tmp_path / "run").exists()
