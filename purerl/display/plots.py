@@ -77,7 +77,7 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
 
 def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
     """Values as numbers: those of texts are their places among them, which come beside, in order of appearance."""
-    if not any(isinstance(x, str) for x in given):
+    if np.asarray(given).dtype.kind != "U":
         return np.asarray(given, np.float64), []
     texts = list(dict.fromkeys(map(words.value, given)))
     return np.array([texts.index(words.value(x)) for x in given], np.float64), texts
