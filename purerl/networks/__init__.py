@@ -11,7 +11,7 @@ from purerl.networks.heads import (
     predictions,
 )
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, first_alone, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, ResNet, Seen, is_image, torso
+from purerl.networks.torsos import CNN, Convolutions, ResNet, Seen, is_image, torso
 
 __all__ = [
     "ACTIVATIONS",
@@ -19,6 +19,7 @@ __all__ = [
     "MLP",
     "ActorCritic",
     "Conv",
+    "Convolutions",
     "Head",
     "PolicyAndValue",
     "ResNet",

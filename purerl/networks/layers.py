@@ -89,29 +89,33 @@ class MLP(nn.Module):
 
 
 class Conv(nn.Module):
-    """A 3x3 convolution with orthogonal initialisation. ``[..., H, W, C] -> [..., H - 2, W - 2, features]``.
+    """A convolution with orthogonal initialisation. ``[..., H, W, C] -> [..., h, w, features]``.
 
-    With ``pad`` the input is padded with zeros, so that height and width are kept. It is computed as one matrix product
+    A ``size`` x ``size`` kernel moves by ``stride``: ``h = (H - size) // stride + 1``, and ``w`` likewise. With ``pad``
+    the input of a 3x3 one is padded with zeros, so that height and width are kept. It is computed as one matrix product
     over all patches: the kernel gradient of `flax.linen.Conv` takes ten times as long in a loop on CPU, and `jax.vmap`
     over kernels would turn it into a grouped convolution.
     """
 
     features: int
     pad: bool = False
+    size: int = 3
+    stride: int = 1
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        kernel = self.param("kernel", orthogonal(np.sqrt(2)), (3, 3, x.shape[-1], self.features))
+        kernel = self.param("kernel", orthogonal(np.sqrt(2)), (self.size, self.size, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        patches = jnp.concatenate(windows(_border(x, 0.0) if self.pad else x), axis=-1)
+        patches = jnp.concatenate(windows(_border(x, 0.0) if self.pad else x, self.size, self.stride), axis=-1)
         out = patches @ kernel.reshape(-1, self.features)
         return out + bias.reshape(*[1] * (out.ndim - 1), -1)
 
 
-def windows(x: Array) -> list[Array]:
-    """The elements of each 3x3 window of ``[..., H, W, C]``, row by row: nine arrays ``[..., H - 2, W - 2, C]``."""
-    height, width = x.shape[-3] - 2, x.shape[-2] - 2
-    return [x[..., i : i + height, j : j + width, :] for i in range(3) for j in range(3)]
+def windows(x: Array, size: int = 3, stride: int = 1) -> list[Array]:
+    """Lists the elements of each ``size`` x ``size`` window of ``[..., H, W, C]``, row by row: ``size ** 2`` arrays
+    ``[..., (H - size) // stride + 1, (W - size) // stride + 1, C]``."""
+    height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
+    return [x[..., i : i + height : stride, j : j + width : stride, :] for i in range(size) for j in range(size)]
 
 
 def _border(x: Array, value: float, low: tuple[int, int] = (1, 1)) -> Array:

@@ -1,7 +1,7 @@
 """Torsos: what turns an observation into features."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -13,24 +13,68 @@ from purerl.spaces import Box, Space
 from purerl.types import Array, PyTree
 
 
-class CNN(nn.Module):
-    """3x3 convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
+class Convolutions(NamedTuple):
+    """How images become features: the ``kind`` of network, "plain", "resnet" or "nature", and for each convolution (of
+    a resnet: each section) its channels, the size of its kernel and its stride. ``()``: those of the kind."""
 
-    With 16 channels and one dense layer of 128 it is the network of MinAtar's authors (Young & Tian 2019,
-    arXiv 1903.03176). ``layer_norm`` is that of `MLP`; a convolution is normalised over the channels of each position.
-    Without ``hidden_sizes`` the features are the flattened convolution.
+    kind: str = "plain"
+    channels: tuple[int, ...] = ()
+    kernel_sizes: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    def whole(self) -> "Convolutions":
+        """Returns the same with what the kind has for all that is ``()``."""
+        of_kind = KINDS[self.kind]
+        channels = self.channels or of_kind.channels
+        same = lambda given, own: given or (own if len(own) == len(channels) else own[:1] * len(channels))
+        sizes, strides = same(self.kernel_sizes, of_kind.kernel_sizes), same(self.strides, of_kind.strides)
+        return Convolutions(self.kind, channels, sizes, strides)
+
+    def fit(self, shape: Sequence[int]) -> bool:
+        """Returns whether an image ``[H, W, C]`` is large enough for them. A resnet pads every image."""
+        return len(shape) == 3 and (self.kind == "resnet" or min(self.left(shape)) > 0)
+
+    def left(self, shape: Sequence[int]) -> tuple[int, int]:
+        """Returns the height and the width that convolutions without padding leave of an image ``[H, W, C]``; 0 or
+        less: it is too small."""
+        height, width = shape[:2]
+        whole = self.whole()
+        for size, stride in zip(whole.kernel_sizes, whole.strides, strict=True):
+            height, width = (height - size) // stride + 1, (width - size) // stride + 1
+        return height, width
+
+
+KINDS = {
+    "plain": Convolutions("plain", (16,), (3,), (1,)),
+    "resnet": Convolutions("resnet", (16, 32, 32), (3, 3, 3), (1, 1, 1)),
+    "nature": Convolutions("nature", (32, 64, 64), (8, 4, 3), (4, 2, 1)),
+}
+"""The convolutions of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), of IMPALA (`ResNet`), and of DQN on
+Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them."""
+
+
+class CNN(nn.Module):
+    """Convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
+
+    Each of ``channels``, ``kernel_sizes`` and ``strides`` is a convolution. ``layer_norm`` is that of `MLP`; a
+    convolution is normalised over the channels of each position. Without ``hidden_sizes`` the features are the
+    flattened convolution. With ``bytes`` uint8 images are divided by 255.
     """
 
     channels: Sequence[int] = (16,)
+    kernel_sizes: Sequence[int] = (3,)
+    strides: Sequence[int] = (1,)
     hidden_sizes: Sequence[int] = (128,)
     activation: Callable[[Array], Array] = nn.relu
     layer_norm: bool = False
+    bytes: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32)
-        for size in self.channels:
-            x = Conv(size)(x)
+        x = x / 255 if self.bytes and obs.dtype == jnp.uint8 else x
+        for features, size, stride in zip(self.channels, self.kernel_sizes, self.strides, strict=True):
+            x = Conv(features, size=size, stride=stride)(x)
             x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
@@ -106,35 +150,39 @@ def torso(
     hidden_sizes: Sequence[int],
     activation: str,
     layer_norm: bool = False,
-    kind: Literal["plain", "resnet"] = "plain",
+    convolutions: Convolutions = Convolutions(),  # noqa: B008  # immutable
 ) -> nn.Module:
-    """A module from observations of ``space`` to features.
+    """Makes a module from observations of ``space`` to features.
 
-    A Box alone: `CNN` for three axes ``[H, W, C]`` whose convolution fits, otherwise `MLP`; ``resnet``: `ResNet`, for
-    three axes; it has no ``layer_norm``. A tree of spaces: each image through such a network without dense layers, each
-    integer one-hot, all else flattened; then dense ``hidden_sizes`` on all of them side by side.
+    A Box alone: `CNN` for three axes ``[H, W, C]`` that the ``convolutions`` fit into, otherwise `MLP`; of the kind
+    "resnet": `ResNet`, for three axes; it has no ``layer_norm``. A tree of spaces: each image through such a network
+    without dense layers, each integer one-hot, all else flattened; then dense ``hidden_sizes`` on all of them side by
+    side.
     """
     act = ACTIVATIONS[activation]
     if isinstance(space, Box):
-        return _of_box(space, tuple(hidden_sizes), act, layer_norm, kind)
-    parts = tuple(_of_leaf(leaf, act, layer_norm, kind) for leaf in spaces.leaves(space))
+        return _of_box(space, tuple(hidden_sizes), act, layer_norm, convolutions)
+    parts = tuple(_of_leaf(leaf, act, layer_norm, convolutions) for leaf in spaces.leaves(space))
     return Join(parts, MLP(tuple(hidden_sizes), act, layer_norm=layer_norm))
 
 
 def is_image(leaf: spaces.Leaf) -> bool:
-    """Whether observations have three axes ``[H, W, C]`` that a 3x3 convolution fits into."""
-    return isinstance(leaf, Box) and len(leaf.shape) == 3 and min(leaf.shape[:2]) >= 3
+    """Returns whether observations have three axes ``[H, W, C]`` that a 3x3 convolution fits into."""
+    return isinstance(leaf, Box) and KINDS["plain"].fit(leaf.shape)
 
 
-def _of_box(space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm: bool, kind: str) -> nn.Module:
+def _of_box(
+    space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm: bool, convolutions: Convolutions
+) -> nn.Module:
+    kind, channels, sizes, strides = convolutions.whole()
     if kind == "resnet":
-        return ResNet(hidden_sizes=hidden_sizes, activation=act)
-    if is_image(space):
-        return CNN(hidden_sizes=hidden_sizes, activation=act, layer_norm=layer_norm)
+        return ResNet(channels, hidden_sizes, act)
+    if convolutions.fit(space.shape):
+        return CNN(channels, sizes, strides, hidden_sizes, act, layer_norm, bytes=kind == "nature")
     return MLP(hidden_sizes, act, obs_ndim=len(space.shape), layer_norm=layer_norm)
 
 
-def _of_leaf(leaf: spaces.Leaf, act: Callable, layer_norm: bool, kind: str) -> nn.Module:
+def _of_leaf(leaf: spaces.Leaf, act: Callable, layer_norm: bool, convolutions: Convolutions) -> nn.Module:
     if isinstance(leaf, Box):
-        return _of_box(leaf, (), act, layer_norm, kind if is_image(leaf) else "plain")
+        return _of_box(leaf, (), act, layer_norm, convolutions if is_image(leaf) else Convolutions())
     return OneHot((leaf.n,), False) if isinstance(leaf, spaces.Discrete) else OneHot(leaf.sizes, True)

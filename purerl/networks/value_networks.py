@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -164,7 +164,7 @@ def q_network(
     *,
     dueling: bool,
     layer_norm: bool = False,
-    kind: Literal["plain", "resnet"] = "plain",
+    convolutions: torsos.Convolutions = torsos.Convolutions(),  # noqa: B008  # immutable
     num_atoms: int | None = None,
     noisy: bool = False,
 ) -> ValueNetwork:
@@ -175,7 +175,7 @@ def q_network(
     acting draws it likewise, and ``still`` is zeros, which leaves the mean weights.
     """
     *torso_sizes, width = hidden_sizes
-    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, kind)
+    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, convolutions)
     layer = noisy_dense if noisy else plain
     streams = Streams(num_actions, width, layers.ACTIVATIONS[activation], dueling, num_atoms, layer)
     module = TorsoAndStreams(torso, streams)
@@ -197,7 +197,7 @@ def implicit_quantile_network(
     *,
     dueling: bool,
     layer_norm: bool = False,
-    kind: Literal["plain", "resnet"] = "plain",
+    convolutions: torsos.Convolutions = torsos.Convolutions(),  # noqa: B008  # immutable
     num_quantiles: int,
     num_cosines: int,
     level: Array | float,
@@ -210,7 +210,7 @@ def implicit_quantile_network(
     returns. ``level`` in ``(0, 1]`` may be traced; 1 is the plain mean.
     """
     *torso_sizes, width = hidden_sizes
-    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, kind)
+    torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, convolutions)
     streams = Streams(num_actions, width, layers.ACTIVATIONS[activation], dueling)
 
     def noise(key: Key, shape: tuple[int, ...]) -> Array:

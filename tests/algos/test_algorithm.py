@@ -13,7 +13,7 @@ from purerl import dqn, envs, ppo, pqn, r2d2
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 
-CARTPOLE, PENDULUM = envs.make("CartPole-v1"), envs.make("Pendulum-v1")
+CARTPOLE, PENDULUM, BREAKOUT = map(envs.make, ("CartPole-v1", "Pendulum-v1", "Breakout-MinAtar"))
 SMALL = {"total_steps": 256, "num_envs": 4, "num_steps": 16}
 RING = {**SMALL, "total_steps": 512, "warmup_steps": 128, "capacity": 256, "batch_size": 8}
 
@@ -46,6 +46,15 @@ def test_the_table_finds_every_file_and_its_value():
             dqn.Config(torso="resnet"),
             CARTPOLE,
             r"torso = 'resnet': needs images of three axes; CartPole-v1 has the",
+        ),
+        (ppo, ppo.Config(strides=(2,)), CARTPOLE, r"strides = \(2,\): needs images of three axes; CartPole-v1 has the"),
+        (ppo, ppo.Config(torso="nature", strides=(2,)), CARTPOLE, r"strides = \(2,\): must be 3 numbers, one for each"),
+        (ppo, ppo.Config(torso="resnet", kernel_sizes=(5,)), CARTPOLE, r"kernel_sizes = \(5,\): a resnet has its own"),
+        (
+            dqn,
+            dqn.Config(torso="nature"),
+            BREAKOUT,
+            r"torso = 'nature': Breakout-MinAtar has images \(10, 10, 4\), too",
         ),
     ],
 )

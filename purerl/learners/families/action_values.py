@@ -109,7 +109,7 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
         "activation": config.activation,
         "dueling": config.dueling,
         "layer_norm": config.layer_norm,
-        "kind": config.torso,
+        "convolutions": settings.convolutions(config),
     }
 
 

@@ -72,8 +72,16 @@ class Torso:
     """Settings of `make_torso`."""
 
     offers: ClassVar[tuple[str, ...]] = (TORSO,)
-    torso: Literal["plain", "resnet"] = "plain"
-    """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only."""
+    torso: Literal["plain", "resnet", "nature"] = "plain"
+    """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only. nature:
+    the three convolutions of DQN on Atari, for images of 36 x 36 and more; its dense layer is hidden_sizes = 512."""
+    channels: tuple[cfg.Count, ...] = ()
+    """Channels of each convolution of the torso, in resnet of each section. None given: 16 for plain, 16 32 32 for
+    resnet, 32 64 64 for nature."""
+    kernel_sizes: tuple[cfg.Count, ...] = ()
+    """Height and width of the kernel of each convolution; not for resnet. None given: 3 for plain, 8 4 3 for nature."""
+    strides: tuple[cfg.Count, ...] = ()
+    """Stride of each convolution; not for resnet. None given: 1 for plain, 4 2 1 for nature."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers."""
     activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "tanh"
@@ -128,7 +136,12 @@ def make_optimiser(config: Any, *change: optax.GradientTransformation, period: i
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
     """The torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
     sizes = tuple(config.hidden_sizes if hidden_sizes is None else hidden_sizes)
-    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, config.torso)
+    return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, convolutions(config))
+
+
+def convolutions(config: Torso) -> networks.Convolutions:
+    """Returns what a torso does with images."""
+    return networks.Convolutions(config.torso, config.channels, config.kernel_sizes, config.strides)
 
 
 def make_memory(config: Recall) -> Memory:
@@ -139,13 +152,47 @@ def make_memory(config: Recall) -> Memory:
 
 
 def torso_problems(config: Torso, env: Env | None) -> list[str]:
-    """What the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
-    if config.torso != "resnet":
-        return []
-    found = ["layer_norm = True: a resnet has none"] if config.layer_norm else []
-    if env is not None and not any(networks.is_image(leaf) for leaf in spaces.leaves(env.observation_space)):
-        found.append(f"torso = 'resnet': needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
+    """Lists what the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
+    if found := _convolution_problems(config):
+        return found
+    if config.torso == "resnet" and config.layer_norm:
+        found.append("layer_norm = True: a resnet has none")
+    asked = convolutions(config)
+    if env is None or asked == networks.Convolutions():
+        return found
+    images = _images(env.observation_space)
+    if not images:
+        name = "torso" if config.torso != "plain" else next(n for n in asked._fields[1:] if getattr(config, n))
+        found.append(
+            f"{name} = {getattr(config, name)!r}: needs images of three axes; {env.name} has "
+            f"{_shapes(env.observation_space)}"
+        )
+    for shape in images:
+        if not asked.fit(shape):
+            sizes, strides = (" ".join(map(str, given)) for given in asked.whole()[2:])
+            found.append(
+                f"torso = {config.torso!r}: {env.name} has images {shape}, too small for kernels of {sizes} with strides "
+                f"of {strides}"
+            )
     return found
+
+
+def _convolution_problems(config: Torso) -> list[str]:
+    """A line for each setting of convolutions that a resnet does not have, or that is not one number for each."""
+    names = "kernel_sizes", "strides"
+    if config.torso == "resnet":
+        return [f"{n} = {getattr(config, n)}: a resnet has its own" for n in names if getattr(config, n)]
+    count = len(convolutions(config).whole().channels)
+    return [
+        f"{n} = {getattr(config, n)}: must be {count} numbers, one for each of the torso's convolutions"
+        for n in names
+        if getattr(config, n) and len(getattr(config, n)) != count
+    ]
+
+
+def _images(space: spaces.Space) -> list[tuple[int, ...]]:
+    """The shapes of the images among the leaves of a space."""
+    return [leaf.shape for leaf in spaces.leaves(space) if networks.is_image(leaf)]
 
 
 def with_head_problems(config: Any) -> list[str]:
