@@ -171,8 +171,8 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
         if not asked.fit(shape):
             sizes, strides = (" ".join(map(str, given)) for given in asked.whole()[2:])
             found.append(
-                f"torso = {config.torso!r}: {env.name} has images {shape}, too small for kernels of {sizes} with strides "
-                f"of {strides}"
+                f"torso = {config.torso!r}: {env.name} has images {shape}, too small for kernels of {sizes} with "
+                f"strides of {strides}"
             )
     return found
 
