@@ -15,6 +15,7 @@ _WHERE = {
     "check": "purerl.config",
     "sweep": "purerl.config",
     "compiler_options": "purerl.population.devices",
+    "quick_options": "purerl.population.devices",
     "use_cache": "purerl.population.devices",
     "use_cpu_cores": "purerl.population.devices",
     "use_one_thread": "purerl.population.devices",

@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl import compat
 from purerl.types import PyTree
 
 MATRIX_PRECISION = {"auto": None, "float32": "float32", "tf32": "tensorfloat32", "bfloat16": None}
 """Precisions, and that of JAX's matrix products of float32 for each; None: the device's own."""
 _ABSENT = contextvars.ContextVar("platform", default="")
 _PRECISION = contextvars.ContextVar("precision", default="auto")
+_QUICKLY = contextvars.ContextVar("quickly", default=False)
 _SCAN: contextvars.ContextVar[Callable[..., Any] | None] = contextvars.ContextVar("scan", default=None)
 _IN_KERNEL = contextvars.ContextVar("in_kernel", default=False)
 
@@ -47,6 +49,22 @@ def precise(precision: str) -> Iterator[None]:
             yield
     finally:
         _PRECISION.reset(token)
+
+
+@contextlib.contextmanager
+def compiling(how: str) -> Iterator[None]:
+    """Within it programs are compiled as `compiler_options` say: "quick", or "full", which is as XLA does."""
+    token = _QUICKLY.set(how == "quick")
+    try:
+        yield
+    finally:
+        _QUICKLY.reset(token)
+
+
+def compiler_options() -> dict[str, Any] | None:
+    """What the programs of a command are compiled with: `purerl.quick_options` within a quick `compiling` for a CPU,
+    otherwise None."""
+    return compat.quick_options(jax.devices()[0]) if _QUICKLY.get() and is_cpu() else None
 
 
 def tensor_cores() -> bool:

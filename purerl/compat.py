@@ -58,3 +58,15 @@ def lane_options(device: jax.Device) -> dict[str, Any]:
     if has_compiler_option(device, "xla_cpu_use_fusion_emitters", False):
         options |= {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
     return {name: value for name, value in options.items() if has_compiler_option(device, name, value)}
+
+
+def quick_options(device: jax.Device) -> dict[str, Any]:
+    """The options of `purerl.quick_options` for a CPU, those that its compiler has: jax 0.11.2 has no emitters but the
+    newer ones."""
+    options = {
+        "xla_backend_optimization_level": 0,
+        "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_parallel_codegen_split_count": 1,
+        "xla_cpu_use_fusion_emitters": False,
+    }
+    return {name: value for name, value in options.items() if has_compiler_option(device, name, value)}

@@ -56,7 +56,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
     try:
-        with kernels.wanted(options.kernels), backend.precise(options.precision):
+        with kernels.wanted(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
             yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):

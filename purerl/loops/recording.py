@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import backend
 from purerl.loops.evaluation import Player, playing
 from purerl.types import Array, Dataset, Env, Key, PyTree
 
@@ -30,8 +31,9 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
         made = Dataset(here.obs, action, step.reward, step.terminated, cut, step.next_obs)
         return (following, finished | made.last), (made, ~finished)
 
-    segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)))
-    state = jax.jit(begin)(), jnp.zeros(num_episodes * env.num_agents, bool)
+    how = backend.compiler_options()
+    segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)), compiler_options=how)
+    state = jax.jit(begin, compiler_options=how)(), jnp.zeros(num_episodes * env.num_agents, bool)
     steps, rows, final, final_rows = [], [], [], []
     for first in range(0, max_steps, SEGMENT):
         state, (made, live) = segment(state, jnp.int32(first))

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from purerl import envs
+from purerl import backend, envs
 from purerl.algos import ALGORITHMS
 from purerl.display.progress import say, waiting
 from purerl.errors import ConfigError
@@ -156,7 +156,9 @@ def _lives(
     keys = jax.random.split(jax.random.fold_in(key, salt), seeds)
     size = len(next(iter(values.values()), [0]))
     live = evolution.lifetimes(make_trainer, config.num_iterations, size, 1, seeds, lanes=lanes)
-    return np.asarray(jax.jit(live)(jax.tree.map(jnp.float32, values), keys))[:, 0]
+    return np.asarray(
+        jax.jit(live, compiler_options=backend.compiler_options())(jax.tree.map(jnp.float32, values), keys)
+    )[:, 0]
 
 
 def _drawn(
@@ -185,7 +187,11 @@ def _drawn(
     meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
     judged = evolution.judge(socket, lambda task: env)
     live = evolution.lives(make_trainer, config.num_iterations, seeds, **judged, lanes=lanes)
-    return np.asarray(jax.jit(live)({"meta_params": meta_params, "task": np.zeros(seeds, np.int32)}, held_out))
+    return np.asarray(
+        jax.jit(live, compiler_options=backend.compiler_options())(
+            {"meta_params": meta_params, "task": np.zeros(seeds, np.int32)}, held_out
+        )
+    )
 
 
 def _floored(*scores: np.ndarray) -> list[np.ndarray]:

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from rich.console import Console
 
-from purerl import loops, population, trees
+from purerl import backend, loops, population, trees
 from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
@@ -88,13 +88,13 @@ def compile_program(
     """
     start, devices = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(devices), (population.AXIS,)), PartitionSpec())
-    init = jax.jit(setup.evolution.init, out_shardings=everywhere)
+    init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
     with own_code(algo):
         like = trees.shapes(jax.eval_shape(setup.evolution.init, jax.random.key(0)), everywhere)
         traced = program.trace(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere))
     stage("compiling")
-    chunk = traced.lower().compile()
+    chunk = traced.lower().compile(backend.compiler_options())
     planning.check_program(chunk, devices, "give fewer --lanes, or cut num_envs or what else makes an agent large")
     return Program(init, chunk, like, everywhere, planning.held(chunk) * len(devices), time.perf_counter() - start)
 

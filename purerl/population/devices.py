@@ -62,6 +62,19 @@ def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
     return compat.lane_options(device) if device.platform == "cpu" else {}
 
 
+def quick_options(device: jax.Device | None = None) -> dict[str, Any]:
+    """Options for `jax.jit` under which XLA on CPU compiles in a fraction of the time, to programs that run more slowly
+    and may round otherwise: for trying things.
+
+    They are what ``--compile quick`` is, as far as jax's version has them. Returns no options for other platforms.
+    ``device`` defaults to the first one. ::
+
+        result = jax.jit(ppo.make_train(config, env), compiler_options=purerl.quick_options())(key)
+    """
+    device = device or jax.devices()[0]
+    return compat.quick_options(device) if device.platform == "cpu" else {}
+
+
 def available_bytes(devices: Sequence[jax.Device]) -> int:
     """Free memory of each of ``devices``, in bytes.
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from purerl import backend
 from purerl.hardware.census import Census, count
 from purerl.population import devices as machine
 from purerl.trees import nbytes
@@ -134,7 +135,7 @@ def compile_to_fit(
     start, count = time.perf_counter(), members if batch_size == "auto" else min(int(batch_size), members)
     while True:
         lowered, layout = lower(count)
-        program = lowered.compile()
+        program = lowered.compile(backend.compiler_options())
         need, free = held(program), machine.available_bytes(layout.devices)
         if need <= free:
             return Compiled(program, layout, count, time.perf_counter() - start)

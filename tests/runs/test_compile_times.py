@@ -3,6 +3,7 @@
 import jax
 import pytest
 
+from purerl import backend
 from purerl.runs.running import compile_times
 
 
@@ -20,6 +21,15 @@ def test_the_latest_are_remembered(folder, monkeypatch):
     for digest, seconds in (("a", 1.0), ("b", 2.0), ("a", 3.04), ("c", 4.0)):
         compile_times.note(digest, seconds)
     assert [compile_times.last(digest) for digest in "abc"] == [3.0, None, 4.0]
+
+
+def test_quick_programs_have_times_of_their_own(folder):
+    compile_times.note("a", 9.0)
+    with backend.compiling("quick"):
+        assert compile_times.last("a") is None
+        compile_times.note("a", 2.0)
+        assert compile_times.last("a") == 2.0
+    assert compile_times.last("a") == 9.0
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"a": "long"}', '{"a": true}'])

@@ -100,9 +100,10 @@ def test_another_length_compiles_nothing(tmp_path):
         missed.clear()
         args = ["train", "ppo", "--env", "CartPole-v1", *small, "--out", str(tmp_path / str(length))]
         with pytest.raises(SystemExit) as stop:
-            main([*args, "--total-steps", str(length)])
+            main([*args, "--total-steps", str(length), "--compile", "quick"])
         assert stop.value.code == 0
         counts.append(len(missed))
     missed = []
     assert counts[0] > 1 and counts[1] == 0
     assert json.loads((tmp_path / "128/summary.json").read_text())["env_steps"] == 128
+    assert json.loads((tmp_path / "128/config.json").read_text())["options"]["compile"] == "quick"

@@ -37,6 +37,7 @@ RECORDED = (
     "budget_seconds",
     "kernels",
     "precision",
+    "compile",
 )
 """Options that a run writes into its file beside its description."""
 LENGTHS = ("total_steps", "generations")

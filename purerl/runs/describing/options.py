@@ -23,6 +23,9 @@ class MachineOptions:
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Precision of networks. auto: JAX's, which on a GPU is tf32 in matrix products. bfloat16: dense layers compute in
     it; parameters, optimisers and losses stay in float32."""
+    compile: Literal["full", "quick"] = "full"
+    """quick: have a CPU's programs compiled in a fraction of the time, to ones that run more slowly, for trying things.
+    Results may differ from those of full in last bits, and grow apart. A GPU's programs are the same either way."""
     compilation_cache: str = "~/.cache/purerl"
     """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from purerl import population, spaces, trees
+from purerl import backend, population, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, own_code, place, told
 from purerl.loops.evaluation import Player, evaluate, player, random_player, versus
@@ -203,7 +203,7 @@ def prepare(
         mine, rival = player(learner, policy), others.player(env, theirs)
         return state, versus(key, env, mine, rival, episodes, max_steps)
 
-    program = jax.jit(population.spread(one, layout))
+    program = jax.jit(population.spread(one, layout), compiler_options=backend.compiler_options())
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
         size, found = trees.length(policy), []

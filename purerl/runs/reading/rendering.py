@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import backend
 from purerl.display import drawings, films
 from purerl.display.drawings import Moment
 from purerl.display.drawings.sheet import captioned
@@ -100,7 +101,8 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
         shown = jax.tree.map(lambda rows, after: jnp.concatenate([rows, after[None]]), shown, last)
         return here, (shown, action, step)
 
-    start, go_on = jax.jit(begin), jax.jit(play)
+    how = backend.compiler_options()
+    start, go_on = jax.jit(begin, compiler_options=how), jax.jit(play, compiler_options=how)
     key = jax.random.fold_in(jax.random.key(options.seed), SALT)
     for number in range(options.episodes):
         yield _episode(jax.random.fold_in(key, number), start, go_on, options.max_steps, env.num_agents)

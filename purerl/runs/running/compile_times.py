@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from purerl import backend
 from purerl.store import untrusted
 from purerl.store.atomic import atomic
 
@@ -18,17 +19,23 @@ MOST = 512
 
 def last(digest: str) -> float | None:
     """Seconds that the program of a description's ``digest`` took the last time; None where that is not known."""
-    return untrusted.number(_known().get(digest))
+    return untrusted.number(_known().get(_program(digest)))
 
 
 def note(digest: str, seconds: float) -> None:
     """Remembers the seconds of a program, where compiled programs are kept."""
     folder = _folder()
     if folder and folder.is_dir():
-        known = {name: taken for name, taken in _known().items() if name != digest}
-        latest = dict([*known.items(), (digest, round(seconds, 1))][-MOST:])
+        program = _program(digest)
+        known = {name: taken for name, taken in _known().items() if name != program}
+        latest = dict([*known.items(), (program, round(seconds, 1))][-MOST:])
         with contextlib.suppress(OSError), atomic(folder / NAME) as path:
             path.write_text(json.dumps(latest))
+
+
+def _program(digest: str) -> str:
+    """What tells a program from another: its description, however long it trains, and how it is compiled."""
+    return f"{digest}-quick" if backend.compiler_options() else digest
 
 
 def _folder() -> Path | None:

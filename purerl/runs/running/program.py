@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl import loops, population, trees
+from purerl import backend, loops, population, trees
 from purerl.errors import own_code
 from purerl.population import planning
 from purerl.runs.running import session
@@ -71,7 +71,7 @@ def compile_program(
                 given.given, states, np.int32(0)
             )
         stage("compiling")
-        starts.append(beside.submit(init.lower().compile))
+        starts.append(beside.submit(init.lower().compile, backend.compiler_options()))
         return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:

@@ -26,6 +26,7 @@ SOFT = (
     "budget_seconds",
     "keep",
     "keep_best",
+    "compile",
     "compilation_cache",
     "device",
     "deterministic",
