@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import itertools
 import math
 import re
 import typing
@@ -147,94 +146,6 @@ def training(
     made = with_learned(options, algo)
     made.__doc__ = f"{made.__doc__} {BESIDE}"
     return with_preset(made, algo, f"purerl {command} {algo}", args, start)
-
-
-def programs(
-    command: str, algo: str, options: type[Options], args: list[str], start: "Start | None" = None
-) -> tuple[Train[Options, Any], dict[str, list[Any]]]:
-    """The options and the config of the first program of ``purerl COMMAND ALGO``, and a value for each program by the
-    names of the settings that differ: lists of what shapes the program, all with all. Raises `ConfigError`."""
-    from purerl import config as cfg
-    from purerl.cli import ranges
-    from purerl.runs.describing.swept import MOST_PROGRAMS
-
-    Config = ALGORITHMS[algo].Config
-    traced = cfg.traced_fields(Config)
-    rest, lists = ranges.lists(args, [field.name for field in dataclasses.fields(Config) if field.name not in traced])
-    if not lists:
-        found, known = training(command, algo, options, rest, start), start.programs if start else {}
-        return (replaced(found, known, 0, start) if known else found), known
-    counts = [len(texts) for texts in lists.values()]
-    if math.prod(counts) > MOST_PROGRAMS:
-        raise ConfigError(
-            f"{' * '.join(map(str, counts))} programs ({', '.join(lists)}): must be at most {MOST_PROGRAMS}"
-        )
-    values: dict[str, list[Any]] = {}
-    firsts = {name: ranges.flags(name, texts[0]) for name, texts in lists.items()}
-    for name, texts in lists.items():
-        beside = [arg for other, given in firsts.items() if other != name for arg in given]
-        made = [training(command, algo, options, [*rest, *beside, *ranges.flags(name, x)], start) for x in texts]
-        values[name] = [getattr(each.config, name) for each in made]
-        if len(set(values[name])) < len(texts):
-            raise ConfigError(f"{name} = {','.join(texts)!r}: has a value twice")
-    first = training(command, algo, options, [*rest, *(arg for given in firsts.values() for arg in given)], start)
-    rows = list(itertools.product(*values.values()))
-    return first, {name: [row[i] for row in rows] for i, name in enumerate(values)}
-
-
-def replaced(
-    given: Train[Any, Any], programs: dict[str, list[Any]], index: int, start: "Start | None"
-) -> Train[Any, Any]:
-    """Options and config of the program ``index``. Raises `ConfigError` for a setting that the config has not."""
-    known = [field.name for field in dataclasses.fields(given.config)]
-    if start:
-        start.file.check(programs, known, "programs: ")
-    changes = {name: column[index] for name, column in programs.items()}
-    return Train(given.options, dataclasses.replace(given.config, **changes))
-
-
-def in_words(programs: dict[str, list[Any]], index: int) -> str:
-    """The settings of a program, in a line."""
-    from purerl.runs.describing.swept import as_text
-
-    return ", ".join(f"{name} {as_text(column[index])}" for name, column in programs.items())
-
-
-def described(
-    algo: str,
-    given: Train[Any, Any],
-    start: "Start | None",
-    swept: dict[str, list[float]],
-    programs: dict[str, list[Any]],
-    datasets: dict[str, Any] | None = None,
-) -> list[Any]:
-    """A description for each program, or the only one. Raises `ConfigError` with the problems of all, each of which
-    names its program unless all have it."""
-    from purerl.runs.describing.description import describe
-
-    params = env_params(given.options.env_params, given.options.resets)
-    learned, played = (start.learned, datasets or start.datasets) if start else ({}, {})
-    if not programs:
-        before = usual(start, algo)
-        return [describe(algo, given.options, given.config, params, swept, learned, played, usual=before)]
-    found, problems, count = [], {}, len(next(iter(programs.values())))
-    for index in range(count):
-        config = replaced(given, programs, index, start).config
-        try:
-            found.append(describe(algo, given.options, config, params, swept, learned, played, usual=config))
-        except ConfigError as error:
-            problems[index] = str(error).splitlines()
-    shared = [line for line in dict.fromkeys(sum(problems.values(), [])) if all(line in x for x in problems.values())]
-    shared = shared if len(problems) == count else []
-    own = [
-        f"{in_words(programs, index)}: {line}"
-        for index, lines in problems.items()
-        for line in lines
-        if line not in shared
-    ]
-    if problems:
-        raise ConfigError("\n".join([*shared, *own]))
-    return found
 
 
 def with_preset(

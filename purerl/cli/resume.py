@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from purerl.cli import parsing
+from purerl.cli import parsing, programs
 from purerl.cli.machine import is_small, prepared
 from purerl.errors import ConfigError
 from purerl.names import choose
@@ -60,7 +60,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         raise ConfigError("\n".join(f"{line}: is swept, and cannot change" for line in twice))
     with prepared(given.options):
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
-        found = parsing.described(algo, given, start, start.swept, start.programs, where)
+        found = programs.described(algo, given, start, start.swept, start.programs, where)
 
         def one(index: int) -> int:
             place = directory / str(index)

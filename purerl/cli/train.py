@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from purerl.cli import parsing
+from purerl.cli import parsing, programs
 from purerl.cli.machine import is_small, prepared
 from purerl.names import choose
 
@@ -33,17 +33,17 @@ def sweep(args: list[str]) -> int:
 
     begin = start(file) if file else None
     rest, swept = ranges.extract(args, cfg.traced_fields(ALGORITHMS[algo].Config), ENV_PREFIX)
-    given, programs = parsing.programs("sweep", algo, SweepOptions, rest, begin)
+    given, several = programs.read("sweep", algo, SweepOptions, rest, begin)
     columns = begin.swept if begin and not swept else {}
-    problems = [] if swept or columns or programs else [f"nothing to sweep: give a number as {ranges.FORMS}"]
+    problems = [] if swept or columns or several else [f"nothing to sweep: give a number as {ranges.FORMS}"]
     cfg.check(given.options, *problems, *ranges.unused(swept, given.options))
     columns = columns or ranges.configurations(swept, given.options.num_samples, given.options.seed)
-    if programs:
+    if several:
         from purerl.runs.running.programs import train_programs
 
         with prepared(given.options):
-            described = parsing.described(algo, given, begin, columns, programs)
-            return train_programs(described, programs, given.options)
+            described = programs.described(algo, given, begin, columns, several)
+            return train_programs(described, several, given.options)
     return _run("sweep", algo, given, begin, columns)
 
 
@@ -60,7 +60,7 @@ def plan(args: list[str]) -> int:
     from purerl.runs.running.forecast import Forecast, in_words
 
     begin = start(file) if file else None
-    given, programs = parsing.programs("plan", algo, PlanOptions, args, begin)
+    given, several = programs.read("plan", algo, PlanOptions, args, begin)
     target = given.options.target
     problems = (
         ["measure = True: cannot be with a target, on which nothing is run"] if target and given.options.measure else []
@@ -69,15 +69,15 @@ def plan(args: list[str]) -> int:
     if target:
         choose("target", target, GPUS)
     with prepared(given.options, target, is_small(given.options, given.config)):
-        descriptions = parsing.described(algo, given, begin, begin.swept if begin else {}, programs)
+        descriptions = programs.described(algo, given, begin, begin.swept if begin else {}, several)
         plans = [measure.plan(description, given.options) for description in descriptions]
     if given.options.json:
         found = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
-        print(json.dumps(found if programs else found[0], indent=2))
+        print(json.dumps(found if several else found[0], indent=2))
         return 0
     for index, (cost, speed) in enumerate(plans):
-        if programs:
-            print(f"{'' if index == 0 else chr(10)}program {index}: {parsing.in_words(programs, index)}")
+        if several:
+            print(f"{'' if index == 0 else chr(10)}program {index}: {programs.in_words(several, index)}")
         print(planning.in_words(cost))
         if speed:
             print(in_words(speed) if isinstance(speed, Forecast) else measure.in_words(speed))
