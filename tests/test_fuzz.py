@@ -8,9 +8,9 @@ from purerl.store import regular_files
 
 
 def test_mutated_files():
-    found = fuzz.fuzz(fuzz.LOADERS, 210, seed=0)
+    found = fuzz.fuzz(fuzz.LOADERS, 240, seed=0)
     assert not found.wrong, found.wrong[0]
-    assert sum(found.counts.values()) == 210
+    assert sum(found.counts.values()) == 240
     for loader in fuzz.LOADERS:
         assert found.counts[loader.name, "refused"] > 0
     assert sum(count for (_, outcome), count in found.counts.items() if outcome == "read") > 10

@@ -11,14 +11,16 @@ from purerl.networks.heads import (
     predictions,
 )
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, first_alone, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, Convolutions, ResNet, Seen, is_image, torso
+from purerl.networks.torsos import CNN, KINDS, Convolution, Convolutions, ResNet, Seen, is_image, torso
 
 __all__ = [
     "ACTIVATIONS",
     "CNN",
+    "KINDS",
     "MLP",
     "ActorCritic",
     "Conv",
+    "Convolution",
     "Convolutions",
     "Head",
     "PolicyAndValue",

@@ -13,22 +13,29 @@ from purerl.spaces import Box, Space
 from purerl.types import Array, PyTree
 
 
+class Convolution(NamedTuple):
+    """One of a torso's convolutions: its channels, height and width of its kernel, and its stride."""
+
+    channels: int
+    size: int = 3
+    stride: int = 1
+
+
+KINDS = {
+    "plain": (Convolution(16),),
+    "resnet": (Convolution(16), Convolution(32), Convolution(32)),
+    "nature": (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)),
+}
+"""The convolutions of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), of IMPALA (`ResNet`), and of DQN on
+Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them."""
+
+
 class Convolutions(NamedTuple):
-    """How images become features: the ``kind`` of network, "plain", "resnet" or "nature", and for each convolution (of
-    a resnet: each section) its channels, the size of its kernel and its stride. ``()``: those of the kind."""
+    """How images become features: the ``kind`` of network, one of `KINDS`, and its ``layers``, of a resnet each
+    section."""
 
     kind: str = "plain"
-    channels: tuple[int, ...] = ()
-    kernel_sizes: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-
-    def whole(self) -> "Convolutions":
-        """Returns the same with what the kind has for all that is ``()``."""
-        of_kind = KINDS[self.kind]
-        channels = self.channels or of_kind.channels
-        same = lambda given, own: given or (own if len(own) == len(channels) else own[:1] * len(channels))
-        sizes, strides = same(self.kernel_sizes, of_kind.kernel_sizes), same(self.strides, of_kind.strides)
-        return Convolutions(self.kind, channels, sizes, strides)
+    layers: tuple[Convolution, ...] = KINDS["plain"]
 
     def fit(self, shape: Sequence[int]) -> bool:
         """Returns whether an image ``[H, W, C]`` is large enough for them. A resnet pads every image."""
@@ -38,32 +45,20 @@ class Convolutions(NamedTuple):
         """Returns the height and the width that convolutions without padding leave of an image ``[H, W, C]``; 0 or
         less: it is too small."""
         height, width = shape[:2]
-        whole = self.whole()
-        for size, stride in zip(whole.kernel_sizes, whole.strides, strict=True):
+        for _, size, stride in self.layers:
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
         return height, width
-
-
-KINDS = {
-    "plain": Convolutions("plain", (16,), (3,), (1,)),
-    "resnet": Convolutions("resnet", (16, 32, 32), (3, 3, 3), (1, 1, 1)),
-    "nature": Convolutions("nature", (32, 64, 64), (8, 4, 3), (4, 2, 1)),
-}
-"""The convolutions of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), of IMPALA (`ResNet`), and of DQN on
-Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them."""
 
 
 class CNN(nn.Module):
     """Convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
 
-    Each of ``channels``, ``kernel_sizes`` and ``strides`` is a convolution. ``layer_norm`` is that of `MLP`; a
+    Each of ``layers`` is a convolution. ``layer_norm`` is that of `MLP`; a
     convolution is normalised over the channels of each position. Without ``hidden_sizes`` the features are the
     flattened convolution. With ``bytes`` uint8 images are divided by 255.
     """
 
-    channels: Sequence[int] = (16,)
-    kernel_sizes: Sequence[int] = (3,)
-    strides: Sequence[int] = (1,)
+    layers: Sequence[Convolution] = KINDS["plain"]
     hidden_sizes: Sequence[int] = (128,)
     activation: Callable[[Array], Array] = nn.relu
     layer_norm: bool = False
@@ -73,8 +68,8 @@ class CNN(nn.Module):
     def __call__(self, obs: Array) -> Array:
         x = obs.astype(jnp.float32)
         x = x / 255 if self.bytes and obs.dtype == jnp.uint8 else x
-        for features, size, stride in zip(self.channels, self.kernel_sizes, self.strides, strict=True):
-            x = Conv(features, size=size, stride=stride)(x)
+        for channels, size, stride in self.layers:
+            x = Conv(channels, size=size, stride=stride)(x)
             x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
@@ -168,17 +163,17 @@ def torso(
 
 def is_image(leaf: spaces.Leaf) -> bool:
     """Returns whether observations have three axes ``[H, W, C]`` that a 3x3 convolution fits into."""
-    return isinstance(leaf, Box) and KINDS["plain"].fit(leaf.shape)
+    return isinstance(leaf, Box) and Convolutions().fit(leaf.shape)
 
 
 def _of_box(
     space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm: bool, convolutions: Convolutions
 ) -> nn.Module:
-    kind, channels, sizes, strides = convolutions.whole()
+    kind, layers = convolutions
     if kind == "resnet":
-        return ResNet(channels, hidden_sizes, act)
+        return ResNet(tuple(layer.channels for layer in layers), hidden_sizes, act)
     if convolutions.fit(space.shape):
-        return CNN(channels, sizes, strides, hidden_sizes, act, layer_norm, bytes=kind == "nature")
+        return CNN(layers, hidden_sizes, act, layer_norm, bytes=kind == "nature")
     return MLP(hidden_sizes, act, obs_ndim=len(space.shape), layer_norm=layer_norm)
 
 

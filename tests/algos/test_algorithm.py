@@ -47,14 +47,24 @@ def test_the_table_finds_every_file_and_its_value():
             CARTPOLE,
             r"torso = 'resnet': needs images of three axes; CartPole-v1 has the",
         ),
-        (ppo, ppo.Config(strides=(2,)), CARTPOLE, r"strides = \(2,\): needs images of three axes; CartPole-v1 has the"),
-        (ppo, ppo.Config(torso="nature", strides=(2,)), CARTPOLE, r"strides = \(2,\): must be 3 numbers, one for each"),
-        (ppo, ppo.Config(torso="resnet", kernel_sizes=(5,)), CARTPOLE, r"kernel_sizes = \(5,\): a resnet has its own"),
+        (
+            ppo,
+            ppo.Config(convolutions=("8:2:2",)),
+            CARTPOLE,
+            r"convolutions = \('8:2:2',\): needs images of three axes",
+        ),
+        (
+            ppo,
+            ppo.Config(convolutions=("8:2",)),
+            CARTPOLE,
+            r"\('8:2',\): each must be CHANNELS:KERNEL:STRIDE or CHANNELS",
+        ),
+        (ppo, ppo.Config(torso="resnet", convolutions=("8:5:1",)), CARTPOLE, "each must be CHANNELS, for a resnet"),
         (
             dqn,
             dqn.Config(torso="nature"),
             BREAKOUT,
-            r"torso = 'nature': Breakout-MinAtar has images \(10, 10, 4\), too",
+            r"torso = 'nature': Breakout-MinAtar has images \(10, 10, 4\), which",
         ),
     ],
 )

@@ -409,7 +409,7 @@ FAKES = {
     ),
     "the Step that was": (
         lambda: with_step(lambda env_state, step: (env_state, Step(step.next_obs, *step))),
-        r"^mine: step: cannot be traced by jit: TypeError: Step.__new__\(\) takes .* \(test_envs.py, line .*\); a step "
+        r"^mine: step: cannot be traced by jit: TypeError: Step.__new__\(\) takes .* \(test_envs.py:\d+ .*\); a step "
         "begins nothing: leave out the reset and the obs of Step, and return the state that the action led to$",
     ),
     "the obs of a Step that was": (

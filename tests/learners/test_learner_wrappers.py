@@ -37,7 +37,7 @@ def test_who_has_which_settings(name):
 
 
 def test_few_settings_of_its_own():
-    assert len(dataclasses.fields(ppo.own_config)) <= 25
+    assert len(dataclasses.fields(ppo.own_config)) <= 27
 
 
 @pytest.mark.parametrize(

@@ -160,14 +160,14 @@ def test_strided_convolution_is_that_of_flax(key, size, stride):
     params = jax.tree.map(lambda p: p + 0.1, conv.init(key, x))
     expected = nn.Conv(5, (size, size), (stride, stride), padding="VALID").apply(params, x)
     np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
-    left = networks.Convolutions("plain", (5,), (size,), (stride,)).left((9, 8, 2))
+    left = networks.Convolutions("plain", (networks.Convolution(5, size, stride),)).left((9, 8, 2))
     assert left == expected.shape[1:3]
 
 
 def test_nature_has_the_layers_of_mnih(key):
     """Three convolutions and a dense layer of 512 on four frames of 84 x 84: 7 x 7 x 64 features, and the weights and
     biases of 8 x 8 x 4 x 32, 4 x 4 x 32 x 64, 3 x 3 x 64 x 64 and 3136 x 512. Bytes are divided by 255."""
-    nature = networks.Convolutions("nature")
+    nature = networks.Convolutions("nature", networks.KINDS["nature"])
     torso = networks.torso(Box(0, 255, (84, 84, 4), np.uint8), (512,), "relu", convolutions=nature)
     obs = jax.ShapeDtypeStruct((1, 84, 84, 4), np.uint8)
     params = jax.eval_shape(torso.init, key, obs)
@@ -175,7 +175,12 @@ def test_nature_has_the_layers_of_mnih(key):
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == sum(sizes) == 1_684_128
     assert nature.left((84, 84, 4)) == (7, 7)
     small = Box(0, 255, (36, 37, 1), np.uint8)
-    torso = networks.torso(small, (4,), "relu", convolutions=nature._replace(channels=(2, 2, 2)))
+    torso = networks.torso(
+        small,
+        (4,),
+        "relu",
+        convolutions=nature._replace(layers=[layer._replace(channels=2) for layer in nature.layers]),
+    )
     image = jax.random.randint(key, (1, *small.shape), 0, 256).astype(jnp.uint8)
     params = torso.init(key, image)
     np.testing.assert_allclose(torso.apply(params, image), torso.apply(params, image / 255), atol=1e-6)
@@ -184,7 +189,8 @@ def test_nature_has_the_layers_of_mnih(key):
 @pytest.mark.rest
 def test_resnet_by_hand(key):
     """IMPALA's deep network, written out with flax's own convolutions."""
-    torso = networks.torso(Box(0, 1, (6, 5, 3), np.bool_), (7,), "relu", convolutions=networks.Convolutions("resnet"))
+    resnet = networks.Convolutions("resnet", networks.KINDS["resnet"])
+    torso = networks.torso(Box(0, 1, (6, 5, 3), np.bool_), (7,), "relu", convolutions=resnet)
     obs = jax.random.bernoulli(key, 0.5, (4, 6, 5, 3))
     variables = torso.init(key, obs)
     params = jax.tree.map(lambda p: p + 0.01, variables["params"])

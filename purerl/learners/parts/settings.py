@@ -1,5 +1,6 @@
 """Settings that families of algorithms have in common, each group written once. A family's Config extends them."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -75,13 +76,10 @@ class Torso:
     torso: Literal["plain", "resnet", "nature"] = "plain"
     """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only. nature:
     the three convolutions of DQN on Atari, for images of 36 x 36 and more; its dense layer is hidden_sizes = 512."""
-    channels: tuple[cfg.Count, ...] = ()
-    """Channels of each convolution of the torso, in resnet of each section. None given: 16 for plain, 16 32 32 for
-    resnet, 32 64 64 for nature."""
-    kernel_sizes: tuple[cfg.Count, ...] = ()
-    """Height and width of the kernel of each convolution; not for resnet. None given: 3 for plain, 8 4 3 for nature."""
-    strides: tuple[cfg.Count, ...] = ()
-    """Stride of each convolution; not for resnet. None given: 1 for plain, 4 2 1 for nature."""
+    convolutions: tuple[str, ...] = ()
+    """Convolutions of the torso, each as CHANNELS:KERNEL:STRIDE, such as 32:8:4, or the CHANNELS of a 3 x 3 one; of
+    resnet, the CHANNELS of each section. None given: 16 for plain, 16 32 32 for resnet, 32:8:4 64:4:2 64:3:1 for
+    nature."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers."""
     activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "tanh"
@@ -140,8 +138,10 @@ def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = Non
 
 
 def convolutions(config: Torso) -> networks.Convolutions:
-    """Returns what a torso does with images."""
-    return networks.Convolutions(config.torso, config.channels, config.kernel_sizes, config.strides)
+    """Returns what a torso does with images. Raises `ValueError` for what `torso_problems` would refuse."""
+    given = [[int(part) for part in text.split(":")] for text in config.convolutions]
+    layers = tuple(networks.Convolution(*(numbers if len(numbers) > 1 else (*numbers, 3, 1))) for numbers in given)
+    return networks.Convolutions(config.torso, layers or networks.KINDS[config.torso])
 
 
 def make_memory(config: Recall) -> Memory:
@@ -153,41 +153,20 @@ def make_memory(config: Recall) -> Memory:
 
 def torso_problems(config: Torso, env: Env | None) -> list[str]:
     """Lists what the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
-    if found := _convolution_problems(config):
-        return found
-    if config.torso == "resnet" and config.layer_norm:
-        found.append("layer_norm = True: a resnet has none")
+    form = re.compile(r"[1-9]\d{0,5}" if config.torso == "resnet" else r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}|[1-9]\d{0,5}")
+    if any(not form.fullmatch(text) for text in config.convolutions):
+        wanted = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"
+        return [f"convolutions = {config.convolutions}: each must be {wanted}"]
+    found = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
     asked = convolutions(config)
     if env is None or asked == networks.Convolutions():
         return found
-    images = _images(env.observation_space)
+    name = "convolutions" if config.convolutions else "torso"
+    asking, images = f"{name} = {getattr(config, name)!r}: ", _images(env.observation_space)
     if not images:
-        name = "torso" if config.torso != "plain" else next(n for n in asked._fields[1:] if getattr(config, n))
-        found.append(
-            f"{name} = {getattr(config, name)!r}: needs images of three axes; {env.name} has "
-            f"{_shapes(env.observation_space)}"
-        )
-    for shape in images:
-        if not asked.fit(shape):
-            sizes, strides = (" ".join(map(str, given)) for given in asked.whole()[2:])
-            found.append(
-                f"torso = {config.torso!r}: {env.name} has images {shape}, too small for kernels of {sizes} with "
-                f"strides of {strides}"
-            )
-    return found
-
-
-def _convolution_problems(config: Torso) -> list[str]:
-    """A line for each setting of convolutions that a resnet does not have, or that is not one number for each."""
-    names = "kernel_sizes", "strides"
-    if config.torso == "resnet":
-        return [f"{n} = {getattr(config, n)}: a resnet has its own" for n in names if getattr(config, n)]
-    count = len(convolutions(config).whole().channels)
-    return [
-        f"{n} = {getattr(config, n)}: must be {count} numbers, one for each of the torso's convolutions"
-        for n in names
-        if getattr(config, n) and len(getattr(config, n)) != count
-    ]
+        found.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
+    small = [shape for shape in images if not asked.fit(shape)]
+    return found + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
 
 
 def _images(space: spaces.Space) -> list[tuple[int, ...]]:
