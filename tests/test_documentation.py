@@ -104,9 +104,11 @@ def commands(page):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty working directory with the modules of the pages."""
-    for page in PAGES:
-        for name, text in re.findall(r"whole of\s`(\w+\.py)`.*?^```python\n(.*?)^```", page.read_text(), re.M | re.S):
-            (tmp_path / name).write_text(text)
+    whole = r"whole of\s`(\w+\.py)`.*?^```python\n(.*?)^```"
+    modules = dict(each for page in PAGES for each in re.findall(whole, page.read_text(), re.MULTILINE | re.DOTALL))
+    assert {"corridor.py", "orchard.py"} <= modules.keys()
+    for name, text in modules.items():
+        (tmp_path / name).write_text(text)
     for name in ("my_package", "runs"):
         (tmp_path / name).mkdir()
     (tmp_path / "my_package/my_module.py").write_text(OWN)
@@ -114,15 +116,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in (
-        "corridor",
-        "my_algorithm",
-        "my_wrapper",
-        "my_package",
-        "my_package.my_module",
-        "scripts",
-        "scripts.players",
-    ):
+    own = *(Path(name).stem for name in modules), "my_package", "my_package.my_module", "scripts", "scripts.players"
+    for name in own:
         sys.modules.pop(name, None)
 
 

@@ -32,6 +32,7 @@ def episodic(
     action_space: Space,
     legal: Callable[[PyTree], Array] | None = None,
     noise: Callable[[Key, tuple[int, ...]], PyTree] | None = None,
+    num_agents: int = 1,
 ) -> Env:
     """Builds an `Env` whose state is an `EpisodeState`.
 
@@ -46,6 +47,9 @@ def episodic(
     - ``observation_space, action_space, legal``: those of the `Env`.
     - ``noise(key, shape)``: draws all that is random about ``shape`` many steps in one call. None: nothing is. Consumes
       ``key``.
+    - ``num_agents``: that of the `Env`. Above 1, ``action`` and ``obs`` lead with ``[num_agents]``, and the spaces are
+      those of one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``. ``terminated``
+      is ``[]``.
 
     Rewards are cast to float32, flags to bool, the state to the dtypes of the first, and weak types are removed. Raises
     `ConfigError` for a ``time_limit`` below 1.
@@ -67,10 +71,12 @@ def episodic(
         physical = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), physical, env_state.physical)
         terminated, t = jnp.asarray(terminated, bool), env_state.t + 1
         truncated = (t >= time_limit) & ~terminated
-        made = Step(observed(physical), jnp.asarray(reward, jnp.float32), terminated, truncated)
-        return EpisodeState(physical, t), made
+        outcome = jnp.asarray(reward, jnp.float32), terminated, truncated
+        if num_agents > 1:
+            outcome = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_agents,)), outcome)
+        return EpisodeState(physical, t), Step(observed(physical), *outcome)
 
-    return Env(name, levels, begin, noise or no_noise, step, observation_space, action_space, legal)
+    return Env(name, levels, begin, noise or no_noise, step, observation_space, action_space, legal, num_agents)
 
 
 def one_level(key: Key, shape: tuple[int, ...]) -> Array:

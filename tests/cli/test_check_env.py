@@ -173,13 +173,14 @@ def run(*args, expect=0):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A working directory with the modules ``checked_own`` and, from the page, ``corridor``."""
+    """A working directory with the modules ``checked_own`` and, from the page, ``corridor`` and ``orchard``."""
     (tmp_path / "checked_own.py").write_text(OWN)
-    (tmp_path / "corridor.py").write_text(re.search("```python\n(.*?)```", PAGE, re.DOTALL)[1])
+    for name, text in re.findall(r"whole of `(\w+\.py)`.*?```python\n(.*?)```", PAGE, re.DOTALL):
+        (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for name in ("checked_own", "corridor"):
+    for name in ("checked_own", "corridor", "orchard"):
         sys.modules.pop(name, None)
 
 
@@ -217,6 +218,16 @@ def test_sound_environment(here, capsys):
         assert (found["steps"], found["envs"], found["terminated"]) == (6, 2, 4)
 
 
+def test_the_second_example(here, capsys):
+    run("check-env", "orchard:orchard", "--steps", "21", "--envs", "2", "--env-params", "slip=0.2")
+    assert [row.split(maxsplit=1) for row in capsys.readouterr().out.splitlines()[1:5]] == [
+        ["observations", "['free'] Box bool[5], ['image'] Box bool[5, 5, 3]"],
+        ["actions", "Discrete(n=5)"],
+        ["agents", "2"],
+        ["play", "2 copies, 21 steps each, at random"],
+    ]
+
+
 def test_trees_and_bad_input(capsys):
     run("check-env", "probe/dict-obs", "--steps", "2", "--envs", "1")
     assert "['img'] Box bool[5, 5, 1], ['pos'] Box float32[2]" in capsys.readouterr().out
@@ -227,9 +238,9 @@ def test_trees_and_bad_input(capsys):
 
 @pytest.mark.rest
 def test_the_page(here, capsys):
-    """Its commands, in its order: each ends well, and the policy finds the door."""
+    """Its commands, in its order: each ends well, and what was learned finds the door and the apples."""
     commands = [line for block in re.findall("```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
-    assert len(commands) == 4
+    assert len(commands) == 7
     for command in commands:
         program, *args = shlex.split(command)
         assert program == "purerl"
@@ -238,7 +249,9 @@ def test_the_page(here, capsys):
         if args[0] == "eval":
             summary = json.loads((here / "runs" / "corridor" / "summary.json").read_text())
             assert told and summary["return_mean"] > -11
-    [other] = [path for path in (here / "runs").iterdir() if path.name != "corridor"]
+    for name in ("orchard", "orchard-dqn"):
+        assert json.loads((here / "runs" / name / "summary.json").read_text())["return_mean"] > 3
+    [other] = [path for path in (here / "runs").iterdir() if path.name not in ("corridor", "orchard", "orchard-dqn")]
     config = json.loads((other / "config.json").read_text())
     assert config["env_params"] == {"randomise": "length:0.5:2", "max_episode_steps": 20}
     run("resume", str(other), "--total-steps", "2560")

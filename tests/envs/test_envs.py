@@ -247,6 +247,57 @@ def sound(**changes):
     return episodic("mine", **(PARTS | changes))
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_random_dynamics(shape):
+    """`dynamics` is given the noise of its step: another one has another result, the same one the same."""
+
+    def dynamics(physical, action, noise):
+        return physical + jnp.stack([noise["by"], -1.0 * noise["down"]]), noise["by"], False
+
+    def noise(key, shape):
+        key_by, key_down = jax.random.split(key)
+        return {"by": jax.random.uniform(key_by, shape), "down": jax.random.randint(key_down, shape, 1, 3)}
+
+    env = sound(noise=noise, dynamics=dynamics)
+    env_state, obs = env.reset(jax.random.key(0))
+    first, other = (env.noise(jax.random.key(seed), shape) for seed in (1, 2))
+    assert all(x.shape == shape for x in jax.tree.leaves(first))
+
+    def step(chance):
+        function = lambda one: env.step(one, env_state, jnp.int32(0))[1]
+        for _ in shape:
+            function = jax.vmap(function)
+        return jax.jit(function)(chance)
+
+    made = step(first)
+    np.testing.assert_array_equal(made.reward, first["by"])
+    moved = np.stack([np.asarray(first["by"]), -np.asarray(first["down"], np.float32)], axis=-1)
+    np.testing.assert_allclose(made.next_obs, np.broadcast_to(obs, moved.shape) + moved, rtol=1e-6)
+    np.testing.assert_array_equal(made.next_obs, step(first).next_obs)
+    assert (np.asarray(made.next_obs) != step(other).next_obs).any(axis=-1).all()
+
+
+@pytest.mark.parametrize(("reward", "paid"), [(2.0, [2, 2]), (jnp.array([1.0, -1.0]), [1, -1])])
+def test_several_agents(reward, paid):
+    """Each is paid its own or the team's reward, and the end of the episode is everybody's."""
+    env = sound(
+        num_agents=2,
+        dynamics=lambda physical, action: (physical - jnp.stack([0.0, jnp.max(action)]), reward, physical[1] <= 2),
+        observe=lambda physical: jnp.stack([physical, physical[::-1]]),
+        observation_space=box((0.0, 0.0), (3.0, 3.0)),
+        time_limit=2,
+    )
+    envs.check_env(env, num_steps=8)
+    env_state, _ = env.reset(jax.random.key(0))
+    ends = []
+    for _ in range(2):
+        env_state, made = env.step((), env_state, jnp.array([0, 1]))
+        np.testing.assert_array_equal(made.reward, paid)
+        np.testing.assert_array_equal(made.next_obs[0], made.next_obs[1][::-1])
+        ends.append((made.terminated.tolist(), made.truncated.tolist()))
+    assert ends == [([False] * 2, [False] * 2), ([True] * 2, [False] * 2)]
+
+
 def with_step(change):
     """The sound environment with ``change(env_state, step) -> (env_state, step)`` after each step."""
     env = sound()

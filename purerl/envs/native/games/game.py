@@ -5,10 +5,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from purerl.envs.episodic import EpisodeState, episodic, one_level
+from purerl.envs.episodic import episodic, one_level
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Space
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Env, Key, PyTree
 
 
 def game(
@@ -33,14 +33,10 @@ def game(
 
     - ``name, legal, acting, own, state, zero_sum``: those of the `Env`.
     - ``num_actions``: of each agent. Actions are brought into range.
-    - ``initial, time_limit``: as in `episodic`.
-    - ``dynamics(physical, action [N]) -> (physical, reward, terminated)``: the reward is that of each agent ``[N]``, or
-      one for the team ``[]``; ``terminated`` is ``[]``. With ``noise`` it takes one element of it besides.
-    - ``observe(physical) -> obs``: of all agents, ``[N, ...]``.
-    - ``observation_space``: of one agent.
-    - ``levels, noise``: as in `episodic`; by default every episode begins alike.
+    - ``num_agents, initial, dynamics, observe, observation_space, time_limit, noise``: as in `episodic`.
+    - ``levels``: as in `episodic`; by default every episode begins alike.
     """
-    alone = episodic(
+    env = episodic(
         name,
         levels=levels,
         initial=initial,
@@ -51,14 +47,9 @@ def game(
         action_space=Discrete(num_actions),
         legal=legal,
         noise=noise,
+        num_agents=num_agents,
     )
-
-    def step(noise: PyTree, env_state: EpisodeState, action: Array) -> tuple[EpisodeState, Step]:
-        env_state, made = alone.step(noise, env_state, action)
-        reward, terminated, truncated = (jnp.broadcast_to(x, (num_agents,)) for x in made[1:])
-        return env_state, Step(made.next_obs, reward, terminated, truncated)
-
-    return alone._replace(step=step, num_agents=num_agents, acting=acting, own=own, state=state, zero_sum=zero_sum)
+    return env._replace(acting=acting, own=own, state=state, zero_sum=zero_sum)
 
 
 def bits(size: int) -> Box:
