@@ -59,7 +59,7 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
         return live
 
     monkeypatch.setattr(evolution, "lifetimes", lifetimes)
-    monkeypatch.setattr(jax, "jit", lambda function: function)
+    monkeypatch.setattr(jax, "jit", lambda function, **options: function)
     found = report.report(saved(socket, tmp_path), seeds=5, tuning_seeds=3, seed=11)
     baselines = sockets.make(socket).baselines
     assert [row["baseline"] for row in found["rows"]] == [baseline.name for baseline in baselines]
@@ -90,7 +90,7 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
         return live
 
     monkeypatch.setattr(evolution, "lives", lives)
-    monkeypatch.setattr(jax, "jit", lambda function: function)
+    monkeypatch.setattr(jax, "jit", lambda function, **options: function)
     found = report.report(saved("cheap-talk", tmp_path, inputs=4, messages=3), seeds=5, tuning_seeds=3, seed=11)
     assert [row["baseline"] for row in found["rows"]] == ["no messages", "random messages"]
     assert [row["difference"]["value"] for row in found["rows"]] == [2.0, -1.0]
