@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ENVS = "CartPole-v1", "Pendulum-v1"
+ENVS = "CartPole-v1", "Pendulum-v1", "TwoStep-v0", "Landmarks-v0"
 SMALL = ["--hidden-sizes", "8", "--compilation-cache", "off"]
 QUICK = ["--compile", "quick"]
 ON_POLICY = ["--num-envs", "4", "--num-steps", "16", "--total-steps", "256"]
@@ -25,14 +25,18 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
     """What is run, by the name that is printed: of the algorithms every ``parts``-th, ppo, and what goes on with it."""
     from purerl import envs
     from purerl.algos import ALGORITHMS
+    from purerl.runs.describing.environments import team_problems
 
+    made = [envs.make(name) for name in ENVS]
     demos = str(directory / "demos.safetensors")
     found = {"record": ["record", "random", "--env", ENVS[0], "--episodes", "2", "--out", demos]}
     for i, (name, algorithm) in enumerate(ALGORITHMS.items()):
         if i % parts != part - 1 and name != "ppo":
             continue
-        env = next(env for env in ENVS if not algorithm.problems(algorithm.Config(), envs.make(env)))
-        sizes = REPLAY if hasattr(algorithm.Config(), "capacity") else ON_POLICY
+        config = algorithm.Config()
+        problems = [algorithm.problems(config, env) + team_problems(algorithm, config, env) for env in made]
+        env = ENVS[problems.index([])]
+        sizes = REPLAY if hasattr(config, "capacity") else ON_POLICY
         run = ["--env", env, "--eval-episodes", "2", "--out", str(directory / name)]
         data = [word for option in algorithm.datasets for word in (f"--{option}", demos)]
         found[name] = ["train", name, *SMALL, *([] if name == "ppo" else QUICK), *sizes, *run, *data]

@@ -140,7 +140,7 @@ def test_sweep(tmp_path, capsys):
     assert {row["config"] for row in ranked[2:]} == {2, 3} and all(row["value"] is None for row in ranked[2:])
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
     table = capsys.readouterr().out
-    assert "IQM" in table and "died" in table
+    assert "interquartile mean" in table and "died" in table
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert {(r["config"], r["seed"]) for r in rows} == {(c, s) for c in range(4) for s in (0, 1)}
     run("eval", str(out), "--episodes", "2", "--json")
