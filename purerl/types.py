@@ -213,7 +213,8 @@ class Env(NamedTuple):
     select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
     ``own`` selects as they read an observation.
 
-    ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team.
+    ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team. ``partly_observed``
+    tells that what an observation leaves out matters, so that an agent with a memory can do better.
     """
 
     name: str
@@ -231,6 +232,7 @@ class Env(NamedTuple):
     keep: Callable[[PyTree, PyTree], PyTree] | None = None  # (env_state before, begun) -> env_state
     resets: str = "every"
     zero_sum: bool = False
+    partly_observed: bool = False
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""

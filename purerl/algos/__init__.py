@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from purerl.algos.algorithm import Algorithm
     from purerl.learners.wrappers import Wrapper
 
-NOT_ALGORITHMS = ("__init__", "algorithm")
+NOT_ALGORITHMS = ("__init__", "algorithm", "presets")
 
 
 class Table(Mapping):

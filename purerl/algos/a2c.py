@@ -14,7 +14,7 @@ from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
 
-@cfg.config(num_envs=8, num_steps=16, learning_rate=4e-3, max_grad_norm=5.0)
+@cfg.config(num_envs=8, num_steps=16, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program.
 
@@ -43,4 +43,5 @@ a2c = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("rule", "optimiser"),
+    presets={"image": {**policy_gradients.IMAGE, "gae_lambda": 0.95}},
 )

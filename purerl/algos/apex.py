@@ -18,7 +18,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
 
 @cfg.config(
     num_envs=16,
-    num_updates=8,
+    num_updates=16,
     dueling=True,
     prioritised=True,
     importance_exponent_end=0.4,
@@ -65,4 +65,5 @@ apex = Algorithm(
     make_learner,
     make_trainer,
     sockets=("td-loss", "optimiser"),
+    presets={"image": {**action_values.IMAGE, "num_updates": 32, "epsilon_end": 0.4}},
 )

@@ -18,7 +18,7 @@ from purerl.learners.parts.estimates import Experience
 from purerl.types import Env, Key, Learner, PyTree, Updated
 
 
-@cfg.config
+@cfg.config(normalize_reward=True)
 class Config(surrogates.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
@@ -80,4 +80,5 @@ appo = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
+    presets=surrogates.PRESETS,
 )

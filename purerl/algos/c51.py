@@ -56,4 +56,5 @@ c51 = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    presets={"image": action_values.IMAGE},
 )

@@ -17,7 +17,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noise == "ornstein-uhlenbeck")
 
 
-@cfg.config(num_critics=1, actor_learning_rate=1e-4, learning_rate=1e-3)
+@cfg.config(num_critics=1)
 class Config(off_policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
@@ -96,4 +96,5 @@ ddpg = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
+    presets={"mujoco": off_policy_gradients.MUJOCO},
 )

@@ -33,5 +33,5 @@ dpo = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("value-loss", "optimiser"),
-    presets={name: ppo.ppo.presets[name] for name in ("minatar", "brax")},
+    presets={name: ppo.ppo.presets[name] for name in ("image", "memory", "continuous", "minatar", "brax")},
 )

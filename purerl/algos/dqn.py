@@ -67,4 +67,5 @@ dqn = Algorithm(
     make_learner,
     action_values.make_trainer,
     sockets=("td-loss", "optimiser"),
+    presets={"image": action_values.IMAGE},
 )

@@ -12,20 +12,8 @@ from purerl.learners.parts import estimates
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
-MINATAR = {
-    "total_steps": 10_000_000,
-    "num_envs": 16,
-    "num_steps": 16,
-    "learning_rate": 2e-3,
-    "entropy_coef": 0.05,
-    "trace_lambda": 0.95,
-    "activation": "relu",
-    "hidden_sizes": (128,),
-}
-"""Tuned on Breakout, where a smaller entropy bonus lets it settle on few bricks."""
 
-
-@cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0)
+@cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
@@ -63,5 +51,5 @@ impala = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("vtrace-weight", "optimiser"),
-    presets={"minatar": MINATAR},
+    presets={"image": {**policy_gradients.IMAGE, "trace_lambda": 0.95}},
 )

@@ -7,7 +7,7 @@ from purerl import config as cfg
 from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.parts import many_agents
 from purerl.types import Env, Learner
 
@@ -36,5 +36,6 @@ ippo = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=parent.ppo.sockets,
+    presets=surrogates.PRESETS,
     view=view,
 )

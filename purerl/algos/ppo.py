@@ -35,7 +35,7 @@ BRAX = {
     "normalize_reward": True,
     "hidden_sizes": (256, 256),
 }
-"""``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar."""
+"""``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar: what its speed is compared by."""
 LOCOMOTION = {
     "total_steps": 50_000_000,
     "num_minibatches": 32,
@@ -131,6 +131,7 @@ ppo = Algorithm(
     policy_gradients.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={
+        **surrogates.PRESETS,
         "minatar": MINATAR,
         "brax": BRAX,
         "ant": ANT,

@@ -18,6 +18,17 @@ from purerl.learners.parts import checks, gradients, joint_actions, settings
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Trainer, Transition, Updated
 
+IMAGE = {
+    "total_steps": 10_000_000,
+    "num_envs": 128,
+    "num_steps": 32,
+    "num_epochs": 2,
+    "num_minibatches": 32,
+    "hidden_sizes": (128,),
+    "exploration_fraction": 0.1,
+}
+"""For images, tuned on Breakout of MinAtar."""
+
 
 @cfg.config(
     num_envs=32,
@@ -180,4 +191,5 @@ pqn = Algorithm(
     problems,
     make_learner,
     make_trainer,
+    presets={"image": IMAGE},
 )

@@ -45,4 +45,5 @@ qr_dqn = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    presets={"image": action_values.IMAGE},
 )

@@ -27,7 +27,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situ
     num_envs=16,
     num_steps=16,
     batch_size=32,
-    n_step=5,
+    target_period=60,
     dueling=True,
     prioritised=True,
     priority_exponent=0.9,

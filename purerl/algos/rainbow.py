@@ -40,4 +40,5 @@ rainbow = Algorithm(
     problems,
     make_learner,
     action_values.make_trainer,
+    presets={"image": {**action_values.IMAGE, "epsilon_end": 0.0}},
 )

@@ -11,7 +11,7 @@ from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
 
-@cfg.config(num_envs=16, num_steps=128, learning_rate=5e-3)
+@cfg.config(num_envs=16, num_steps=128, learning_rate=5e-3, normalize_reward=True)
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 

@@ -14,14 +14,6 @@ from purerl.learners.families.off_policy_gradients import Method, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
-MUJOCO = {
-    "total_steps": 1_000_000,
-    "num_envs": 1,
-    "num_steps": 1,
-    "num_updates": 1,
-    "warmup_steps": 10_000,
-}
-"""The settings of Haarnoja et al. 2018 (arXiv 1812.05905, table 1) where they differ from the defaults."""
 BRAX = {
     "num_envs": 128,
     "num_steps": 1,
@@ -31,6 +23,7 @@ BRAX = {
     "learning_rate": 6e-4,
     "actor_learning_rate": 6e-4,
     "normalize_obs": True,
+    "hidden_sizes": (256, 256),
 }
 HOPPER = {**BRAX, "total_steps": 6_553_600, "num_updates": 64, "batch_size": 512}
 WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 128}
@@ -121,5 +114,5 @@ sac = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"mujoco": MUJOCO, "hopper": HOPPER, "walker2d": WALKER2D},
+    presets={"mujoco": off_policy_gradients.MUJOCO, "hopper": HOPPER, "walker2d": WALKER2D},
 )

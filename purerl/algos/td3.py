@@ -16,7 +16,7 @@ from purerl.learners.families.off_policy_gradients import problems
 from purerl.types import Array, Env, Learner
 
 
-@cfg.config(num_critics=2, policy_delay=2, actor_learning_rate=1e-3, noise_deviation=0.1)
+@cfg.config(num_critics=2, policy_delay=2, noise_deviation=0.1)
 class Config(ddpg.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
@@ -45,4 +45,5 @@ td3 = Algorithm(
     make_learner,
     off_policy_gradients.make_trainer,
     sockets=("td-loss", "optimiser"),
+    presets={"mujoco": off_policy_gradients.MUJOCO},
 )

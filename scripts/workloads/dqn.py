@@ -111,6 +111,7 @@ def purerl_config(setting: Setting, total: Counts, num_steps: int):
         learning_rate=setting.learning_rate,
         learning_rate_decay=0.0,
         gamma=setting.gamma,
+        n_step=3,
         epsilon_start=EPSILON[0],
         epsilon_end=EPSILON[1],
         exploration_fraction=setting.exploration_fraction,

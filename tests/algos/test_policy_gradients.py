@@ -81,8 +81,8 @@ def test_no_lag_costs_no_bits(key):
 
 
 def test_a_gradient_is_the_mean_of_its_workers(key):
-    """One step of A2C on W workers' environments is the mean of the steps on each worker's."""
-    config = a2c.Config(**SIZES)
+    """One step of A2C on W workers' environments is the mean of the steps on each worker's, of rewards as they are."""
+    config = a2c.Config(**SIZES, normalize_reward=False)
     learner = a2c.make_learner(config, ENV, **SGD)
     trainer = a2c.make_trainer(config, ENV, **SGD)
     state = jit(trainer.init)(key)

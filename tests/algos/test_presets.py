@@ -1,20 +1,37 @@
-"""Presets: each can be run, and is where the command line begins."""
+"""Presets: each can be run on what it is for, is where the command line begins, and is told of where it fits."""
+
+import dataclasses
 
 import pytest
 
 from purerl import envs
-from purerl.algos import ALGORITHMS
+from purerl.algos import ALGORITHMS, presets
 from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.runs.describing.options import TrainOptions
 
 PAIRS = [(name, algo) for algo in ALGORITHMS for name in ALGORITHMS[algo].presets]
+MADE_FOR = {
+    "image": "Breakout-MinAtar",
+    "minatar": "Breakout-MinAtar",
+    "memory": "CueCorridor-v0",
+    "continuous": "Pendulum-v1",
+    "mujoco": "Pendulum-v1",
+    "hopper": "Pendulum-v1",
+    "walker2d": "Pendulum-v1",
+}
+"""An environment of the kind that a preset is for; of the others any will do."""
 
 
 @pytest.mark.parametrize(("name", "algo"), PAIRS)
 def test_presets_are_sound(name, algo):
-    env = envs.make("Pendulum-v1" if algo == "sac" else "CartPole-v1")
-    assert ALGORITHMS[algo].problems(ALGORITHMS[algo].preset(name), env) == []
+    """Also with the help of the environment: no field is without effect."""
+    env, config = envs.make(MADE_FOR.get(name, "CartPole-v1")), ALGORITHMS[algo].preset(name)
+    assert ALGORITHMS[algo].problems(config, env) == []
+    if name in presets.KINDS:
+        _, fits = presets.KINDS[name]
+        assert fits(env)
+        assert not fits(envs.make("CartPole-v1"))
 
 
 def test_options_change_a_preset():
@@ -27,8 +44,35 @@ def test_options_change_a_preset():
 
 def test_unknown_presets():
     for name, algo, known in (
-        ("minatr", "ppo", "minatar, brax, ant, humanoid, halfcheetah, openai-five, mfos"),
-        ("brax", "dqn", "none"),
+        ("minatr", "dpo", "image, memory, continuous, minatar, brax"),
+        ("brax", "masac", "none"),
     ):
         with pytest.raises(ConfigError, match=f"^preset = '{name}': {algo} has no such preset; it has {known}$"):
             ALGORITHMS[algo].preset(name)
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "params", "found"),
+    [
+        ("ppo", "CartPole-v1", {}, []),
+        ("ppo", "CartPole-v1", {"hide_velocity": 1}, ["memory"]),
+        ("ppo", "CartPole-v1", {"observation_mask": "1"}, ["memory"]),
+        ("ppo", "MemoryChain-bsuite", {}, ["memory"]),
+        ("ppo", "Breakout-MinAtar", {}, ["image"]),
+        ("dqn", "Breakout-MinAtar", {}, ["image"]),
+        ("dqn", "CueCorridor-v0", {}, []),
+        ("ppo", "Pendulum-v1", {}, ["continuous"]),
+        ("sac", "Pendulum-v1", {}, []),
+    ],
+)
+def test_fitting(algo, env, params, found):
+    algorithm, env = ALGORITHMS[algo], envs.make(env, **params)
+    assert list(presets.fitting(algorithm, algorithm.Config(), env)) == found
+    longer = dataclasses.replace(algorithm.Config(), total_steps=10_000_000)
+    assert list(presets.fitting(algorithm, longer, env)) == found
+
+
+def test_who_has_chosen_is_told_of_no_preset():
+    breakout = envs.make("Breakout-MinAtar")
+    for config in (ALGORITHMS["dqn"].preset("image"), ALGORITHMS["dqn"].Config(hidden_sizes=(64,))):
+        assert presets.fitting(ALGORITHMS["dqn"], config, breakout) == {}

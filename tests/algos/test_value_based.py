@@ -24,6 +24,7 @@ from purerl.types import Outcome, Sample, Situation, Transition
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16,)}
 APEX = apex.Config(
     **SHORT,
+    n_step=3,
     warmup_steps=8 * 256,
     batch_size=256,
     importance_exponent=1.0,

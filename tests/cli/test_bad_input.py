@@ -120,7 +120,7 @@ def half_observations():
         ([*TRAIN, "--max-lag", "2"], ["max_lag = 2: has no effect without a lag"]),
         ([*EVOLVE, "--memory-size", "8"], ["memory_size = 8: has no effect without a memory"]),
         ([*SWEEP, "--gamma", "0.9,0.99", "--num-samples", "3"], ["num_samples = 3: has no effect without a range LOW"]),
-        ([*DQN, "--capacity", "2"], ["capacity = 2: must hold 4 steps of each environment, 32"]),
+        ([*DQN, "--capacity", "2"], ["capacity = 2: must hold 6 steps of each environment, 48"]),
         ([*DQN, "--capacity", "63"], ["capacity = 63: must hold a batch, batch_size = 64"]),
         ([*DQN, "--capacity", "3e9"], ["capacity = 3000000000: must lie in [1, 2147483648)"]),
         ([*TRAIN, "--num-seeds", "1e8"], ["num_seeds = 100000000: must lie in [1, 1048576]"]),

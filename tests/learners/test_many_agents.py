@@ -83,7 +83,7 @@ def equal(a, b):
 NETWORK = {"hidden_sizes": (4,), "max_grad_norm": 1e9}
 ROWS = {
     "ippo": (ippo.ippo, ippo.Config(**NETWORK, num_envs=2, num_steps=6, num_epochs=1, num_minibatches=2)),
-    "impala": (impala.impala, impala.Config(**NETWORK, num_envs=2, num_steps=6)),
+    "impala": (impala.impala, impala.Config(**NETWORK, num_envs=2, num_steps=6, normalize_reward=False)),
 }
 
 

@@ -55,7 +55,7 @@ def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int
         obs, state, reward, done, _ = environment.step(key, state, action, env_params)
         return Consequence(state, obs, reward, done, False)
 
-    return episodes(
+    env = episodes(
         name,
         reset,
         step,
@@ -64,3 +64,4 @@ def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int
         chance=jax.random.split,
         max_steps=max_steps,
     )
+    return env._replace(partly_observed=True)

@@ -28,6 +28,9 @@ BINARY = (
 )
 """Environments of gymnax 1.0 whose float32 observations consist of zeros and ones."""
 
+PARTLY_OBSERVED = "MemoryChain-bsuite", "MetaMaze-misc", "BernoulliBandit-misc", "GaussianBandit-misc"
+"""Environments in which what was seen earlier in the episode matters."""
+
 TERMINATING = ("DiscountingChain-bsuite",)
 """Environments that gymnax 1.0 cuts off, and whose original ends: bsuite's chain terminates after its 100 steps, which
 the observation counts down to (github.com/google-deepmind/bsuite, environments/discounting_chain.py)."""
@@ -95,7 +98,8 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
         truncated = jnp.asarray(truncated, bool) & ~terminated
         return strong(env_state), Step(observe(obs), jnp.asarray(reward, jnp.float32), terminated, truncated)
 
-    return Env(name, jax.random.split, begin, jax.random.split, step, observation_space, action_space)
+    env = Env(name, jax.random.split, begin, jax.random.split, step, observation_space, action_space)
+    return env._replace(partly_observed=name in PARTLY_OBSERVED)
 
 
 def _space(name: str, role: str, space: Any) -> Space:

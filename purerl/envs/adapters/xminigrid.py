@@ -62,4 +62,4 @@ def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
 
     planes = Box(False, True, (*shape[:2], NUM_TILES + NUM_COLORS), jnp.dtype(bool))
     actions = Discrete(int(environment.num_actions(env_params)))
-    return episodes(name, reset, step, planes, actions)
+    return episodes(name, reset, step, planes, actions)._replace(partly_observed=True)

@@ -60,7 +60,7 @@ def cartpole(
 
     bounds: tuple[float, ...] = 2 * x_threshold, math.inf, 2 * theta_threshold, math.inf
     high = bounds[shown]
-    return episodic(
+    env = episodic(
         "CartPole-v1",
         levels=lambda key, shape: draw.uniform(key, (*shape, 4), -0.05, 0.05),
         initial=lambda level: level,
@@ -70,3 +70,4 @@ def cartpole(
         observation_space=box([-h for h in high], high),
         action_space=Discrete(2),
     )
+    return env._replace(partly_observed=bool(hide_velocity))

@@ -54,7 +54,8 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     low, high = (
         spaces.array_namespace(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high)
     )
-    return seen_as(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
+    masked = seen_as(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
+    return masked._replace(partly_observed=True)
 
 
 @switch

@@ -20,12 +20,24 @@ from purerl.networks.value_networks import ValueNetwork, as_value_network
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
+IMAGE = {
+    "total_steps": 3_200_000,
+    "num_updates": 16,
+    "batch_size": 32,
+    "n_step": 3,
+    "learning_rate": 2.5e-4,
+    "target_period": 1_000,
+    "epsilon_end": 0.02,
+    "hidden_sizes": (128,),
+}
+"""For images: more and smaller steps, tuned on Breakout of MinAtar."""
 
-@cfg.config(learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
+
+@cfg.config(num_updates=8, learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
 class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
-    n_step: cfg.Count = 3
+    n_step: cfg.Count = 5
     """Number of rewards that a target sums before it bootstraps."""
     double: bool = True
     """Choose the target's next action by the online network instead of the target network (double Q-learning)."""

@@ -27,6 +27,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situ
 
 @cfg.config(
     num_steps=16,
+    num_updates=4,
     batch_size=32,
     burn_in=0,
     n_step=1,

@@ -24,12 +24,25 @@ from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, Outcome, PyTree, Sample, Situation, Trainer, Updated
 
+MUJOCO = {
+    "total_steps": 1_000_000,
+    "num_envs": 1,
+    "num_steps": 1,
+    "num_updates": 1,
+    "batch_size": 256,
+    "warmup_steps": 10_000,
+    "learning_rate": 3e-4,
+    "actor_learning_rate": 3e-4,
+    "hidden_sizes": (256, 256),
+}
+"""The sizes that the papers of SAC and TD3 have for robots (Haarnoja et al. 2018, arXiv 1812.05905, table 1; Fujimoto's
+own code for TD3, which waits longer before its first update). Defaults are for tasks of a few numbers."""
+
 
 @cfg.config(
     num_envs=4,
     num_steps=4,
     num_updates=16,
-    batch_size=256,
     capacity=1_000_000,
     warmup_steps=1_000,
     learning_rate_decay=0.0,
@@ -49,13 +62,13 @@ class Config(from_replay.Config, settings.Torso, settings.Adam):
     """Updates of the critics for each update of the actor and of the target networks."""
     huber_delta: cfg.Positive = 1e4
     """Size of the TD error beyond which the critics' loss is linear instead of quadratic."""
-    learning_rate: cfg.Positive = 3e-4
+    learning_rate: cfg.Positive = 1e-3
     """Adam's step size of the critics at the start."""
-    actor_learning_rate: cfg.Positive = 3e-4
+    actor_learning_rate: cfg.Positive = 1e-3
     """Adam's step size of the actor at the start."""
     normalize_obs: bool = False
     """Normalise observations by the running mean and standard deviation of those that were learned from."""
-    hidden_sizes: tuple[cfg.Count, ...] = (256, 256)
+    hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers of the actor and of each critic."""
 
     @property

@@ -37,6 +37,19 @@ from purerl.types import (
     Updated,
 )
 
+IMAGE = {
+    "total_steps": 10_000_000,
+    "num_envs": 16,
+    "num_steps": 16,
+    "learning_rate": 2e-3,
+    "entropy_coef": 0.05,
+    "normalize_reward": False,
+    "activation": "relu",
+    "hidden_sizes": (128,),
+}
+"""For images, of algorithms that take one step on what they collect. Tuned on Breakout of MinAtar, where a smaller
+entropy bonus lets them settle on few bricks."""
+
 
 @cfg.config
 class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):

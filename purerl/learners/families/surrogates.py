@@ -20,6 +20,31 @@ Objective = Callable[[Array, Array, Any], Array]
 """``(log_ratio, advantage, config) ->`` what is maximised, elementwise."""
 
 
+IMAGE = {
+    "total_steps": 10_000_000,
+    "num_envs": 64,
+    "num_minibatches": 8,
+    "learning_rate": 1e-3,
+    "entropy_coef": 0.05,
+    "normalize_reward": False,
+    "activation": "relu",
+    "hidden_sizes": (128,),
+}
+MEMORY = {"num_envs": 16, "learning_rate": 1e-3, "memory": "gru", "sequence_length": 32}
+CONTINUOUS = {
+    "total_steps": 1_000_000,
+    "num_envs": 16,
+    "num_epochs": 10,
+    "num_minibatches": 32,
+    "learning_rate": 1e-3,
+    "entropy_coef": 0.0,
+    "normalize_obs": True,
+    "normalize_reward": True,
+}
+PRESETS: dict[str, dict[str, Any]] = {"image": IMAGE, "memory": MEMORY, "continuous": CONTINUOUS}
+"""Tuned by PPO on Breakout of MinAtar, on MemoryChain, and on Pendulum."""
+
+
 @cfg.config
 class Config(policy_gradients.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""

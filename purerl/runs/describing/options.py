@@ -72,7 +72,8 @@ class Described(Overwrite, EnvParams):
     states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
     parameter resets of the environment. Empty: the environment's default."""
     preset: str = ""
-    """Named settings of the algorithm to start from, such as minatar; options that are given override them."""
+    """Named settings of the algorithm to start from: image, memory or continuous for tasks of that kind, and others;
+    options that are given override them."""
     config: str | None = None
     """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
     checkpoint_seconds: cfg.NonNegative = 60.0

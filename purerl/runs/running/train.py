@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
+from purerl.algos import ALGORITHMS, presets
 from purerl.display.progress import say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
@@ -30,7 +31,7 @@ from purerl.runs.describing.directory import (
     resume_command,
 )
 from purerl.runs.describing.facts import machine_facts
-from purerl.runs.describing.swept import MOST_PROGRAMS
+from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, sweeps
 from purerl.runs.running import best, compile_times, resuming, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
@@ -85,6 +86,7 @@ def train(
     description, begun = warm_start.begun(description, options.warm_start)
     run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, Console(stderr=True))
     with hold(directory, FILES, overwrite=options.overwrite):
+        _tell_presets(run)
         program = _compile(run, options.agents_at_once or "auto")
         compiled()
         claim(directory, FILES)
@@ -159,6 +161,13 @@ def _compile(run: Run, batch_size: int | str) -> Program:
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
     return program
+
+
+def _tell_presets(run: Run) -> None:
+    """Says which presets of the algorithm are for what the environment has, unless their settings were changed."""
+    algo, env = run.description.algo, run.setup.make_env(env_part(run.setup.swept, 0))
+    for name, reason in presets.fitting(ALGORITHMS[algo], run.setup.config, env).items():
+        say(run.console, f"{run.description.env} has {reason}: --preset {name} has settings of {algo} for them")
 
 
 def _tell(run: Run, trainer: Trainer) -> None:

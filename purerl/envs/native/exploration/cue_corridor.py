@@ -48,7 +48,7 @@ def cue_corridor(*, length: int = 16, cue_cell: int = 11, seed: int = 0) -> Env:
         shown = jnp.where(now.cell == cue_cell - 1, 2.0 * now.cue - 1.0, 0.0)
         return jnp.concatenate([jnp.arange(length) == now.cell, shown[None]])
 
-    return episodic(
+    env = episodic(
         "CueCorridor-v0",
         levels=draw.uniform,
         initial=lambda level: Physical(jnp.zeros((), jnp.int32), (level < 0.5).astype(jnp.int32)),
@@ -58,6 +58,7 @@ def cue_corridor(*, length: int = 16, cue_cell: int = 11, seed: int = 0) -> Env:
         observation_space=Box(-1.0, 1.0, (length + 1,), jnp.float32),
         action_space=Discrete(2),
     )
+    return env._replace(partly_observed=True)
 
 
 def onward(length: int, seed: int = 0) -> np.ndarray:
