@@ -18,7 +18,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
 
 @cfg.config(
     num_envs=16,
-    num_updates=16,
+    num_updates=32,
     dueling=True,
     prioritised=True,
     importance_exponent_end=0.4,
@@ -28,7 +28,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
 )
 class Config(dqn.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program. Environments are actors, twice as many
-    as DQN has, and there are twice as many updates, so that each frame has as many as with DQN."""
+    as DQN has, and each frame has twice as many updates as with DQN."""
 
 
 class Known(NamedTuple):
