@@ -71,7 +71,7 @@ ROWS = (
     Row("ippo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
     Row("mappo", "Permutation-v0", 81_920, ROWS_OF_AGENTS),
     Row("masac", "Landmarks-v0", 96_000, TWO_ON_TWO, 8),
-    Row("dqn", "Catch-bsuite", 1e5),
+    Row("dqn", "Catch-bsuite", 1e5, "", 8),
     Row("c51", "CartPole-v1", 2e5, TO_100, 16),
     Row("qr-dqn", "CartPole-v1", 2e5, "", 16),
     Row("iqn", "CartPole-v1", 2e5, "", 8),
@@ -86,8 +86,8 @@ ROWS = (
     Row("ppo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
     Row("dqn", "CartPole-v1", 2e5),
-    Row("dqn", "Acrobot-v1"),
-    Row("dqn", "DiscountingChain-bsuite"),
+    Row("dqn", "Acrobot-v1", 5e5, "", 8),
+    Row("dqn", "DiscountingChain-bsuite", 5e5, "", 8),
     Row("dqn", "CartPole-v1", 5e4, "--td-error munchausen --n-step 1", 8),
     Row("r2d2", "CartPole-v1", 2e5, "", 16),
     Row("ngu", "CartPole-v1", 2e5, "", 8),
@@ -99,7 +99,7 @@ ROWS = (
     Row("r2d2", "MemoryChain-bsuite", 2e5, "--env-params memory_length=20", 8),
     Row("dqn", "FourRooms-misc", 5e5, "", 8),
     Row("ppo", "FourRooms-misc", 5e5, "", 8),
-    Row("ppo", "Breakout-MinAtar", 1e7, "--preset image", 2),
+    Row("ppo", "Breakout-MinAtar", 5e6, "--preset image", 2),
 )
 """In the order in which they are trained: what costs little first."""
 

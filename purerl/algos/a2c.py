@@ -43,5 +43,9 @@ a2c = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("rule", "optimiser"),
-    presets={"image": {**policy_gradients.IMAGE, "gae_lambda": 0.95}},
+    presets={
+        "image": {**policy_gradients.IMAGE, "gae_lambda": 0.95},
+        "memory": policy_gradients.MEMORY,
+        "continuous": {**policy_gradients.CONTINUOUS, "gae_lambda": 0.95},
+    },
 )

@@ -51,5 +51,9 @@ impala = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("vtrace-weight", "optimiser"),
-    presets={"image": {**policy_gradients.IMAGE, "trace_lambda": 0.95}},
+    presets={
+        "image": {**policy_gradients.IMAGE, "trace_lambda": 0.95},
+        "memory": policy_gradients.MEMORY,
+        "continuous": {**policy_gradients.CONTINUOUS, "trace_lambda": 0.95},
+    },
 )

@@ -47,8 +47,17 @@ IMAGE = {
     "activation": "relu",
     "hidden_sizes": (128,),
 }
-"""For images, of algorithms that take one step on what they collect. Tuned on Breakout of MinAtar, where a smaller
-entropy bonus lets them settle on few bricks."""
+MEMORY = {"num_envs": 16, "num_steps": 32, "memory": "gru"}
+CONTINUOUS = {
+    "total_steps": 1_000_000,
+    "num_envs": 16,
+    "num_steps": 16,
+    "learning_rate": 1e-3,
+    "entropy_coef": 0.0,
+    "normalize_obs": True,
+}
+"""Presets of algorithms that take one step on what they collect, tuned on Breakout of MinAtar, where a smaller entropy
+bonus lets them settle on few bricks, on MemoryChain, and on Pendulum. Each lacks its own trace parameter."""
 
 
 @cfg.config
