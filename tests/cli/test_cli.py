@@ -361,10 +361,12 @@ def test_list_and_help(capsys):
     assert "Discount factor per step" in text
 
 
-def test_divergence_is_told(tmp_path):
-    args = ["--learning-rate", "1e30", "--max-grad-norm", "1e30", "--out", str(tmp_path / "x")]
+def test_divergence_is_told(tmp_path, capsys):
+    """So is the preset that would have fitted."""
+    args = ["--value-coef", "3e38", "--out", str(tmp_path / "x")]
     run("train", "ppo", "--env", "Pendulum-v1", "--total-steps", "10240", "--eval-episodes", "2", *args, expect=3)
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["status"] == "diverged"
+    assert "Pendulum-v1 has continuous actions: --preset continuous has" in capsys.readouterr().err
 
 
 @pytest.mark.rest
