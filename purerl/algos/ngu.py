@@ -22,7 +22,7 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 RETRACE = cfg.Needs("targets over n steps, which these are not: see trace_lambda", lambda config: False)
 
 
-@cfg.config(num_updates=16)
+@cfg.config
 class Config(family_novelty.Settings, r2d2.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 

@@ -26,6 +26,7 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situ
 @cfg.config(
     num_envs=16,
     num_steps=16,
+    num_updates=16,
     batch_size=32,
     target_period=60,
     dueling=True,

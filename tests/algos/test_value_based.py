@@ -75,10 +75,10 @@ def actors(key):
     return trainer.learner, state, jax.jit(ring.sample)(state.replay, key)
 
 
-def test_more_actors_learn_as_much_from_each_frame():
-    """Ape-X has twice the environments of DQN by default, so it takes twice the updates."""
+def test_more_actors_learn_more_from_each_frame():
+    """Ape-X has twice the environments of DQN by default, and takes four times the updates."""
     samples = lambda config: config.num_updates * config.batch_size / (config.num_envs * config.num_steps)
-    assert samples(apex.Config()) == samples(dqn.Config())
+    assert samples(apex.Config()) == 2 * samples(dqn.Config())
 
 
 def test_actors_give_the_learners_priorities(actors, key):
