@@ -94,6 +94,7 @@ ROWS = (
     Row("agent57", "CartPole-v1", 2e5, "", 8),
     Row("dqn", "MountainCar-v0", 5e5, "", 8),
     Row("ppo", "CartPole-v1", 5e5, "--memory gru", 16),
+    Row("ppo", "CartPole-v1", 5e5, "--memory lstm --learning-rate 1e-3", 8),
     Row("ppo", "CartPole-v1", 5e5, "--preset memory --env-params hide_velocity=1", 16),
     Row("ppo", "MemoryChain-bsuite", 5e5, "--preset memory --env-params memory_length=20", 8),
     Row("r2d2", "MemoryChain-bsuite", 2e5, "--env-params memory_length=20", 8),

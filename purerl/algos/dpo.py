@@ -6,7 +6,7 @@ from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners.families import policy_gradients
+from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.families.surrogates import problems
 from purerl.types import Env, Learner
 
@@ -33,5 +33,5 @@ dpo = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("value-loss", "optimiser"),
-    presets={name: ppo.ppo.presets[name] for name in ("image", "memory", "continuous", "minatar", "brax")},
+    presets={name: ppo.ppo.presets[name] for name in (*surrogates.PRESETS, "minatar", "brax")},
 )
