@@ -47,6 +47,8 @@ class Row(NamedTuple):
         )
 
 
+SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
+"""What these algorithms do by default, written out: lines of before have it."""
 TO_100 = "--v-min 0 --v-max 100"
 TEAM = (
     "--num-envs 4 --num-steps 4 --num-updates 8 --unroll 3 --period 2 --capacity 10000 --warmup-steps 512 "
@@ -79,9 +81,9 @@ ROWS = (
     Row("apex", "CartPole-v1", 2e5, "", 16),
     Row("impala", "Acrobot-v1"),
     Row("a2c", "Acrobot-v1"),
-    Row("sac-discrete", "CartPole-v1", 5e4, "", 16),
-    Row("ddpg", "Pendulum-v1", 5e4, "", 8),
-    Row("td3", "Pendulum-v1", 5e4, "", 8),
+    Row("sac-discrete", "CartPole-v1", 5e4, SMALL, 8),
+    Row("ddpg", "Pendulum-v1", 5e4, SMALL, 8),
+    Row("td3", "Pendulum-v1", 5e4, SMALL, 8),
     Row("sac", "Pendulum-v1", 5e4, "", 8),
     Row("ppo", "Acrobot-v1"),
     Row("ppo", "Pendulum-v1", 1e6, "--preset continuous", 8),
