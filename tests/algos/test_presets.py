@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from purerl import config as cfg
 from purerl import envs
 from purerl.algos import ALGORITHMS, presets
 from purerl.cli import parsing
@@ -25,9 +26,9 @@ MADE_FOR = {
 
 @pytest.mark.parametrize(("name", "algo"), PAIRS)
 def test_presets_are_sound(name, algo):
-    """Also with the help of the environment: no field is without effect."""
+    """On what they are for, without a field that has no effect."""
     env, config = envs.make(MADE_FOR.get(name, "CartPole-v1")), ALGORITHMS[algo].preset(name)
-    assert ALGORITHMS[algo].problems(config, env) == []
+    assert ALGORITHMS[algo].problems(config, env) == [] == cfg.unused([config], ALGORITHMS[algo].Config())
     if name in presets.KINDS:
         _, fits = presets.KINDS[name]
         assert fits(env)
