@@ -20,7 +20,10 @@ SIZE = 13
 SMALL = {"num_envs": 2, "num_steps": 8, "hidden_sizes": (8,)}
 ALGORITHMS = {
     "ppo": (ppo, ppo.Config(total_steps=16 * 12, num_epochs=2, num_minibatches=2, **SMALL)),
-    "dqn": (dqn, dqn.Config(total_steps=16 * 12, capacity=64, warmup_steps=32, batch_size=8, num_updates=2, **SMALL)),
+    "dqn": (
+        dqn,
+        dqn.Config(total_steps=16 * 12, capacity=64, warmup_steps=32, batch_size=8, num_updates=2, n_step=3, **SMALL),
+    ),
     "r2d2": (
         r2d2,
         r2d2.Config(
