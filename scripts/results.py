@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
-"""What these algorithms do by default, written out: lines of before have it."""
+"""The defaults of these algorithms, written out as in the lines that are kept from before they were the defaults."""
 TO_100 = "--v-min 0 --v-max 100"
 TEAM = (
     "--num-envs 4 --num-steps 4 --num-updates 8 --unroll 3 --period 2 --capacity 10000 --warmup-steps 512 "
