@@ -49,14 +49,15 @@ def trained(algo, config, key, lag=0.0):
 @pytest.mark.rest
 def test_vtrace_of_fresh_experience_is_actor_critic(key):
     """Without a lag IMPALA is A2C with lambda 1, and so it is uncorrected, and REINFORCE; with a lag neither."""
-    stale = {**SIZES, "max_lag": 1}
+    plain = {**SIZES, "normalize_reward": False}  # REINFORCE's returns are of whole episodes, before they are scaled
+    stale = {**plain, "max_lag": 1}
     configs = [
         (a2c, a2c.Config(**stale)),
         (impala, impala.Config(**stale)),
         (impala, impala.Config(**stale, corrected=False)),
     ]
     expected, *fresh = [trained(algo, config, key) for algo, config in configs]
-    for params in (trained(reinforce, reinforce.Config(**SIZES), key), *fresh):
+    for params in (trained(reinforce, reinforce.Config(**plain), key), *fresh):
         close(params, expected)
     found = [trained(algo, config, key, lag=1.0) for algo, config in configs]
     flat = [np.concatenate([x.ravel() for x in jax.tree.leaves(params)]) for params in (expected, *found)]
@@ -68,6 +69,7 @@ def test_vtrace_of_fresh_experience_is_actor_critic(key):
 def test_appo_of_fresh_experience_is_ppo(key, kind):
     """With no lag, lambda 1, and a target network that follows at once."""
     sizes = {**SIZES, "num_epochs": 2, "num_minibatches": 2, "memory": kind, "sequence_length": 4}
+    sizes["normalize_reward"] = False
     found = trained(appo, appo.Config(**sizes), key)
     close(found, trained(ppo, ppo.Config(**sizes, gae_lambda=1.0), key))
     slow = trained(appo, appo.Config(**sizes, target_period=3), key)

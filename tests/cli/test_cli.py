@@ -80,8 +80,8 @@ def test_replay_is_spread_over_devices(algo, tmp_path):
     run("train", algo, *SMALL, *small, "--out", str(tmp_path / "run"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["status"] == "completed" and summary["device"]["count"] == jax.device_count()
-    first, second = summary["return_per_seed"]
-    assert first != second
+    first, second = (json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-2:])
+    assert (first["seed"], second["seed"]) == (0, 1) and first["loss"] != second["loss"]
 
 
 def test_metrics_have_a_row_for_each_iteration_and_seed(trained):
