@@ -25,6 +25,7 @@ GROUND = (
 ROOMS = [
     "formulas",
     "networks",
+    "hosts",
     "envs",
     "replay",
     "kernels",

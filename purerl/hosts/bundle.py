@@ -1,0 +1,90 @@
+"""What an environment of the host is: functions over numpy batches, without JAX.
+
+``B`` environments step together. Observations are flat: the leaves of what the library shows, a dictionary's in the
+order of its sorted keys, each ``[B, ...]``, or ``[B, N, ...]`` with ``N`` agents.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Leaves = tuple[np.ndarray, ...]
+"""Observations of a batch."""
+
+
+class Turn(NamedTuple):
+    """What one step of ``B`` environments came to. With ``N`` agents ``[B, N]`` leads where ``[B]`` is written.
+
+    ``next_obs`` is what the actions led to, the last observation of an episode that ended; ``obs`` is what is acted
+    upon next: the first of a new episode where one ended, otherwise the same. They may be the same arrays where none
+    ended. ``reward`` is float32 ``[B]``; ``terminated`` and ``truncated`` are bool ``[B]``, and never both True.
+    ``cut`` counts the episodes that were truncated because whoever stepped them had failed.
+    """
+
+    next_obs: Leaves
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    obs: Leaves
+    cut: int = 0
+
+    @property
+    def last(self) -> np.ndarray:
+        """Whether the episode ended here, either way. ``[B]`` bool."""
+        return self.terminated | self.truncated
+
+
+class Batch(NamedTuple):
+    """``B`` environments that step together. Its functions own their state; what they return is overwritten by none of
+    them.
+
+    ``reset(seeds)`` begins an episode everywhere, from seeds int64 ``[B]`` in [0, 2^31), the same each time, and
+    returns the observations. ``step(action)`` takes actions ``[B, ...]``, or ``[B, N, ...]``, and begins the next
+    episode where one ended. ``frame(i)`` is a picture ``[height, width, 3]`` uint8 of environment ``i``; None: there
+    are none.
+    """
+
+    reset: Callable[[np.ndarray], Leaves]
+    step: Callable[[np.ndarray], Turn]
+    close: Callable[[], None]
+    frame: Callable[[int], np.ndarray] | None = None
+
+
+class HostEnv(NamedTuple):
+    """An environment of the host, and what makes batches of it.
+
+    The spaces are Gymnasium's, of one environment, or of one of its ``num_agents`` agents. ``batch(num_envs)`` makes a
+    `Batch`. ``legal`` is the key, in a dictionary of observations, of the mask of the actions that may be taken; None:
+    all may. ``threaded`` tells that a batch steps in threads of its own, so that workers would gain nothing.
+    ``partly_observed`` tells that what an observation leaves out matters. ``fps`` is the speed at which films play.
+    """
+
+    name: str
+    observation_space: Any
+    action_space: Any
+    batch: Callable[[int], Batch]
+    num_agents: int = 1
+    legal: str | None = None
+    threaded: bool = False
+    partly_observed: bool = False
+    fps: float = 30.0
+
+
+class Recipe(NamedTuple):
+    """What an environment of the host is made of, in this process or in another: its name, and its parameters."""
+
+    name: str
+    params: dict[str, Any]
+
+
+class Stepper(NamedTuple):
+    """``B`` environments that are stepped elsewhere while this thread goes on: ``send(action)``, then ``receive()``.
+
+    ``reset`` and ``close`` are those of a `Batch`. Each ``send`` is followed by one ``receive``.
+    """
+
+    reset: Callable[[np.ndarray], Leaves]
+    send: Callable[[np.ndarray], None]
+    receive: Callable[[], Turn]
+    close: Callable[[], None]
