@@ -37,9 +37,7 @@ CONFIGS = {
     "ppo": (ppo, ppo.Config(**SMALL, total_steps=8 * 16 * 90, num_minibatches=2, normalize_obs=True)),
     "impala": (
         impala,
-        impala.Config(
-            **SMALL | {"num_steps": 4}, total_steps=8 * 4 * 900, max_grad_norm=0.5, normalize_reward=False
-        ),
+        impala.Config(**SMALL | {"num_steps": 4}, total_steps=8 * 4 * 900, max_grad_norm=0.5, normalize_reward=False),
     ),
     "pqn": (pqn, pqn.Config(**SMALL, total_steps=8 * 16 * 90, num_minibatches=2, epsilon_end=0.2)),
     "dqn": (dqn, dqn.Config(**REPLAY, huber_delta=1.0, max_grad_norm=1.0)),
