@@ -22,6 +22,7 @@ IMPORTERS = {
     "purerl/envs/__init__.py": "a native environment, from a table",
     "purerl/cli/__init__.py": "a command's module, from a table",
     "purerl/hardware/drivers.py": "a plugin of JAX, from a table",
+    "purerl/hosts/libraries.py": "a package of environments, from a table or from the files of PettingZoo",
     "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
 }
 """The files that import by name, and what."""

@@ -1,60 +1,97 @@
-"""Environments of Gymnasium: registered ones, and those that a function of anybody's own makes."""
+"""Environments that are registered with Gymnasium, and single ones that a function of anybody's own makes."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
+from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError, told
-from purerl.hosts import leaves
-from purerl.hosts.bundle import HostEnv
-from purerl.hosts.libraries import quiet
-from purerl.hosts.rows import Rows
-from purerl.hosts.singles import MASK, observed, serial
+from purerl.hosts import atari, cartpole, leaves
+from purerl.hosts.leaves import MASK
+from purerl.hosts.libraries import is_there, opened, quiet
+from purerl.hosts.rows import Rows, Source
+from purerl.hosts.singles import observed, serial
 from purerl.names import nearest
 
-Built = Callable[[Callable[[int], Rows]], Callable[[int], Any]]
-"""Puts transforms around what makes rows, and makes batches of that."""
+PLUGINS = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+"""How names begin that another package registers: that package."""
 
 
-def registered(name: str, task: str, params: dict[str, Any], built: Built) -> HostEnv:
-    """The environment that is registered as ``task``, whose parameters are those of ``gymnasium.make``."""
-    known = sorted(gymnasium.registry)
-    if ":" not in task and task not in known:
+def registered(name: str, task: str, params: dict[str, Any]) -> Source:
+    """The environment that is registered as ``task``, whose parameters are those of ``gymnasium.make``.
+
+    CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. ``atari=1`` is what
+    `purerl.hosts.atari` says. Raises `ConfigError` for names and parameters that do not exist, with the nearest.
+    """
+    known = tasks(task)
+    if task not in known:
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
+    as_array = task in cartpole.TASKS and bool(params.get("vector", 1))
+    params = {each: value for each, value in params.items() if each != "vector" or task not in cartpole.TASKS}
+    options, wrap = atari.gymnasium_options(name, params) if task.startswith("ALE/") else (params, None)
+    _check(name, task, options)
 
     def make(**more: Any) -> Any:
         try:
             with quiet():
-                return gymnasium.make(task, disable_env_checker=True, **params, **more)
+                env = gymnasium.make(task, disable_env_checker=True, **options, **more)
+                return wrap(env) if wrap else env
         except RAISED as error:
             raise ConfigError(f"env = {name!r}: cannot be made: {told(error)}") from error
 
-    return single(name, make, built)
+    source = single(name, make)
+    if not as_array:
+        return source
+    return source._replace(rows=lambda num_envs: cartpole.rows(num_envs, task, params))
 
 
-def single(name: str, make: Callable[..., Any], built: Built) -> HostEnv:
-    """The host environment of which ``make()`` makes a copy, and ``make(render_mode="rgb_array")`` one that draws."""
+def single(name: str, make: Callable[..., Any]) -> Source:
+    """The environment of which ``make()`` makes a copy. If it can draw, ``make(render_mode="rgb_array")`` is tried."""
     probe = make()
     try:
-        draws = "rgb_array" in probe.metadata.get("render_modes", ())
+        draws = "rgb_array" in (probe.metadata.get("render_modes") or ())
         observation_space, action_space = probe.observation_space, probe.action_space
-        obs, info = probe.reset(seed=0)
+        info = probe.reset(seed=0)[1]
     finally:
         probe.close()
     masked = isinstance(info, dict) and MASK in info
     space = observed(observation_space, action_space, masked)
-    legal = MASK if isinstance(space, gymnasium.spaces.Dict) and MASK in space.spaces else None
 
     def rows(num_envs: int) -> Rows:
-        copies = [make(render_mode="rgb_array") if draws else make() for _ in range(num_envs)]
-        return serial(copies, masked, draws)
+        more = {"render_mode": "rgb_array"} if draws else {}
+        return serial([make(**more) for _ in range(num_envs)], masked)
 
-    return HostEnv(
+    return Source(
         name,
         leaves.plain(space, f"env = {name!r}: observation_space"),
         leaves.coder(action_space, f"env = {name!r}: action_space").space,
-        built(rows),
-        legal=legal,
-        fps=float(probe.metadata.get("render_fps", 30)),
+        rows,
+        legal=leaves.mask_key(space),
+        fps=float(probe.metadata.get("render_fps") or 30),
     )
+
+
+def tasks(like: str = "") -> list[str]:
+    """The names that are registered; other packages that register some are imported if ``like`` begins as theirs do,
+    or, if it is empty, all of them that are installed."""
+    for start, package in PLUGINS.items():
+        if not like or like.startswith(start):
+            module = opened(package) if is_there(package) else None
+            if module and package == "ale_py":  # which prints at each beginning
+                module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
+    return sorted(gymnasium.registry)
+
+
+def _check(name: str, task: str, given: Iterable[str]) -> None:
+    """Raises `ConfigError` for parameters that the environment does not have, if it can be seen which it has."""
+    spec = gymnasium.spec(task)
+    try:
+        creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
+        parameters = inspect.signature(creator).parameters
+    except RAISED:  # making it tells
+        return
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        check_parameters(name, given, {*parameters, *(("vector",) if task in cartpole.TASKS else ())} - {"render_mode"})

@@ -16,6 +16,9 @@ from purerl.hosts.bundle import Leaves
 _DTYPES = {"f2": "f4", "f8": "f4", "i2": "i4", "i8": "i4", "u2": "i4", "u4": "i4", "u8": "i4"}
 """Those of numpy that a leaf does not have, and what it has instead."""
 
+MASK = "action_mask"
+"""The key under which ``info``, or a dictionary of observations, has the mask of the legal actions."""
+
 
 class Leaf(NamedTuple):
     """One array of an observation: the keys that lead to it, its shape and dtype as seen, and the smallest integer that
@@ -70,6 +73,11 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
     if isinstance(space, spaces.MultiDiscrete):
         shape, start = (int(np.prod(shape)),), None if start is None else np.ravel(start)
     return [Leaf(path, tuple(shape), _seen(space.dtype), start)]
+
+
+def mask_key(space: Any) -> str | None:
+    """The key of the mask of legal actions in the observations of ``space``, if they have one."""
+    return MASK if isinstance(space, spaces.Dict) and MASK in space.spaces else None
 
 
 def gatherer(space: Any) -> Callable[[Sequence[Any]], Leaves]:

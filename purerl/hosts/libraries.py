@@ -1,10 +1,12 @@
 """Opens a library that is an extra, without JAX. What it prints and warns of is not shown."""
 
 import contextlib
+import importlib
 import importlib.util
 import io
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from purerl.errors import ConfigError
 
@@ -12,10 +14,22 @@ MODULES = {"gymnasium": "gymnasium", "envpool": "envpool", "pettingzoo": "pettin
 """Families of environments of the host: the module that must be there."""
 
 
-def needs(name: str, family: str) -> None:
-    """Raises `ConfigError` if the library behind ``family`` is not installed."""
-    if importlib.util.find_spec(MODULES[family]) is None:
-        raise ConfigError(f"env = {name!r}: {MODULES[family]} is not installed; pip install 'purerl[{family}]'")
+def needs(field: str, extra: str, module: str | None = None) -> None:
+    """Raises `ConfigError`, which begins with ``field``, if the library that ``extra`` installs is not there."""
+    module = module or MODULES[extra]
+    if not is_there(module):
+        raise ConfigError(f"{field}: {module} is not installed; pip install 'purerl[{extra}]'")
+
+
+def is_there(module: str) -> bool:
+    """Whether the module, which has no dots, can be imported. It is not imported."""
+    return importlib.util.find_spec(module) is not None
+
+
+def opened(module: str) -> Any:
+    """The module of an installed library."""
+    with quiet():
+        return importlib.import_module(module)
 
 
 @contextlib.contextmanager

@@ -1,25 +1,74 @@
-"""Environments of the host by name: Gymnasium's, and anybody's own as ``MODULE:FUNCTION``."""
+"""Environments of the host by name: Gymnasium's, EnvPool's, PettingZoo's, and anybody's own as ``MODULE:FUNCTION``."""
 
 from typing import Any
 
 from purerl.errors import ConfigError
 from purerl.hosts.bundle import HostEnv
 from purerl.hosts.libraries import MODULES, needs
-from purerl.hosts.rows import batched
+from purerl.hosts.own import arguments, is_environment, own, parameters
+from purerl.hosts.rows import Source, host_env
+from purerl.hosts.transforms import TRANSFORMS, chosen
+from purerl.names import imported
+
+__all__ = ["TRANSFORMS", "arguments", "is_environment", "is_host", "listed", "make"]
 
 
 def is_host(name: str) -> bool:
     """Whether ``name`` is of a family whose environments are of the host."""
     family, _, task = name.partition("/")
-    return bool(task) and family in MODULES and ":" not in family
+    return bool(task) and family in MODULES
 
 
 def make(name: str, params: dict[str, Any]) -> HostEnv:
-    """The environment of the host called ``name``, with its own parameters changed to ``params``."""
-    family, _, task = name.partition("/")
-    if not is_host(name):
-        raise ConfigError(f"env = {name!r}: is no environment of the host")
-    needs(name, family)
-    from purerl.hosts import gymnasium
+    """The environment of the host called ``name``, with its own parameters changed to ``params``.
 
-    return gymnasium.registered(name, task, params, lambda rows: lambda num_envs: batched(rows(num_envs)))
+    ``gymnasium/TASK`` is registered with Gymnasium, ``envpool/TASK`` and ``pettingzoo/GROUP.MODULE`` are of these
+    libraries, and ``MODULE:FUNCTION`` is what the function returns (`purerl.hosts.own`). Each also has as parameters
+    the `TRANSFORMS`, unless the function has a parameter of that name itself. Raises `ConfigError` for what does not
+    exist, with the nearest names, and for what is not installed.
+    """
+    source = None
+    declared: tuple[str, ...] = parameters(imported("env", name)) if not is_host(name) else ()
+    transforms = {each: value for each, value in params.items() if each in TRANSFORMS and each not in declared}
+    rest = {each: value for each, value in params.items() if each not in transforms}
+    source = _source(name, rest) if is_host(name) else own(name, rest)
+    if not isinstance(source, HostEnv):
+        return host_env(source, chosen(source, transforms))
+    given = [each for each, value in transforms.items() if value is not None]
+    if given:
+        raise ConfigError(f"env = {name!r}: returns a HostEnv, which has no {given[0]} unless its function has")
+    return source
+
+
+def listed(family: str) -> list[str]:
+    """The names of a family's environments. Raises `ConfigError` if its library is not installed."""
+    needs(f"family = {family!r}", family)
+    if family == "gymnasium":
+        from purerl.hosts import gymnasium
+
+        found = gymnasium.tasks()
+    elif family == "envpool":
+        import envpool
+
+        found = sorted(envpool.list_all_envs())
+    else:
+        from purerl.hosts import pettingzoo
+
+        found = list(pettingzoo.tasks())
+    return [f"{family}/{task}" for task in found]
+
+
+def _source(name: str, params: dict[str, Any]) -> Source:
+    family, _, task = name.partition("/")
+    needs(f"env = {name!r}", family)
+    if family == "gymnasium":
+        from purerl.hosts import gymnasium
+
+        return gymnasium.registered(name, task, params)
+    if family == "envpool":
+        from purerl.hosts import envpool
+
+        return envpool.named(name, task, params)
+    from purerl.hosts import pettingzoo
+
+    return pettingzoo.named(name, task, params)

@@ -1,11 +1,11 @@
-"""What libraries are adapted to: environments that are begun and stepped row by row; and a `Batch` of them."""
+"""What libraries are adapted to: environments that are begun and stepped row by row; and the `HostEnv` made of them."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.hosts.bundle import Batch, Leaves, Turn
+from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
 
 Which = np.ndarray | None
 """Indices of some of the rows, ascending; None: all."""
@@ -24,8 +24,7 @@ class Rows(NamedTuple):
     """``size`` environments, none of which begins a new episode by itself.
 
     ``seed(seeds)`` seeds them, ``begin(which)`` begins episodes and returns their observations, and ``step(action,
-    which)`` steps them; arrays are of these rows alone, new each time. ``apart`` tells that any rows can be begun and
-    stepped without the others; if it is False all step at once, and those that ended, and no others, are begun.
+    which)`` steps them; arrays are of these rows alone, and new each time.
     """
 
     size: int
@@ -34,7 +33,37 @@ class Rows(NamedTuple):
     step: Callable[[np.ndarray, Which], Ends]
     close: Callable[[], None]
     frame: Callable[[int], np.ndarray] | None = None
+
+
+class Source(NamedTuple):
+    """An environment of a library: the fields of `HostEnv`, with ``rows(num_envs)`` instead of batches.
+
+    ``apart`` tells that any rows can be begun and stepped without the others. If it is False all step at once, and
+    those that ended are begun and no others.
+    """
+
+    name: str
+    observation_space: Any
+    action_space: Any
+    rows: Callable[[int], Rows]
+    num_agents: int = 1
+    legal: str | None = None
+    threaded: bool = False
+    fps: float = 30.0
     apart: bool = True
+
+
+def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> HostEnv:
+    """The `HostEnv` of ``source`` with ``transforms`` put around its rows, the first one innermost."""
+
+    def batch(num_envs: int) -> Batch:
+        rows = source.rows(num_envs)
+        for transform in transforms:
+            rows = transform(rows)
+        return batched(rows)
+
+    fields = {field: value for field, value in source._asdict().items() if field in HostEnv._fields}
+    return HostEnv(batch=batch, **fields)
 
 
 def batched(rows: Rows) -> Batch:
@@ -50,14 +79,16 @@ def batched(rows: Rows) -> Batch:
         last = terminated | truncated
         if not last.any():
             return Turn(obs, reward, terminated, truncated, obs)
-        which = np.flatnonzero(last if last.ndim == 1 else last.any(axis=1))
+        which = np.flatnonzero(last if last.ndim == 1 else last[:, 0])
         return Turn(obs, reward, terminated, truncated, merged(obs, which, rows.begin(which)))
 
     return Batch(reset, step, rows.close, rows.frame)
 
 
-def merged(leaves: Leaves, which: np.ndarray, new: Leaves) -> Leaves:
-    """Copies of ``leaves`` in which the rows ``which`` are those of ``new``."""
+def merged(leaves: Leaves, which: Which, new: Leaves) -> Leaves:
+    """``leaves`` in which the rows ``which`` are those of ``new``; ``new`` itself for all rows."""
+    if which is None:
+        return new
     found = []
     for x, y in zip(leaves, new, strict=True):
         found.append(x.copy())

@@ -9,15 +9,13 @@ from gymnasium import spaces
 from purerl.errors import ConfigError
 from purerl.hosts import leaves
 from purerl.hosts.bundle import Leaves
+from purerl.hosts.leaves import MASK
 from purerl.hosts.rows import Ends, Rows, Which
 
-MASK = "action_mask"
-"""The key under which ``info``, or a dictionary of observations, has the mask of the legal actions."""
 
-
-def serial(envs: Sequence[Any], masked: bool, pictures: bool) -> Rows:
-    """Rows that step ``envs``, copies of one environment; ``masked`` tells that ``info`` has a mask, which is then seen
-    beside the observation, and ``pictures`` that they draw themselves.
+def serial(envs: Sequence[Any], masked: bool) -> Rows:
+    """Rows that step ``envs``, copies of one environment. ``masked`` tells that ``info`` has a mask, which is then seen
+    beside the observation.
 
     Copy ``i`` begins its first episode with seed ``i`` and the others without one, so that each depends on its own
     seed and actions alone.
@@ -51,7 +49,8 @@ def serial(envs: Sequence[Any], masked: bool, pictures: bool) -> Rows:
         for env in envs:
             env.close()
 
-    return Rows(len(envs), seed, begin, step, close, picture(lambda i: envs[i].render()) if pictures else None)
+    draws = envs[0].render_mode == "rgb_array"
+    return Rows(len(envs), seed, begin, step, close, picture(lambda i: envs[i].render()) if draws else None)
 
 
 def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:

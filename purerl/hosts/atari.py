@@ -1,0 +1,113 @@
+"""Atari's usual preprocessing, which ``atari=1`` stands for: Mnih et al. 2015, Methods, "Preprocessing" and "Training
+details", with the time limit of Machado et al. 2018 (arXiv 1709.06009), section 5.
+
+In this order: up to 30 no-ops at the beginning of an episode; each action for 4 frames; the maximum over the last two
+of them; grey, 84 x 84; an end after 108,000 frames (27,000 steps), truncated; rewards clipped to [-1, 1]; stacks of 4.
+With ``life_loss=1`` a lost life terminates, and the next episode goes on with the game.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from purerl.errors import ConfigError
+from purerl.hosts.libraries import needs
+
+OWN = "atari", "life_loss"
+"""The parameters that are read here."""
+ON_DEVICE = {"reward_clip": 1, "frame_stack": 4}
+"""Of what ``atari=1`` stands for, the transforms that follow those of the host, with their values."""
+NOOPS, SKIP, SIZE, FRAMES = 30, 4, 84, 108_000
+
+
+def is_on(name: str, params: dict[str, Any]) -> bool:
+    """Whether ``params`` ask for the preprocessing. Raises `ConfigError` for values that are neither 0 nor 1."""
+    for each in OWN:
+        if params.get(each) not in (None, 0, 1):
+            raise ConfigError(f"env = {name!r}: {each} = {params[each]!r}: must be 0 or 1")
+    if params.get("life_loss") and not params.get("atari"):
+        raise ConfigError(f"env = {name!r}: life_loss = {params['life_loss']!r}: needs atari=1")
+    return bool(params.get("atari"))
+
+
+def envpool_options(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Options of EnvPool for ``params``, which may hold others of its own, which win."""
+    rest = {each: value for each, value in params.items() if each not in OWN}
+    if not is_on(name, params):
+        return rest
+    return {
+        "noop_max": NOOPS,
+        "frame_skip": SKIP,
+        "stack_num": 1,
+        "gray_scale": True,
+        "img_height": SIZE,
+        "img_width": SIZE,
+        "max_episode_steps": FRAMES // SKIP,
+        "episodic_life": bool(params.get("life_loss")),
+        "use_fire_reset": False,
+        "reward_clip": False,
+        **rest,
+    }
+
+
+def gymnasium_options(
+    name: str, params: dict[str, Any]
+) -> tuple[dict[str, Any], Callable[[gymnasium.Env], gymnasium.Env] | None]:
+    """What ``gymnasium.make`` is given for ``params``, and what is put around the environment (None: nothing).
+
+    Actions do not stick unless ``repeat_action_probability`` is given.
+    """
+    rest = {each: value for each, value in params.items() if each not in OWN}
+    if not is_on(name, params):
+        return rest, None
+    needs(f"env = {name!r}, atari = 1", "atari", "cv2")
+    options = {
+        "frameskip": 1,
+        "repeat_action_probability": 0.0,
+        "max_num_frames_per_episode": FRAMES,
+        "obs_type": "grayscale",
+        **rest,
+    }
+
+    def wrap(env: gymnasium.Env) -> gymnasium.Env:
+        env = gymnasium.wrappers.AtariPreprocessing(
+            env, noop_max=NOOPS, frame_skip=SKIP, screen_size=SIZE, grayscale_obs=True, grayscale_newaxis=True
+        )
+        return Lives(env) if params.get("life_loss") else env
+
+    return options, wrap
+
+
+class Lives(gymnasium.Wrapper):
+    """Terminates where a life is lost. The next episode goes on with the game, after a step without an action, and
+    begins a new one only if the game is over or a seed is given."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self._lives = 0
+        self._over = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if not self._over and seed is None:
+            obs, _, terminated, truncated, info = self.env.step(0)
+            self._over = bool(terminated or truncated)
+        if self._over or seed is not None:
+            obs, info = self.env.reset(seed=seed, options=options)
+        self._over, self._lives = False, _lives(self.env)
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._over = bool(terminated or truncated)
+        lost, self._lives = _lives(self.env) < self._lives, _lives(self.env)
+        return obs, reward, bool(terminated or lost), bool(truncated), info
+
+
+def _lives(env: Any) -> int:
+    return env.unwrapped.ale.lives()
+
+
+def settings(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` with the transforms that follow those of the host written out, if ``atari=1`` asks for them."""
+    return {**ON_DEVICE, **params} if params.get("atari") == 1 and "/" in name else params

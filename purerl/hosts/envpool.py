@@ -1,0 +1,120 @@
+"""EnvPool: environments in C++ that are stepped by threads of its own."""
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from purerl.catalogue import check_parameters
+from purerl.errors import RAISED, ConfigError, told
+from purerl.hosts import atari, leaves
+from purerl.hosts.bundle import Leaves
+from purerl.hosts.leaves import MASK
+from purerl.hosts.libraries import quiet
+from purerl.hosts.rows import Ends, Rows, Source, Which
+from purerl.hosts.singles import numbers, observed, picture
+from purerl.names import nearest
+
+_GIVEN = "num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "base_path"
+"""Options of EnvPool that are set here."""
+
+
+def named(name: str, task: str, params: dict[str, Any]) -> Source:
+    """The environment ``task`` of EnvPool, whose parameters are its options, with as many threads as there are cores
+    unless ``num_threads`` is given.
+
+    Images come with their channels last. ``atari=1`` is what `purerl.hosts.atari` says.
+    """
+    with quiet():
+        import envpool
+    known = envpool.list_all_envs()
+    if task not in known:
+        raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
+    options = params
+    defaults = envpool.make_spec(task).config._asdict()
+    if "noop_max" in defaults:
+        options = atari.envpool_options(name, params)
+    check_parameters(name, options, set(defaults) - set(_GIVEN))
+    options = {each: type(defaults[each])(value) for each, value in options.items()}
+
+    def make(num_envs: int, seeds: list[int]) -> Any:
+        threads = {"num_threads": min(num_envs, len(os.sched_getaffinity(0)))} | options
+        try:
+            with quiet():
+                return envpool.make_gymnasium(
+                    task, num_envs=num_envs, env_seed=seeds, render_mode="rgb_array", **threads
+                )
+        except RAISED as error:
+            raise ConfigError(f"env = {name!r}: cannot be made: {told(error)}") from error
+
+    probe = make(1, [0])
+    space, action_space = probe.observation_space, probe.action_space
+    masked = MASK in probe.reset()[1]
+    probe.close()
+    space = observed(space, action_space, masked)
+
+    def rows(num_envs: int) -> Rows:
+        return _rows(num_envs, make, space, action_space, masked)
+
+    return Source(
+        name,
+        leaves.plain(_channels_last(space), f"env = {name!r}: observation_space"),
+        leaves.coder(action_space, f"env = {name!r}: action_space").space,
+        rows,
+        legal=leaves.mask_key(space),
+        threaded=True,
+    )
+
+
+def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool) -> Rows:
+    """Rows of a pool that is made anew when it is seeded, since its seeds are given when it is made.
+
+    It begins an episode in the step after the end of one, unless it is told to before, as it is here.
+    """
+    split, code = leaves.splitter(space), leaves.coder(action_space, "action_space")
+    images = [_is_image(leaf.shape, leaf.dtype) for leaf in leaves.flat(space)]
+    pools: list[Any] = []
+    every = np.arange(num_envs, dtype=np.int32)
+
+    def seed(seeds: np.ndarray) -> None:
+        close()
+        pools.append(make(num_envs, seeds.tolist()))
+
+    def close() -> None:
+        while pools:
+            pools.pop().close()
+
+    def shown(obs: Any, info: dict[str, Any]) -> tuple[np.ndarray, Leaves]:
+        """The order that makes the rows ascend, in which the pool does not always return them; and the rows in it."""
+        order = np.argsort(info["env_id"], kind="stable")
+        found = split({"obs": obs, MASK: info[MASK]} if masked else obs)
+        found = tuple(np.moveaxis(x, 1, -1) if image else x for x, image in zip(found, images, strict=True))
+        return order, tuple(np.ascontiguousarray(x[order]) for x in found)
+
+    def begin(which: Which) -> Leaves:
+        return shown(*pools[0].reset(every if which is None else which.astype(np.int32)))[1]
+
+    def step(action: np.ndarray, which: Which) -> Ends:
+        at = every if which is None else which.astype(np.int32)
+        obs, reward, terminated, truncated, info = pools[0].step(code.decode(action), at)
+        order, seen = shown(obs, info)
+        return Ends(seen, numbers(reward)[order], terminated[order], truncated[order])
+
+    return Rows(num_envs, seed, begin, step, close, picture(lambda i: pools[0].render(env_ids=i)[0]))
+
+
+def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether an array is a picture or a stack of them, whose channels EnvPool writes first."""
+    return len(shape) == 3 and dtype == np.uint8 and shape[0] < min(shape[1:])
+
+
+def _channels_last(space: Any) -> Any:
+    if isinstance(space, gymnasium.spaces.Dict):
+        return gymnasium.spaces.Dict({key: _channels_last(each) for key, each in space.spaces.items()})
+    if isinstance(space, gymnasium.spaces.Tuple):
+        return gymnasium.spaces.Tuple([_channels_last(each) for each in space.spaces])
+    if isinstance(space, gymnasium.spaces.Box) and _is_image(space.shape, space.dtype):
+        low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
+        return gymnasium.spaces.Box(low, high, dtype=np.uint8)
+    return space

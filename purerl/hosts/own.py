@@ -1,0 +1,92 @@
+"""What a function of anybody's own makes: which kind of environment of the host it is, is seen."""
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from purerl.catalogue import check_parameters
+from purerl.errors import ConfigError
+from purerl.hosts.bundle import HostEnv
+from purerl.hosts.rows import Source
+from purerl.names import called, imported
+
+
+def is_environment(found: Any) -> bool:
+    """Whether ``found``, which somebody's function returned, is an environment of the host, or a function that makes
+    one. Imports nothing."""
+    return isinstance(found, HostEnv | types.FunctionType | functools.partial) or any(
+        _is(found, *kind) for kind in (_ENV, _VECTOR, _AGENTS)
+    )
+
+
+def arguments(function: Callable[..., Any], params: dict[str, Any], num_envs: int = 1) -> dict[str, Any]:
+    """What ``function`` is called with: ``params``, and ``num_envs`` if that is a parameter of it."""
+    return {**({"num_envs": num_envs} if "num_envs" in parameters(function) else {}), **params}
+
+
+def parameters(function: Any) -> tuple[str, ...]:
+    """The names of the parameters of ``function``; none if that cannot be seen."""
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+def own(name: str, params: dict[str, Any]) -> HostEnv | Source:
+    """The environment that the function ``MODULE:FUNCTION`` makes when it is called with ``params``.
+
+    It returns an environment of Gymnasium, a vector environment of Gymnasium (and has a parameter ``num_envs``), a
+    parallel environment of PettingZoo, a `HostEnv`, or a function without parameters, or with ``num_envs``, that
+    returns one of them. If it has a parameter ``render_mode`` it is given "rgb_array".
+    """
+    function = imported("env", name)
+    signature = inspect.signature(function).parameters
+    if not any(each.kind is each.VAR_KEYWORD for each in signature.values()):
+        check_parameters(name, params, signature)
+
+    def call(num_envs: int = 1, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
+        found = called("env", name, function, **(arguments(function, params, num_envs) | dict(more)))
+        if isinstance(found, types.FunctionType | functools.partial):
+            found = called("env", name, found, **arguments(found, {}, num_envs))
+        return found
+
+    found = call()
+    if isinstance(found, HostEnv):
+        return found
+    if not is_environment(found):
+        raise ConfigError(
+            f"env = {name!r}: returns {type(found).__name__}, must return an environment of Gymnasium, a parallel one"
+            " of PettingZoo, or a HostEnv"
+        )
+    found.close()
+    if _is(found, *_VECTOR):
+        from purerl.hosts.vectors import vector
+
+        return vector(name, call)
+
+    def make(**more: Any) -> Any:
+        return call(more={each: value for each, value in more.items() if each in signature})
+
+    if _is(found, *_AGENTS):
+        from purerl.hosts.pettingzoo import parallel
+
+        return parallel(name, make)
+    from purerl.hosts.gymnasium import single
+
+    return single(name, make)
+
+
+_ENV, _VECTOR, _AGENTS = (
+    ("gymnasium.core", "Env"),
+    ("gymnasium.vector.vector_env", "VectorEnv"),
+    ("pettingzoo.utils.env", "ParallelEnv"),
+)
+
+
+def _is(found: Any, module: str, kind: str) -> bool:
+    """Whether ``found`` is of a class of a module that somebody has imported."""
+    return module in sys.modules and isinstance(found, getattr(sys.modules[module], kind))

@@ -1,0 +1,193 @@
+"""Transforms that the host does itself, because they change which actions are executed or when episodes end.
+
+Each is ``(rows, value) -> Rows`` and means what the wrapper of its name in `purerl.envs.wrappers` does.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.hosts.bundle import Leaves
+from purerl.hosts.rows import Ends, Rows, Source, Which, merged
+
+_DRAWS = 1024
+"""Numbers that a row draws at once."""
+_SALT = 0x5713
+"""Keeps what `sticky_actions` draws from a seed apart from what the environment draws from it."""
+
+
+def mask_nonfinite(rows: Rows, value: int) -> Rows:
+    """An environment that shows or pays what is not finite is truncated, with reward 0 and the last finite observation.
+
+    What episodes begin with is not looked at.
+    """
+    shown: Leaves = ()
+
+    def begin(which: Which) -> Leaves:
+        nonlocal shown
+        obs = rows.begin(which)
+        shown = merged(shown, which, obs)
+        return obs
+
+    def step(action: np.ndarray, which: Which) -> Ends:
+        nonlocal shown
+        ends = rows.step(action, which)
+        wrong = ~np.isfinite(ends.reward)
+        for x in ends.obs:
+            if x.dtype.kind == "f":
+                wrong |= ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+        if wrong.any():
+            before = tuple(x[wrong] if which is None else x[which[wrong]] for x in shown)
+            obs = merged(ends.obs, np.flatnonzero(wrong), before)
+            reward = np.where(wrong, np.float32(0), ends.reward)
+            ends = Ends(obs, reward, ends.terminated & ~wrong, ends.truncated | wrong)
+        shown = merged(shown, which, ends.obs)
+        return ends
+
+    return rows._replace(begin=begin, step=step)
+
+
+def sticky_actions(rows: Rows, probability: float) -> Rows:
+    """With this ``probability`` a step executes the action that was executed last, not the one given (Machado et al.
+    2018, "Sticky actions").
+
+    The first action of an episode is always executed. Each row draws from its own seed, and within `action_repeat` for
+    each execution.
+    """
+    generators: list[np.random.Generator] = []
+    draws, drawn = np.empty((_DRAWS, rows.size)), np.zeros(rows.size, np.int64)
+    begun, executed = np.zeros(rows.size, bool), np.empty(0)
+    every = np.arange(rows.size)
+
+    def seed(seeds: np.ndarray) -> None:
+        generators[:] = [np.random.default_rng((_SALT, each)) for each in seeds.tolist()]
+        drawn[:] = _DRAWS
+
+    def begin(which: Which) -> Leaves:
+        begun[every if which is None else which] = False
+        return rows.begin(which)
+
+    def step(action: np.ndarray, which: Which) -> Ends:
+        nonlocal executed
+        at = every if which is None else which
+        for i in at[drawn[at] == _DRAWS]:
+            draws[:, i], drawn[i] = generators[i].random(_DRAWS), 0
+        action = np.array(action)
+        if executed.shape != (rows.size, *action.shape[1:]):
+            executed = np.zeros((rows.size, *action.shape[1:]), action.dtype)
+        repeat = (draws[drawn[at], at] < probability) & begun[at]
+        drawn[at] += 1
+        action[repeat] = executed[at[repeat]]
+        executed[at], begun[at] = action, True
+        return rows.step(action, which)
+
+    return rows._replace(seed=seed_both(seed, rows), begin=begin, step=step)
+
+
+def action_repeat(rows: Rows, times: int) -> Rows:
+    """A step executes its action ``times`` times, up to the end of the episode, and pays the sum of the rewards (Mnih
+    et al. 2015, Methods, "Training details")."""
+    every = np.arange(rows.size)
+
+    def step(action: np.ndarray, which: Which) -> Ends:
+        at = every if which is None else which
+        action = np.asarray(action)
+        obs, reward, terminated, truncated = rows.step(action, which)
+        for _ in range(times - 1):
+            going = np.flatnonzero(~(terminated | truncated))
+            if not len(going):
+                break
+            everywhere = len(going) == len(at)
+            further = rows.step(action[going], which if everywhere else at[going])
+            obs = merged(obs, None if everywhere else going, further.obs)
+            reward[going] += further.reward
+            terminated[going], truncated[going] = further.terminated, further.truncated
+        return Ends(obs, reward, terminated, truncated)
+
+    return rows if times == 1 else rows._replace(step=step)
+
+
+def max_episode_steps(rows: Rows, steps: int) -> Rows:
+    """Episodes are truncated after ``steps`` steps, unless they end earlier or that step terminates."""
+    time = np.zeros(rows.size, np.int64)
+
+    def begin(which: Which) -> Leaves:
+        time[slice(None) if which is None else which] = 0
+        return rows.begin(which)
+
+    def step(action: np.ndarray, which: Which) -> Ends:
+        at = slice(None) if which is None else which
+        ends = rows.step(action, which)
+        time[at] += 1
+        return ends._replace(truncated=ends.truncated | ((time[at] >= steps) & ~ends.terminated))
+
+    return rows._replace(begin=begin, step=step)
+
+
+def seed_both(own: Callable[[np.ndarray], None], rows: Rows) -> Callable[[np.ndarray], None]:
+    """Seeds a transform and what lies within."""
+
+    def seed(seeds: np.ndarray) -> None:
+        own(seeds)
+        rows.seed(seeds)
+
+    return seed
+
+
+class _Kind(NamedTuple):
+    """What a value must be, in words and as a function; whether the transform steps or begins rows apart from others;
+    and what it would do with an action that may be illegal (empty: nothing)."""
+
+    told: str
+    holds: Callable[[Any], bool]
+    apart: bool
+    would: str = ""
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 1
+
+
+TRANSFORMS: dict[str, tuple[Callable[[Rows, Any], Rows], _Kind]] = {
+    "mask_nonfinite": (mask_nonfinite, _Kind("the whole number 1", lambda x: type(x) is int and x == 1, True)),
+    "sticky_actions": (
+        sticky_actions,
+        _Kind("a number in [0, 1]", lambda x: type(x) in (int, float) and 0 <= x <= 1, False, "repeat"),
+    ),
+    "action_repeat": (action_repeat, _Kind("a whole number >= 1", _is_count, True, "repeat")),
+    "max_episode_steps": (max_episode_steps, _Kind("a whole number >= 1", _is_count, True)),
+}
+"""By name, in the order in which they are put around rows: the first is the innermost."""
+
+
+def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]]:
+    """The transforms that ``given`` names, in the order of `TRANSFORMS`.
+
+    Raises `ConfigError` for values that are not of their kind, and for environments around which they cannot be put.
+    """
+    found: list[Callable[[Rows], Rows]] = []
+    for name, (transform, kind) in TRANSFORMS.items():
+        value = given.get(name)
+        if value is None:
+            continue
+        field = f"env = {source.name!r}: {name} = {value!r}"
+        if not kind.holds(value):
+            raise ConfigError(f"{field}: must be {kind.told}")
+        if kind.would and source.legal:
+            raise ConfigError(f"env = {source.name!r}: has illegal actions, which {name} would {kind.would}")
+        if source.num_agents > 1:
+            raise ConfigError(f"env = {source.name!r}: has {source.num_agents} agents; {name} needs one")
+        if kind.apart and not source.apart:
+            raise ConfigError(
+                f"{field}: a vector environment of Gymnasium steps and begins all at once; put it around the single"
+                " environments within, or return one of them instead"
+            )
+        found.append(functools.partial(_put, transform, value))
+    return found
+
+
+def _put(transform: Callable[[Rows, Any], Rows], value: Any, rows: Rows) -> Rows:
+    return transform(rows, value)
