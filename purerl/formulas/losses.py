@@ -102,7 +102,9 @@ def approximate_kl(log_ratio: Array) -> Array:
     return jnp.expm1(log_ratio) - log_ratio
 
 
-def explained_variance(prediction: Array, target: Array) -> Array:
-    """``1 - Var(target - prediction) / Var(target)`` over all elements, a scalar; nan if the target is constant."""
-    variance = jnp.var(target)
-    return jnp.where(variance > 0, 1 - jnp.var(target - prediction) / variance, jnp.nan)
+def explained_variance(prediction: Array, target: Array, counts: Array | tuple[()] = ()) -> Array:
+    """``1 - Var(target - prediction) / Var(target)`` over the elements that ``counts`` (`mean`), a scalar; nan if the
+    target is constant."""
+    where = None if isinstance(counts, tuple) else counts
+    variance = jnp.var(target, where=where)
+    return jnp.where(variance > 0, 1 - jnp.var(target - prediction, where=where) / variance, jnp.nan)

@@ -187,7 +187,8 @@ def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda
     _, trajectory, _ = rollout(
         key, fleet(env, config.num_envs), trainer.learner, latest, agent.actors, config.num_steps
     )
-    experience, _ = policy_gradients.experience(config, parts, learned, trajectory)
+    _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
+    experience = policy_gradients.experience(config, parts, learned, trajectory)
     policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
     log_prob = parts.distribution.log_prob(policy, experience.action)
     estimate = estimates.by_gae(gae_lambda)

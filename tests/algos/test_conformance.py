@@ -232,6 +232,7 @@ ROWS = {
         free={"clip_epsilon": 10.0},
         idle=("lag",),
     ),
+    "ppo-uses": Row(ppo.ppo, ppo.Config(**SURROGATE, max_uses=3), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
     "dpo": Row(dpo.dpo, dpo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
     "ippo": Row(
         ippo.ippo, ippo.Config(**SURROGATE, agent_ids=False), critic, free={"clip_epsilon": 10.0}, idle=("lag",)

@@ -17,7 +17,7 @@ from purerl import config as cfg
 from purerl import loops, networks, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.formulas import distributions, losses
-from purerl.learners.parts import checks, gradients, normalize, settings, versions
+from purerl.learners.parts import checks, gradients, normalize, reuse, settings, versions
 from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, scores
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
@@ -61,7 +61,7 @@ bonus lets them settle on few bricks, on MemoryChain, and on Pendulum. Each lack
 
 
 @cfg.config
-class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+class Config(reuse.Settings, settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     offers: ClassVar[tuple[str, ...]] = (settings.LOG_RATIOS,)
@@ -90,6 +90,7 @@ class Config(settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
 class State(NamedTuple):
     """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag. Where an
     algorithm has a target network, ``target_params`` and the iterations since its refresh (int32) are its own to keep.
+    ``reused`` is the state of `reuse.Reuse`.
     """
 
     params: PyTree
@@ -100,6 +101,7 @@ class State(NamedTuple):
     past: versions.Past | tuple[()]
     target_params: PyTree = ()
     target_age: Array | tuple[()] = ()
+    reused: PyTree = ()
 
 
 class Policy(NamedTuple):
@@ -200,32 +202,43 @@ def acting(state: Any) -> PyTree:
     return state.stale if state.past else state.params
 
 
-def experience(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[Experience, PyTree]:
-    """A trajectory ``[T, B]`` as it is learned from, and the new state of the reward's scale."""
+def scaled(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
+    """The new state of the reward's scale, and the trajectory ``[T, B]`` by it."""
     scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
+    return scale, trajectory._replace(reward=reward)
+
+
+def experience(
+    config: Config, parts: Parts, state: Any, trajectory: Transition, present: Array | tuple[()] = ()
+) -> Experience:
+    """A `scaled` trajectory ``[T, B]`` as it is learned from, where it is ``present`` (`reuse.Reuse`)."""
     policy, carry = trajectory.extras
-    experienced = Experience(
+    acting = parts.acting(trajectory.obs) if parts.acting else ()
+    if not isinstance(present, tuple):
+        acting = present if isinstance(acting, tuple) else present & acting
+    return Experience(
         obs=parts.normalizer.apply(state.obs_moments, trajectory.obs),
         action=trajectory.action,
         log_prob=parts.distribution.log_prob(policy, trajectory.action),
         carry=carry,
-        reward=reward,
+        reward=trajectory.reward,
         discount=config.gamma * (1 - trajectory.terminated),
         last=trajectory.last,
         next_obs=parts.normalizer.apply(state.obs_moments, trajectory.next_obs),
-        acting=parts.acting(trajectory.obs) if parts.acting else (),
+        acting=acting,
+        present=present,
     )
-    return experienced, scale
 
 
 def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated]) -> Learner:
     """A `Learner` whose parameters ``learn(state, experience, key)`` moves. Experience that is older than ``max_lag``
     moves nothing."""
     network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
+    reusing = reuse.make(config, config.num_steps)
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        return State(
+        state = State(
             params,
             gradients.init_optimiser(parts.optimiser, params),
             normalizer.init(trees.take(obs, 0)),
@@ -234,11 +247,23 @@ def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experienc
             past=versions.past(params, config.max_lag),
         )
 
+        def step() -> Transition:
+            num_envs = trees.length(obs)
+            here, noise = Situation(obs, network.init_carry(num_envs)), distribution.noise(key, (num_envs,))
+            action, _, extras = explore(behaviour(state), here, noise)
+            reward, ended = jnp.zeros(num_envs), jnp.zeros(num_envs, bool)
+            return Transition(obs, action, reward, ended, ended, obs, extras)
+
+        return state._replace(reused=reusing.init(step))
+
+    def behaviour(state: Any) -> Policy:
+        return Policy(acting(state), state.obs_moments)
+
     def act(policy: Policy, here: Situation) -> tuple[Array, PyTree]:
         return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
 
-    def explore(behaviour: Policy, here: Situation, noise: PyTree):
-        chosen, following = act(behaviour, here)
+    def explore(policy: Policy, here: Situation, noise: PyTree):
+        chosen, following = act(policy, here)
         return distribution.sample(chosen, noise), following, Extras(chosen, here.carry)
 
     def exploit(policy: Policy, here: Situation, key: Key):
@@ -246,21 +271,23 @@ def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experienc
         return distribution.mode(chosen), carry
 
     def learn_and_age(state: Any, trajectory: Transition, key: Key) -> Updated:
-        experienced, reward_scale = experience(config, parts, state, trajectory)
-        learned, metrics, scores = learn(state, experienced, key)
+        reward_scale, fresh = scaled(config, parts, state, trajectory)
+        reused, given, present = reusing.exchange(state.reused, fresh, key)
+        learned, metrics, scores = learn(state, experience(config, parts, state, given, present), key)
         if config.max_lag:
             learned = jax.tree.map(lambda new, old: jnp.where(config.lag <= config.max_lag, new, old), learned, state)
             metrics["lag"] = jnp.asarray(config.lag, jnp.float32)
             stale, past = versions.delay(state.past, learned.params, config.lag)
             learned = learned._replace(stale=stale, past=past)
         obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
-        return Updated(learned._replace(obs_moments=obs_moments, reward_scale=reward_scale), metrics, scores)
+        learned = learned._replace(obs_moments=obs_moments, reward_scale=reward_scale, reused=reused)
+        return Updated(learned, metrics, jax.tree.map(lambda x: x[:, : trajectory.reward.shape[1]], scores))
 
     return Learner(
         init=init,
         init_carry=network.init_carry,
         noise=distribution.noise,
-        behaviour=lambda state: Policy(acting(state), state.obs_moments),
+        behaviour=behaviour,
         explore=explore,
         policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
         exploit=exploit,
@@ -292,8 +319,8 @@ def descend(
 
     def loss(params: PyTree, experience: Experience) -> tuple[Array, tuple[Metrics, Scores]]:
         policy, value, next_value = evaluate(parts.network, params, experience)
-        merged = policy, value, experience.action, experience.log_prob, experience.acting
-        policy, value, action, acted, acting = trees.merge(merged, 2)
+        merged = policy, value, experience.action, experience.log_prob, experience.acting, experience.present
+        policy, value, action, acted, acting, present = trees.merge(merged, 2)
         log_prob = parts.distribution.log_prob(policy, action)
         log_ratio = log_prob - acted
         columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
@@ -301,10 +328,10 @@ def descend(
         estimated = estimates(estimate, columns[0], columns[1], experience, columns[2], next_value)
         advantage, target = trees.merge(estimated, 2)
         policy_loss = -losses.mean(advantage * log_prob, acting)
-        value_loss = jnp.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config))
+        value_loss = losses.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config), present)
         entropy = losses.mean(parts.distribution.entropy(policy), acting)
         total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
-        metrics["explained_variance"] = losses.explained_variance(value, target)
+        metrics["explained_variance"] = losses.explained_variance(value, target, present)
         return total, (metrics, scores(columns[2], estimated[0]))
 
     params, opt_state, (more, thought), metrics = gradients.gradient_step(

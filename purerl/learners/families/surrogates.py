@@ -76,7 +76,8 @@ class Config(policy_gradients.Config):
 class Batch(NamedTuple):
     """Samples to learn from, ``[N]`` leading, or sequences ``[N, L]`` with the ``carry`` ``[N]`` that they begin with.
 
-    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before, ``acting`` that of `Experience`.
+    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before; ``acting`` and ``present`` are those of
+    `Experience`.
     """
 
     obs: PyTree
@@ -88,6 +89,7 @@ class Batch(NamedTuple):
     advantage: Array
     target: Array
     acting: Array | tuple[()]
+    present: Array | tuple[()]
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
@@ -134,7 +136,7 @@ def descend(
         log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
         advantage = losses.standardise(batch.advantage, batch.acting)
         policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
-        value_loss = jnp.mean(parts.value_loss(new_value, batch.value, batch.target, config))
+        value_loss = losses.mean(parts.value_loss(new_value, batch.value, batch.target, config), batch.present)
         entropy = losses.mean(distribution.entropy(policy), batch.acting)
         total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)
         clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip_epsilon
@@ -147,17 +149,17 @@ def descend(
         x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
         return jnp.swapaxes(x, 1, 2).reshape(-1, length, *x.shape[3:])
 
-    obs, action, last, acting = jax.tree.map(
-        cut, (experience.obs, experience.action, experience.last, experience.acting)
+    obs, action, last, acting, present = jax.tree.map(
+        cut, (experience.obs, experience.action, experience.last, experience.acting, experience.present)
     )
     carry = jax.tree.map(lambda x: x[::length].reshape(-1, *x.shape[2:]), experience.carry)
-    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting)
+    batch = Batch(obs, action, last, carry, cut(log_prob), cut(value), cut(advantage), cut(target), acting, present)
     indices = gradients.minibatch_indices(key, value.size // length, config.num_epochs, config.num_minibatches)
     over = (lambda metrics: metrics["approximate_kl"] > config.target_kl) if config.target_kl else None
     params, opt_state, metrics = gradients.epochs(
         loss, parts.optimiser, state.params, state.opt_state, batch, indices, over=over
     )
-    metrics["explained_variance"] = losses.explained_variance(value, target)
+    metrics["explained_variance"] = losses.explained_variance(value, target, experience.present)
     return Updated(state._replace(params=params, opt_state=opt_state), metrics, scores(value, advantage))
 
 

@@ -15,9 +15,11 @@ def iteration_problems(config: Any) -> list[str]:
     """What an on-policy config asks for that cannot be: less than one iteration, or one that cannot be counted."""
     if not sound(config, "num_envs", "num_steps", "total_steps"):
         return []
-    size, found = config.num_envs * config.num_steps, []
+    size, found, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
     if size >= 2**31:
         found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
+    elif size * uses >= 2**31:
+        found.append(f"num_envs * num_steps * max_uses = {size * uses}: must lie below {2**31}")
     if config.total_steps < size:
         found.append(
             f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"

@@ -15,7 +15,8 @@ class Experience(NamedTuple):
     """A trajectory ``[T, B]`` as it is learned from: observations normalised, rewards scaled.
 
     ``log_prob`` is that of the action under the policy that took it, ``carry`` the one before each step. ``acting`` is
-    False where the action was ignored; ``()`` if none ever is.
+    False where the action was ignored, and ``present`` where there is nothing to learn from at all; ``()`` if that is
+    nowhere.
     """
 
     obs: PyTree
@@ -27,6 +28,7 @@ class Experience(NamedTuple):
     last: Array
     next_obs: PyTree
     acting: Array | tuple[()] = ()
+    present: Array | tuple[()] = ()
 
 
 class Columns(NamedTuple):

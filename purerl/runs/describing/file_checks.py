@@ -30,7 +30,7 @@ KINDS = {
     "warm_start": dict,
 }
 """The type of each field of a `Description` in JSON."""
-LATER = ("target_kl", "convolutions")
+LATER = ("target_kl", "convolutions", "max_uses")
 """Settings that runs of before have not, and that are off by default."""
 MOST_OF_A_SIZE = 2**16
 """The most that a whole number among the parameters of an environment may be, if it does not count steps."""

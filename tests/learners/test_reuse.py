@@ -1,0 +1,106 @@
+"""Trajectories that are learned from several times, against plain learners that are given them all at once."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from compiling import for_bits
+
+from purerl import envs, impala, ppo, trees
+from purerl.errors import ConfigError
+from purerl.learners.parts import reuse
+
+ENV = envs.make("CartPole-v1", max_steps=10, theta_threshold=0.1)
+SIZES = {"total_steps": 6 * 8 * 4, "num_envs": 4, "num_steps": 8, "hidden_sizes": (8,), "max_uses": 3}
+EPOCHS = {"num_epochs": 2, "num_minibatches": 1}
+SGD = {"optimiser": optax.sgd(0.1)}
+ITERATIONS = 5
+
+
+def jit(function):
+    return jax.jit(function, compiler_options=for_bits())
+
+
+def iterations(algo, config, key):
+    """Learners before and after each iteration, the trajectory and the key that it was given, and its metrics."""
+    trainer = algo.make_trainer(config, ENV, **SGD)
+    collect, update = jit(trainer.collect), jit(trainer.learner.update)
+    state = jit(trainer.init)(key)
+    learner, actors = state.learner, state.actors
+    for key_one in jax.random.split(key, ITERATIONS):
+        actors, trajectory, _ = collect(trainer.learner.behaviour(learner), actors, key_one)
+        updated = update(learner, trajectory, key_one)
+        yield learner, trajectory, key_one, updated
+        learner = updated.state
+
+
+@pytest.mark.rest("minibatches", "impala")
+@pytest.mark.parametrize(
+    ("algo", "sizes"),
+    [
+        (ppo, EPOCHS),
+        (ppo, {**EPOCHS, "num_minibatches": 2}),
+        (ppo, {**EPOCHS, "memory": "gru", "memory_size": 4, "sequence_length": 4}),
+        (impala, {"normalize_reward": False}),
+    ],
+    ids=["ppo", "minibatches", "memory", "impala"],
+)
+def test_an_iteration_learns_from_all_at_once(algo, sizes, key):
+    """Parameters, metrics and scores are those of a learner that knows of no queue and is given the newest trajectory,
+    followed by those before it; the first iterations have fewer. Minibatches draw from what is there alone, so with
+    several of them only those of a full queue are the same."""
+    config = algo.Config(**SIZES, **sizes)
+    plain = algo.make_learner(dataclasses.replace(config, max_uses=1), ENV, **SGD)
+    update, past = jit(plain.update), []
+    for before, trajectory, key_one, updated in iterations(algo, config, key):
+        given = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), trajectory, *past)
+        full = len(past) == config.max_uses - 1
+        past = [*past, trajectory][-config.max_uses + 1 :]
+        if not full and sizes.get("num_minibatches", 1) > 1:
+            continue
+        expected = update(before._replace(reused=()), given, key_one)
+        close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+        jax.tree.map(close, updated.state.params, expected.state.params)
+        jax.tree.map(close, updated.metrics, expected.metrics)
+        jax.tree.map(close, updated.scores, jax.tree.map(lambda x: x[:, :4], expected.scores))
+
+
+def test_statistics_count_each_trajectory_once(key):
+    """The moments of observations and of returns are those of a learner that sees each trajectory once."""
+    config = ppo.Config(**SIZES, **EPOCHS, normalize_obs=True, normalize_reward=True)
+    plain = ppo.make_learner(dataclasses.replace(config, max_uses=1), ENV, **SGD)
+    update, state = jit(plain.update), None
+    for before, trajectory, key_one, updated in iterations(ppo, config, key):
+        state = update(state or before._replace(reused=()), trajectory, key_one).state
+        for name in ("obs_moments", "reward_scale"):
+            jax.tree.map(np.testing.assert_array_equal, getattr(updated.state, name), getattr(state, name))
+
+
+def test_each_is_used_so_often(key):
+    """Of trajectories that bear numbers, in order: the newest and the two before it, each whole; and finite throughout,
+    where the queue has nothing yet."""
+    used, bundle = np.zeros(8, int), reuse.several(3, 8)
+    trainer = ppo.make_trainer(ppo.Config(**SIZES, **EPOCHS), ENV)
+    start = trainer.init(key)
+    _, example, _ = trainer.collect(trainer.learner.behaviour(start.learner), start.actors, key)
+    state, exchange = bundle.init(lambda: trees.take(example, 0)), jit(bundle.exchange)
+    for number in range(len(used)):
+        trajectory = example._replace(reward=jnp.full_like(example.reward, number))
+        state, given, present = exchange(state, trajectory, key)
+        assert present.shape == given.reward.shape == (8, 12) and np.isfinite(given.reward).all()
+        np.testing.assert_array_equal(given.reward[:, :4], number)
+        numbers = np.unique(given.reward[np.asarray(present)]).astype(int)
+        np.testing.assert_array_equal(numbers, np.arange(max(number - 2, 0), number + 1))
+        used[numbers] += 1
+    np.testing.assert_array_equal(used, [3] * 6 + [2, 1])
+
+
+def test_what_is_refused():
+    with pytest.raises(ConfigError, match=r"max_uses = 0: must lie in \[1, 2147483648\)"):
+        ppo.make_trainer(ppo.Config(**{**SIZES, "max_uses": 0}, **EPOCHS), ENV)
+    many = {**SIZES, "num_envs": 2**10, "num_steps": 2**10, "total_steps": 2**20, "max_uses": 2**11}
+    with pytest.raises(ConfigError, match=r"num_envs \* num_steps \* max_uses = 2147483648: must lie below 2147483648"):
+        ppo.make_trainer(ppo.Config(**many, **EPOCHS), ENV)
