@@ -24,6 +24,10 @@ class ConfigError(ValueError):
     """Input that cannot be run. The text names the field, its value and what is allowed, one problem a line."""
 
 
+class HostError(RuntimeError):
+    """An environment of the host failed after a run had begun, and nothing can go on with it. The text is one line."""
+
+
 def printable(text: str) -> str:
     """``text`` with the control characters in it, such as those that move a terminal's cursor, as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

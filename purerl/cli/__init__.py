@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from purerl.errors import RAISED, ConfigError, place, printable, told
+from purerl.errors import RAISED, ConfigError, HostError, place, printable, told
 from purerl.hardware import drivers
 from purerl.names import choose
 from purerl.runs.describing import interrupts
@@ -89,6 +89,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except MemoryError as error:
         print(f"purerl: error: out of memory: {error}", file=sys.stderr)
         code = EXIT_OUT_OF_MEMORY
+    except HostError as error:
+        print(f"purerl: error: {printable(str(error))}", file=sys.stderr)
+        code = EXIT_OWN_CODE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE

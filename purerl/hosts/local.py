@@ -1,0 +1,86 @@
+"""Environments that are stepped in this process. Needs no JAX."""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from purerl.errors import HostError
+from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
+from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
+
+CLOSE_SECONDS = 1.0
+
+
+def inline(batch: Batch) -> Stepper:
+    """Steps ``batch`` in this thread, while its turn is waited for.
+
+    What it raises is raised here; `HostError` if it returns `Nonsense`, where what it observed first is what is right.
+    """
+    like: Leaves = ()
+    chosen: np.ndarray = np.empty(0)
+
+    def reset(seeds: np.ndarray) -> Leaves:
+        nonlocal like
+        obs = batch.reset(seeds)
+        like = _sound(lambda: sound_obs(obs, like or obs))
+        return like
+
+    def send(action: np.ndarray) -> None:
+        nonlocal chosen
+        chosen = action
+
+    def receive() -> Turn:
+        turn = batch.step(chosen)
+        return _sound(lambda: sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like))
+
+    return Stepper(reset, send, receive, batch.close)
+
+
+def threaded(batch: Batch) -> Stepper:
+    """Steps ``batch`` in a thread of its own, in which it is also reset and closed, while this one goes on.
+
+    Raises what `inline` does, as its turn is waited for.
+    """
+    stepper = inline(batch)
+    orders: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+    answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        while order := orders.get():
+            try:
+                answers.put((order(), None))
+            except BaseException as error:
+                answers.put((None, error))
+
+    def receive() -> Any:
+        found, error = answers.get()
+        if error is not None:
+            raise error
+        return found
+
+    def reset(seeds: np.ndarray) -> Leaves:
+        orders.put(lambda: stepper.reset(seeds))
+        return receive()
+
+    def step(action: np.ndarray) -> Turn:
+        stepper.send(action)
+        return stepper.receive()
+
+    def close() -> None:
+        orders.put(stepper.close)
+        orders.put(None)
+        thread.join(CLOSE_SECONDS)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return Stepper(reset, lambda action: orders.put(lambda: step(action)), receive, close)
+
+
+def _sound(check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except Nonsense as nonsense:
+        raise HostError(f"the environment returned nonsense: {nonsense}") from None

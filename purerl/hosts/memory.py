@@ -1,0 +1,94 @@
+"""Memory that the learner and its workers share: the arrays of each group of environments.
+
+It has no name: a file descriptor leads to it, so nothing of it is left once the processes have ended.
+"""
+
+import mmap
+import os
+import tempfile
+from typing import NamedTuple
+
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.hosts import leaves
+from purerl.hosts.bundle import HostEnv, Leaves
+
+
+class Layout(NamedTuple):
+    """The arrays of one environment, each a shape and a dtype: its action, its rewards and flags, its observation."""
+
+    action: tuple[tuple[int, ...], str]
+    agents: tuple[int, ...]
+    obs: tuple[tuple[tuple[int, ...], str], ...]
+
+
+class Shared(NamedTuple):
+    """The arrays of a group of ``B`` environments.
+
+    ``obs`` has two slots, written by turns: while a step writes one, the other holds what was observed before.
+    ``next_obs`` is written in the rows that ended alone.
+    """
+
+    seeds: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    next_obs: Leaves
+    obs: tuple[Leaves, Leaves]
+
+
+class Memory(NamedTuple):
+    """What is shared: ``began``, when each worker began what it does now (`time.monotonic`), and the groups."""
+
+    began: np.ndarray
+    groups: tuple[Shared, ...]
+
+
+def layout(env: HostEnv) -> Layout:
+    """The layout of an environment, read off its spaces."""
+    agents = (env.num_agents,) if env.num_agents > 1 else ()
+    space = env.action_space
+    if space.shape is None:
+        raise ConfigError(f"env = {env.name!r}: its actions are no single array")
+    obs = tuple(((*agents, *leaf.shape), leaf.dtype.str) for leaf in leaves.flat(env.observation_space))
+    return Layout(((*agents, *space.shape), np.dtype(space.dtype).str), agents, obs)
+
+
+def anonymous() -> int:
+    """Opens a file without a name; returns its descriptor."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("purerl")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def resize(file: int, layout: Layout, sizes: list[int], num_workers: int) -> None:
+    """Gives a file the bytes that `mapped` takes."""
+    os.ftruncate(file, _carve(None, layout, sizes, num_workers)[1])
+
+
+def mapped(file: int, layout: Layout, sizes: list[int], num_workers: int) -> Memory:
+    """The arrays in a file that `resize` made large enough, for groups of ``sizes`` environments."""
+    return _carve(mmap.mmap(file, 0), layout, sizes, num_workers)[0]
+
+
+def _carve(buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_workers: int) -> tuple[Memory, int]:
+    """The arrays one after the other, each from a multiple of 64 bytes on, and where the last one ends."""
+    end = 0
+
+    def take(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        nonlocal end
+        start, end = end, end - (-int(np.prod(shape)) * np.dtype(dtype).itemsize // 64) * 64
+        return np.empty(0) if buffer is None else np.ndarray(shape, dtype, buffer, start)
+
+    def observed(size: int) -> Leaves:
+        return tuple(take((size, *shape), dtype) for shape, dtype in layout.obs)
+
+    def group(size: int) -> Shared:
+        flags = [take((size, *layout.agents), dtype) for dtype in ("f4", "?", "?")]
+        action = take((size, *layout.action[0]), layout.action[1])
+        return Shared(take((size,), "i8"), action, *flags, observed(size), (observed(size), observed(size)))
+
+    return Memory(take((num_workers,), "f8"), tuple(group(size) for size in sizes)), end

@@ -1,0 +1,235 @@
+"""Environments in worker processes, from where the learner is, and what comes of a worker that fails. Needs no JAX.
+
+`open` starts the workers. Each owns a share of every group of environments; all of them step one group at a time, while
+the other waits for its actions. What an environment does depends on its seed and its actions, not on which worker has
+it.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from purerl.errors import ConfigError, HostError
+from purerl.hosts import memory, processes
+from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
+from purerl.hosts.processes import Fault, Process
+from purerl.hosts.worker import ENDED, REFUSED, command
+
+MOST_GROUPS = 64
+START_SECONDS = 300.0
+
+
+def open(
+    recipe: Recipe,
+    num_envs: int,
+    *,
+    num_workers: int,
+    groups: int = 1,
+    timeout: float = 60.0,
+    max_restarts: int = 10,
+    tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> "Pool":
+    """Starts the workers that step ``num_envs`` environments in ``groups``, and waits until they are ready.
+
+    Environments are spread over groups and workers as evenly as can be, in order. ``timeout`` is the seconds that a
+    worker may take for a step or a reset of its share of a group, ``max_restarts`` how many workers may be started anew
+    in all, ``tell(line)`` is told of each. Raises `ConfigError` if a worker cannot make its environments.
+    """
+    if not 1 <= groups <= min(num_envs, MOST_GROUPS):
+        raise ConfigError(f"groups = {groups}: must be in [1, {min(num_envs, MOST_GROUPS)}], for {num_envs} environments")
+    sizes = spread(num_envs, groups)
+    return Pool(recipe, sizes, max(1, min(num_workers, *sizes, num_envs)), timeout, max_restarts, tell)
+
+
+def spread(total: int, parts: int) -> list[int]:
+    """Sizes of ``parts`` that make up ``total`` and differ by one at most, the larger ones first."""
+    return [total // parts + (i < total % parts) for i in range(parts)]
+
+
+class Pool:
+    """Workers, and a `Stepper` for each group of environments, which one thread at a time may use.
+
+    A worker that dies, raises, takes too long or returns what is `Nonsense` is killed and started anew. In the next turn
+    of each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first
+    of a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` tells how many there were.
+    Once ``max_restarts`` are used up all is closed and `HostError` raised.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        sizes: list[int],
+        num_workers: int,
+        timeout: float,
+        max_restarts: int,
+        tell: Callable[[str], None],
+    ):
+        self.restarts = 0
+        self._recipe, self._sizes, self._num_workers = recipe, sizes, num_workers
+        self._timeout, self._max_restarts, self._tell = timeout, max_restarts, tell
+        self._firsts = np.cumsum([0, *sizes]).tolist()  # the number of the first environment of each group
+        ends = [np.cumsum([0, *spread(size, num_workers)]).tolist() for size in sizes]
+        self._rows = [[slice(group[w], group[w + 1]) for group in ends] for w in range(num_workers)]
+        self._seeds: list[np.ndarray | None] = [None] * len(sizes)
+        self._slot = [0] * len(sizes)  # where the last good observations are
+        self._cut: list[set[int]] = [set() for _ in sizes]  # workers whose episodes end in the next turn
+        self._sent = [0.0] * len(sizes)
+        self._workers: list[Process] = []
+        self._file = memory.anonymous()
+        try:
+            for w in range(num_workers):
+                self._workers.append(self._start(w))
+            layouts = [self._ready(worker) for worker in self._workers]
+            if any(layout != layouts[0] for layout in layouts):
+                raise Fault(f"workers make environments of other spaces: {layouts}")
+            memory.resize(self._file, layouts[0], sizes, num_workers)
+            self._memory = memory.mapped(self._file, layouts[0], sizes, num_workers)
+            for worker in self._workers:
+                processes.tell(worker, b"m")
+        except Fault as fault:
+            self.close()
+            if fault.kind == REFUSED:
+                raise ConfigError(str(fault)) from None
+            raise ConfigError(f"env = {recipe.name!r}: a worker that makes it {fault}") from None
+        except BaseException:
+            self.close()
+            raise
+        self.steppers = tuple(self._stepper(group) for group in range(len(sizes)))
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers, by force those that take more than a second, and gives the memory back."""
+        workers, self._workers = self._workers, []
+        processes.end(workers)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _stepper(self, group: int) -> Stepper:
+        return Stepper(
+            lambda seeds: self._reset(group, seeds),
+            lambda action: self._send(group, action),
+            lambda: self._receive(group),
+            self.close,
+        )
+
+    def _reset(self, group: int, seeds: np.ndarray) -> Leaves:
+        first = all(known is None for known in self._seeds)
+        self._memory.groups[group].seeds[:] = seeds
+        self._seeds[group] = np.array(seeds, np.int64)
+        self._order(group, begins=True)
+        for w in range(len(self._workers)):
+            try:
+                self._answer(w, group)
+            except Fault as fault:
+                if first:
+                    self.close()
+                    raise ConfigError(f"env = {self._recipe.name!r}: {self._who(w)} {fault}") from None
+                self._restart(w, fault)
+        self._cut[group].clear()
+        self._slot[group] ^= 1
+        return self._observed(group)
+
+    def _send(self, group: int, action: np.ndarray) -> None:
+        into = self._memory.groups[group].action
+        if action.shape != into.shape:
+            raise ValueError(f"actions are {list(action.shape)}, must be {list(into.shape)}")
+        np.copyto(into, action, casting="same_kind")
+        self._order(group, begins=False)
+
+    def _receive(self, group: int) -> Turn:
+        ended, cut, shared = False, self._cut[group], self._memory.groups[group]
+        for w in range(len(self._workers)):
+            if w not in cut:
+                try:
+                    ended |= self._answer(w, group) == ENDED
+                except Fault as fault:
+                    self._restart(w, fault)
+        before = shared.obs[self._slot[group]]
+        self._slot[group] ^= 1
+        obs, reward = self._observed(group), shared.reward.copy()
+        terminated, truncated = shared.terminated.copy(), shared.truncated.copy()
+        rows = [self._rows[w][group] for w in cut]
+        for those in rows:
+            reward[those], terminated[those], truncated[those] = 0.0, False, True
+        next_obs = obs
+        if ended or rows:
+            last = (terminated | truncated).reshape(len(reward), -1).any(axis=1)
+            next_obs = tuple(x.copy() for x in obs)
+            for x, y, old in zip(next_obs, shared.next_obs, before, strict=True):
+                x[last] = y[last]
+                for those in rows:
+                    x[those] = old[those]
+        cut.clear()
+        return Turn(next_obs, reward, terminated, truncated, obs, sum(those.stop - those.start for those in rows))
+
+    def _observed(self, group: int) -> Leaves:
+        return tuple(x.copy() for x in self._memory.groups[group].obs[self._slot[group]])
+
+    def _order(self, group: int, begins: bool) -> None:
+        """Has all workers do the same, but for those that have been started anew since this group's last turn."""
+        self._sent[group] = time.monotonic()
+        order = command(group, self._slot[group] ^ 1, begins)
+        for w, worker in enumerate(self._workers):
+            if begins or w not in self._cut[group]:
+                processes.tell(worker, order)
+
+    def _answer(self, w: int, group: int) -> bytes:
+        began, sent = self._memory.began, self._sent
+        return processes.answer(self._workers[w], group, self._timeout, lambda: max(sent[group], began[w]))[0]
+
+    def _start(self, w: int) -> Process:
+        rows = [[group.start, group.stop] for group in self._rows[w]]
+        share = {"index": w, "workers": len(self._rows), **self._recipe._asdict(), "sizes": self._sizes, "rows": rows}
+        share["first"] = [first + start for first, (start, _) in zip(self._firsts, rows, strict=False)]
+        return processes.start(share, self._file, len(rows))
+
+    def _ready(self, worker: Process) -> Any:
+        """Waits until a worker has made its environments; returns their layout."""
+        begun = time.monotonic()
+        return processes.answer(worker, 0, max(self._timeout, START_SECONDS), lambda: begun)[1]
+
+    def _restart(self, w: int, fault: Fault) -> None:
+        """Starts a worker anew and begins episodes in all groups that have had any, from seeds that are new."""
+        begun = [group for group, seeds in enumerate(self._seeds) if seeds is not None]
+        while True:
+            processes.kill(self._workers[w])
+            line = f"{self._who(w)} {fault}"
+            if self.restarts == self._max_restarts:
+                self.close()
+                raise HostError(f"{line}; {self.restarts} workers were started anew, and no more may be")
+            self.restarts += 1
+            self._tell(f"{line}; is started anew ({self.restarts} of {self._max_restarts}), its episodes are cut off")
+            try:
+                self._workers[w] = self._start(w)
+                self._ready(self._workers[w])
+                processes.tell(self._workers[w], b"m")
+                for group in begun:
+                    self._begin(w, group)
+                return
+            except Fault as again:
+                fault = again
+
+    def _begin(self, w: int, group: int) -> None:
+        rows, seeds = self._rows[w][group], self._seeds[group]
+        self._memory.groups[group].seeds[rows] = [
+            np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1 for seed in seeds[rows].tolist()
+        ]
+        self._sent[group] = time.monotonic()
+        processes.tell(self._workers[w], command(group, self._slot[group] ^ 1, True))
+        self._answer(w, group)
+        self._cut[group].add(w)
+
+    def _who(self, w: int) -> str:
+        both = zip(self._firsts, self._rows[w], strict=False)
+        rows = [f"{first + group.start} to {first + group.stop - 1}" for first, group in both]
+        return f"worker {w} (environments {' and '.join(rows)})"

@@ -1,0 +1,163 @@
+"""Worker processes as their parent sees them: starting one, waiting for its answers, ending it."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from io import FileIO
+from typing import Any, NamedTuple
+
+from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, NONSENSE, RAISED, READY, Share
+
+GRACE = 1.0
+"""Seconds that a worker is given to end by itself, or to tell where it is."""
+ENVIRONMENT = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+"""What workers find in their environment unless it is there: they share the cores as processes, not as threads."""
+
+
+class Fault(Exception):
+    """A worker is of no use any more. The text says what it did; ``kind`` is that of its answer, if there was one."""
+
+    def __init__(self, text: str, kind: bytes = b""):
+        super().__init__(text)
+        self.kind = kind
+
+
+class Process(NamedTuple):
+    """A worker: the process, where its commands go, what it ends with, and where the answers of each group come from."""
+
+    popen: subprocess.Popen
+    inbox: FileIO
+    life: socket.socket
+    replies: tuple[FileIO, ...]
+    polls: tuple[Any, ...]
+
+
+def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
+    """Starts a worker on its ``share``, which lacks the file descriptors of `Share`, and does not wait for it.
+
+    It is a new interpreter with this one's path of modules, in a session of its own, so that a terminal's Ctrl-C does
+    not reach it. Its standard input is empty.
+    """
+    inbox, commands = os.pipe()
+    life, ours = socket.socketpair()
+    pipes = [os.pipe() for _ in range(num_groups)]
+    theirs = [inbox, life.fileno(), *(write for _, write in pipes)]
+    told = Share(**share, memory=memory, inbox=inbox, life=life.fileno(), replies=theirs[2:])
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # "" is the working directory
+    try:
+        popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", "purerl.hosts.worker", json.dumps(told._asdict())],
+            stdin=subprocess.DEVNULL,
+            env=ENVIRONMENT | os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"},
+            pass_fds=[memory, *theirs],
+            start_new_session=True,
+        )
+    finally:
+        life.close()
+        for fd in (inbox, *theirs[2:]):
+            os.close(fd)
+    replies = tuple(FileIO(read, "r") for read, _ in pipes)
+    polls = tuple(select.poll() for _ in replies)
+    for poll, reply in zip(polls, replies, strict=True):
+        poll.register(reply, select.POLLIN)
+    return Process(popen, FileIO(commands, "w"), ours, replies, polls)
+
+
+def tell(process: Process, order: bytes) -> None:
+    """Sends a command. That a worker is gone is found by waiting for its answer."""
+    with contextlib.suppress(BrokenPipeError):
+        process.inbox.write(order)
+
+
+def answer(process: Process, group: int, limit: float, since: Callable[[], float]) -> tuple[bytes, Any]:
+    """Waits for an answer of a worker; returns its first byte, and what a line after it holds.
+
+    Raises `Fault` if there is none ``limit`` seconds after ``since()``, or if the worker has ended or is about to.
+    """
+    while True:
+        left = since() + limit - time.monotonic()
+        if process.polls[group].poll(1000 * max(left, 0.0)):
+            break
+        if left <= 0:
+            raise _hang(process, limit)
+    kind = process.replies[group].read(1)
+    if kind in (DONE, ENDED):
+        return kind, None
+    if not kind:
+        raise _death(process)
+    text = json.loads(process.replies[group].readline())
+    if kind == READY:
+        return kind, text
+    raise _fault(kind, text)
+
+
+def kill(process: Process) -> None:
+    """Ends a worker, and what it has started, at once."""
+    if process.life.fileno() < 0:
+        return
+    _kill(process.popen.pid)
+    process.popen.wait()
+    for file in (process.inbox, process.life, *process.replies):
+        file.close()
+
+
+def end(workers: Sequence[Process]) -> None:
+    """Lets workers close their environments, and kills those that have not ended after `GRACE` seconds."""
+    until = time.monotonic() + GRACE
+    for process in workers:
+        process.inbox.close()
+    for process in workers:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(max(until - time.monotonic(), 0.0))
+        kill(process)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _death(process: Process) -> Fault:
+    """What a worker died of, or says that it ends because of."""
+    _kill(process.popen.pid)
+    code = process.popen.wait()
+    words = _last_words(process)
+    if words:
+        return _fault(*words)
+    return Fault(f"exited with code {code}" if code >= 0 else f"was killed by signal {_name(-code)}")
+
+
+def _hang(process: Process, limit: float) -> Fault:
+    """Asks a worker where it hangs, which it cannot tell from within compiled code."""
+    os.kill(process.popen.pid, INTERRUPT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.popen.wait(GRACE)
+    kind, place = _last_words(process) or (b"", "")
+    return Fault(f"hangs: no answer within {limit:g} s" + (f" ({place})" if kind == HUNG and place else ""), kind)
+
+
+def _last_words(process: Process) -> tuple[bytes, str] | None:
+    """The line that a worker which has ended wrote to any of its pipes, and its first byte."""
+    for poll, reply in zip(process.polls, process.replies, strict=True):
+        words = os.read(reply.fileno(), 2**16).lstrip(DONE + ENDED) if poll.poll(0) else b""
+        if words:
+            return words[:1], json.loads(words[1:])
+    return None
+
+
+def _fault(kind: bytes, text: str) -> Fault:
+    return Fault({RAISED: "raised ", NONSENSE: "returned nonsense: "}.get(kind, "") + text, kind)
+
+
+def _name(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:  # of real time
+        return str(number)

@@ -1,0 +1,67 @@
+"""What an environment of the host may return, and what is nonsense."""
+
+from typing import Any
+
+import numpy as np
+
+from purerl.hosts.bundle import Leaves, Turn
+
+
+class Nonsense(ValueError):
+    """What an environment returned is no observation, reward or flag. The text says which it is."""
+
+
+def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0) -> Turn:
+    """``turn`` in the dtypes of ``like``, observations of the same environments.
+
+    Raises `Nonsense` unless it is a `Turn` whose reward and flags have ``shape`` (``[B]`` or ``[B, N]``), whose
+    observations have the shapes of ``like`` and dtypes that numpy casts to theirs as of the same kind, whose numbers
+    are finite and whose flags exclude each other. ``first`` is the number by which the first environment is told.
+    """
+    if not isinstance(turn, Turn):
+        raise Nonsense(f"a step is a {type(turn).__name__}, must be a Turn")
+    reward = _finite(_cast(turn.reward, shape, np.dtype(np.float32), "reward"), first, "the reward")
+    terminated = _cast(turn.terminated, shape, np.dtype(np.bool_), "terminated")
+    truncated = _cast(turn.truncated, shape, np.dtype(np.bool_), "truncated")
+    both = terminated & truncated
+    if both.any():
+        raise Nonsense(f"environment {first + np.argwhere(both)[0, 0]} is both terminated and truncated")
+    obs = sound_obs(turn.obs, like, first)
+    same = turn.next_obs is turn.obs
+    return Turn(obs if same else sound_obs(turn.next_obs, like, first), reward, terminated, truncated, obs, turn.cut)
+
+
+def sound_obs(obs: Leaves, like: Leaves, first: int = 0) -> Leaves:
+    """``obs`` in the shapes and dtypes of ``like``; raises `Nonsense` as `sound_turn` does."""
+    if not isinstance(obs, tuple) or len(obs) != len(like):
+        raise Nonsense(f"observations are {_told(obs)}, must be a tuple of {len(like)} arrays")
+    if wrong := [x for x in obs if not isinstance(x, np.ndarray)]:
+        raise Nonsense(f"an observation is {_told(wrong[0])}, must be an array")
+    names = ["observation"] if len(like) == 1 else [f"leaf {i} of the observation" for i in range(len(like))]
+    return tuple(
+        _finite(_cast(x, y.shape, y.dtype, name), first, f"the {name}")
+        for x, y, name in zip(obs, like, names, strict=True)
+    )
+
+
+def _cast(x: Any, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndarray:
+    if not isinstance(x, np.ndarray) or x.shape != shape or not np.can_cast(x.dtype, dtype, "same_kind"):
+        raise Nonsense(f"{name} is {_told(x)}, must be {dtype} {list(shape)}")
+    if x.dtype == dtype:
+        return x
+    with np.errstate(over="ignore"):  # what overflows is infinite, and told
+        return x.astype(dtype)
+
+
+def _finite(x: np.ndarray, first: int, name: str) -> np.ndarray:
+    if x.dtype.kind == "f":
+        finite = np.isfinite(x)
+        if not finite.all():
+            raise Nonsense(f"{name} of environment {first + np.argwhere(~finite)[0, 0]} is not finite")
+    return x
+
+
+def _told(x: Any) -> str:
+    if isinstance(x, np.ndarray):
+        return f"{x.dtype} {list(x.shape)}"
+    return f"a {type(x).__name__}{f' of {len(x)}' if isinstance(x, tuple) else ''}"

@@ -1,0 +1,153 @@
+"""A process that steps environments for another: ``python -m purerl.hosts.worker JSON``. Needs no JAX.
+
+It reads commands of one byte from a pipe (`command`) and answers each on the pipe of its group, with one byte or a line.
+Arrays lie in shared memory. It ends when the pipe does, and at once when the process that started it is gone. What
+environments print goes to the standard error.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from typing import Any, NamedTuple, NoReturn
+
+DONE, ENDED = b"d", b"e"
+"""Answers: done, and done with episodes that ended."""
+READY, REFUSED, RAISED, NONSENSE, HUNG = b"r", b"c", b"f", b"n", b"h"
+"""First bytes of answers that are a line of JSON: the layout, once; and why the worker ends."""
+INTERRUPT = signal.SIGUSR1
+"""Asks a worker that takes too long where it is."""
+
+
+class Share(NamedTuple):
+    """What a worker is told, as JSON: its number of ``workers``, the environment, the sizes of all groups, the rows
+    ``[start, stop]`` of each that are its own, the number of its first environment in each, and file descriptors."""
+
+    index: int
+    workers: int
+    name: str
+    params: dict[str, Any]
+    sizes: list[int]
+    rows: list[list[int]]
+    first: list[int]
+    memory: int
+    inbox: int
+    life: int
+    replies: list[int]
+
+
+class _Hung(BaseException):
+    """Raised wherever the worker is when it has taken too long."""
+
+
+def command(group: int, slot: int, begins: bool) -> bytes:
+    """A step of a group, or the beginning of its episodes, whose observations go to ``slot``, as one byte."""
+    return bytes((group << 2 | slot << 1 | begins,))
+
+
+def main() -> None:
+    """Makes the environments, and steps them until there is nothing left to read."""
+    share = Share(**json.loads(sys.argv[1]))
+    _end_with(share.life)
+    for fd in (share.memory, share.inbox, *share.replies):
+        os.set_inheritable(fd, False)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(INTERRUPT, _interrupt)
+    with contextlib.suppress(BrokenPipeError, _Hung):  # nobody is left to answer, or to wait
+        _serve(share)
+
+
+def _serve(share: Share) -> None:
+    # after `_end_with`: these take long
+    from purerl.errors import ConfigError, own_code, told
+    from purerl.hosts import memory
+    from purerl.hosts.making import make
+
+    try:
+        with own_code():
+            env = make(share.name, share.params)
+            batches = [env.batch(stop - start) for start, stop in share.rows]
+            layout = memory.layout(env)
+    except ConfigError as error:
+        _end(share.replies[0], REFUSED, str(error))
+    except BaseException as error:
+        _end(share.replies[0], RAISED, told(error))
+    os.write(share.replies[0], READY + json.dumps(layout).encode() + b"\n")
+    if os.read(share.inbox, 1):  # the memory has its size
+        shared = memory.mapped(share.memory, layout, share.sizes, share.workers)
+        _step(share, batches, shared)
+    for batch in batches:
+        batch.close()
+
+
+def _step(share: Share, batches: list[Any], shared: Any) -> None:
+    """Does what it is told to until the inbox ends."""
+    from purerl.errors import place, told
+    from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
+
+    groups = [
+        type(group)(*(_rows(x, slice(*rows)) for x in group))
+        for group, rows in zip(shared.groups, share.rows, strict=True)
+    ]
+    while order := os.read(share.inbox, 1):
+        number, slot, begins = order[0] >> 2, order[0] >> 1 & 1, order[0] & 1
+        shared.began[share.index] = time.monotonic()
+        mine, batch, first, answer = groups[number], batches[number], share.first[number], DONE
+        try:
+            if begins:
+                obs = sound_obs(batch.reset(mine.seeds.copy()), mine.obs[slot], first)
+            else:
+                turn = sound_turn(batch.step(mine.action.copy()), mine.reward.shape, mine.obs[slot], first)
+                obs, last = turn.obs, turn.last
+                mine.reward[:], mine.terminated[:], mine.truncated[:] = turn.reward, turn.terminated, turn.truncated
+                if last.any():
+                    answer, which = ENDED, last.reshape(len(last), -1).any(axis=1)
+                    for x, y in zip(mine.next_obs, turn.next_obs, strict=True):
+                        x[which] = y[which]
+            for x, y in zip(mine.obs[slot], obs, strict=True):
+                x[...] = y
+        except _Hung as error:
+            _end(share.replies[number], HUNG, place(error) or place(error, installed=True))
+        except Nonsense as error:
+            _end(share.replies[number], NONSENSE, str(error))
+        except BaseException as error:
+            _end(share.replies[number], RAISED, told(error))
+        os.write(share.replies[number], answer)
+
+
+def _rows(x: Any, rows: slice) -> Any:
+    """The rows of an array, or of each in a tuple."""
+    return tuple(_rows(each, rows) for each in x) if isinstance(x, tuple) else x[rows]
+
+
+def _end(reply: int, kind: bytes, text: str) -> NoReturn:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(reply, kind + json.dumps(text).encode() + b"\n")
+    os._exit(1)
+
+
+def _interrupt(*_: Any) -> None:
+    raise _Hung
+
+
+def _end_with(life: int) -> None:
+    """Ends this process once the other end of a socket is closed; on Linux whatever it is at then."""
+    os.set_inheritable(life, False)
+    if not hasattr(fcntl, "F_SETSIG"):
+        threading.Thread(target=lambda: (os.read(life, 1), os._exit(1)), daemon=True).start()
+        return
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([life], [], [], 0)[0]:  # closed before
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
