@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from purerl.errors import ConfigError
-from purerl.hosts import leaves
-from purerl.hosts.bundle import HostEnv, Leaves
+from purerl.hosts.bundle import Leaves
 
 
 class Layout(NamedTuple):
@@ -44,16 +42,6 @@ class Memory(NamedTuple):
 
     began: np.ndarray
     groups: tuple[Shared, ...]
-
-
-def layout(env: HostEnv) -> Layout:
-    """The layout of an environment, read off its spaces."""
-    agents = (env.num_agents,) if env.num_agents > 1 else ()
-    space = env.action_space
-    if space.shape is None:
-        raise ConfigError(f"env = {env.name!r}: its actions are no single array")
-    obs = tuple(((*agents, *leaf.shape), leaf.dtype.str) for leaf in leaves.flat(env.observation_space))
-    return Layout(((*agents, *space.shape), np.dtype(space.dtype).str), agents, obs)
 
 
 def anonymous() -> int:

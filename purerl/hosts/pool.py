@@ -85,9 +85,10 @@ class Pool:
                 self._workers.append(self._start(w))
             layouts = [self._ready(worker) for worker in self._workers]
             if any(layout != layouts[0] for layout in layouts):
-                raise Fault(f"workers make environments of other spaces: {layouts}")
-            memory.resize(self._file, layouts[0], sizes, num_workers)
-            self._memory = memory.mapped(self._file, layouts[0], sizes, num_workers)
+                raise Fault(f"has other spaces than another worker: {layouts}")
+            layout = memory.Layout(*layouts[0])
+            memory.resize(self._file, layout, sizes, num_workers)
+            self._memory = memory.mapped(self._file, layout, sizes, num_workers)
             for worker in self._workers:
                 processes.tell(worker, b"m")
         except Fault as fault:

@@ -73,7 +73,7 @@ def _serve(share: Share) -> None:
         with own_code():
             env = make(share.name, share.params)
             batches = [env.batch(stop - start) for start, stop in share.rows]
-            layout = memory.layout(env)
+            layout = _layout(env)
     except ConfigError as error:
         _end(share.replies[0], REFUSED, str(error))
     except BaseException as error:
@@ -86,8 +86,21 @@ def _serve(share: Share) -> None:
         batch.close()
 
 
+def _layout(env: Any) -> Any:
+    """The `memory.Layout` of a `HostEnv`, read off its spaces."""
+    from purerl.hosts.leaves import flat
+    from purerl.hosts.memory import Layout
+
+    agents = (env.num_agents,) if env.num_agents > 1 else ()
+    action = env.action_space
+    obs = tuple(((*agents, *leaf.shape), leaf.dtype.str) for leaf in flat(env.observation_space))
+    return Layout(((*agents, *action.shape), action.dtype.str), agents, obs)
+
+
 def _step(share: Share, batches: list[Any], shared: Any) -> None:
     """Does what it is told to until the inbox ends."""
+    import numpy as np
+
     from purerl.errors import place, told
     from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
 
@@ -106,7 +119,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
                 turn = sound_turn(batch.step(mine.action.copy()), mine.reward.shape, mine.obs[slot], first)
                 obs, last = turn.obs, turn.last
                 mine.reward[:], mine.terminated[:], mine.truncated[:] = turn.reward, turn.terminated, turn.truncated
-                if last.any():
+                if np.count_nonzero(last):
                     answer, which = ENDED, last.reshape(len(last), -1).any(axis=1)
                     for x, y in zip(mine.next_obs, turn.next_obs, strict=True):
                         x[which] = y[which]
@@ -150,4 +163,6 @@ def _end_with(life: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from purerl.hosts import worker
+
+    worker.main()  # in the module's own name, by which `place` knows its frames
