@@ -75,8 +75,9 @@ def _carve(buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_worke
         return tuple(take((size, *shape), dtype) for shape, dtype in layout.obs)
 
     def group(size: int) -> Shared:
-        flags = [take((size, *layout.agents), dtype) for dtype in ("f4", "?", "?")]
-        action = take((size, *layout.action[0]), layout.action[1])
-        return Shared(take((size,), "i8"), action, *flags, observed(size), (observed(size), observed(size)))
+        seeds, action = take((size,), "i8"), take((size, *layout.action[0]), layout.action[1])
+        reward, terminated, truncated = (take((size, *layout.agents), dtype) for dtype in ("f4", "?", "?"))
+        slots = observed(size), observed(size)
+        return Shared(seeds, action, reward, terminated, truncated, observed(size), slots)
 
     return Memory(take((num_workers,), "f8"), tuple(group(size) for size in sizes)), end

@@ -40,9 +40,11 @@ def open(
     in all, ``tell(line)`` is told of each. Raises `ConfigError` if a worker cannot make its environments.
     """
     if not 1 <= groups <= min(num_envs, MOST_GROUPS):
-        raise ConfigError(f"groups = {groups}: must be in [1, {min(num_envs, MOST_GROUPS)}], for {num_envs} environments")
+        raise ConfigError(
+            f"groups = {groups}: must be in [1, {min(num_envs, MOST_GROUPS)}], for {num_envs} environments"
+        )
     sizes = spread(num_envs, groups)
-    return Pool(recipe, sizes, max(1, min(num_workers, *sizes, num_envs)), timeout, max_restarts, tell)
+    return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, tell)
 
 
 def spread(total: int, parts: int) -> list[int]:
@@ -53,10 +55,10 @@ def spread(total: int, parts: int) -> list[int]:
 class Pool:
     """Workers, and a `Stepper` for each group of environments, which one thread at a time may use.
 
-    A worker that dies, raises, takes too long or returns what is `Nonsense` is killed and started anew. In the next turn
-    of each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first
-    of a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` tells how many there were.
-    Once ``max_restarts`` are used up all is closed and `HostError` raised.
+    A worker that dies, raises, takes too long or returns `Nonsense` is killed and started anew. In the next turn of
+    each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first of
+    a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` counts such workers. Once
+    ``max_restarts`` are used up all is closed and `HostError` raised. To close one stepper closes all.
     """
 
     def __init__(
@@ -190,7 +192,7 @@ class Pool:
 
     def _start(self, w: int) -> Process:
         rows = [[group.start, group.stop] for group in self._rows[w]]
-        share = {"index": w, "workers": len(self._rows), **self._recipe._asdict(), "sizes": self._sizes, "rows": rows}
+        share = {"worker": w, "workers": len(self._rows), **self._recipe._asdict(), "sizes": self._sizes, "rows": rows}
         share["first"] = [first + start for first, (start, _) in zip(self._firsts, rows, strict=False)]
         return processes.start(share, self._file, len(rows))
 
@@ -201,7 +203,6 @@ class Pool:
 
     def _restart(self, w: int, fault: Fault) -> None:
         """Starts a worker anew and begins episodes in all groups that have had any, from seeds that are new."""
-        begun = [group for group, seeds in enumerate(self._seeds) if seeds is not None]
         while True:
             processes.kill(self._workers[w])
             line = f"{self._who(w)} {fault}"
@@ -214,14 +215,16 @@ class Pool:
                 self._workers[w] = self._start(w)
                 self._ready(self._workers[w])
                 processes.tell(self._workers[w], b"m")
-                for group in begun:
-                    self._begin(w, group)
+                for group, seeds in enumerate(self._seeds):
+                    if seeds is not None:
+                        self._begin(w, group, seeds)
                 return
             except Fault as again:
                 fault = again
 
-    def _begin(self, w: int, group: int) -> None:
-        rows, seeds = self._rows[w][group], self._seeds[group]
+    def _begin(self, w: int, group: int, seeds: np.ndarray) -> None:
+        """Begins episodes in a worker that was started anew, from seeds made of those that they began with before."""
+        rows = self._rows[w][group]
         self._memory.groups[group].seeds[rows] = [
             np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1 for seed in seeds[rows].tolist()
         ]

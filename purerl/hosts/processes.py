@@ -17,7 +17,7 @@ from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, NONSENSE, RAISED, 
 
 GRACE = 1.0
 """Seconds that a worker is given to end by itself, or to tell where it is."""
-ENVIRONMENT = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """What workers find in their environment unless it is there: they share the cores as processes, not as threads."""
 
 
@@ -30,7 +30,7 @@ class Fault(Exception):
 
 
 class Process(NamedTuple):
-    """A worker: the process, where its commands go, what it ends with, and where the answers of each group come from."""
+    """A worker: the process, where its commands go, what it ends with, and where answers come from, group by group."""
 
     popen: subprocess.Popen
     inbox: FileIO
@@ -104,7 +104,8 @@ def kill(process: Process) -> None:
         return
     _kill(process.popen.pid)
     process.popen.wait()
-    for file in (process.inbox, process.life, *process.replies):
+    process.life.close()
+    for file in (process.inbox, *process.replies):
         file.close()
 
 

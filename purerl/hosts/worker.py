@@ -1,8 +1,8 @@
 """A process that steps environments for another: ``python -m purerl.hosts.worker JSON``. Needs no JAX.
 
-It reads commands of one byte from a pipe (`command`) and answers each on the pipe of its group, with one byte or a line.
-Arrays lie in shared memory. It ends when the pipe does, and at once when the process that started it is gone. What
-environments print goes to the standard error.
+It reads commands of one byte from a pipe (`command`) and answers each on the pipe of its group, with one byte or with
+a line. Arrays lie in shared memory. It ends when the pipe does, and at once when the process that started it is gone.
+What environments print goes to the standard error.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ INTERRUPT = signal.SIGUSR1
 
 
 class Share(NamedTuple):
-    """What a worker is told, as JSON: its number of ``workers``, the environment, the sizes of all groups, the rows
+    """What a worker is told, as JSON: which it is of how many, the environment, the sizes of all groups, the rows
     ``[start, stop]`` of each that are its own, the number of its first environment in each, and file descriptors."""
 
-    index: int
+    worker: int
     workers: int
     name: str
     params: dict[str, Any]
@@ -110,7 +110,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
     ]
     while order := os.read(share.inbox, 1):
         number, slot, begins = order[0] >> 2, order[0] >> 1 & 1, order[0] & 1
-        shared.began[share.index] = time.monotonic()
+        shared.began[share.worker] = time.monotonic()
         mine, batch, first, answer = groups[number], batches[number], share.first[number], DONE
         try:
             if begins:
