@@ -2,8 +2,8 @@
 details", with the time limit of Machado et al. 2018 (arXiv 1709.06009), section 5.
 
 In this order: up to 30 no-ops at the beginning of an episode; each action for 4 frames; the maximum over the last two
-of them; grey, 84 x 84; an end after 108,000 frames (27,000 steps), truncated; rewards clipped to [-1, 1]; stacks of 4.
-With ``life_loss=1`` a lost life terminates, and the next episode goes on with the game.
+of them; grey, ``[84, 84]``; with ``life_loss=1`` an end where a life is lost, after which the next episode goes on with
+the game; an end after 108,000 frames (27,000 steps), truncated; rewards clipped to [-1, 1]; stacks of 4.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def gymnasium_options(
 
     def wrap(env: gymnasium.Env) -> gymnasium.Env:
         env = gymnasium.wrappers.AtariPreprocessing(
-            env, noop_max=NOOPS, frame_skip=SKIP, screen_size=SIZE, grayscale_obs=True, grayscale_newaxis=True
+            env, noop_max=NOOPS, frame_skip=SKIP, screen_size=SIZE, grayscale_obs=True
         )
         return Lives(env) if params.get("life_loss") else env
 
@@ -108,6 +108,6 @@ def _lives(env: Any) -> int:
     return env.unwrapped.ale.lives()
 
 
-def settings(name: str, params: dict[str, Any]) -> dict[str, Any]:
+def settings(params: dict[str, Any]) -> dict[str, Any]:
     """``params`` with the transforms that follow those of the host written out, if ``atari=1`` asks for them."""
-    return {**ON_DEVICE, **params} if params.get("atari") == 1 and "/" in name else params
+    return {**ON_DEVICE, **params} if params.get("atari") == 1 else params

@@ -1,6 +1,7 @@
 """EnvPool: environments in C++ that are stepped by threads of its own."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -18,23 +19,27 @@ from purerl.names import nearest
 
 _GIVEN = "num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "base_path"
 """Options of EnvPool that are set here."""
+Layout = Callable[[np.ndarray], np.ndarray]
+"""Of images ``[..., channels, height, width]``."""
 
 
 def named(name: str, task: str, params: dict[str, Any]) -> Source:
     """The environment ``task`` of EnvPool, whose parameters are its options, with as many threads as there are cores
     unless ``num_threads`` is given.
 
-    Images come with their channels last. ``atari=1`` is what `purerl.hosts.atari` says.
+    Images come with their channels last, and the grey frames of ``atari=1``, which is what `purerl.hosts.atari` says,
+    without channels.
     """
     with quiet():
         import envpool
     known = envpool.list_all_envs()
     if task not in known:
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
-    options = params
+    options, layout = params, _channels_last
     defaults = envpool.make_spec(task).config._asdict()
     if "noop_max" in defaults:
         options = atari.envpool_options(name, params)
+        layout = _grey if atari.is_on(name, params) and options["stack_num"] == 1 else layout
     check_parameters(name, options, set(defaults) - set(_GIVEN))
     options = {each: type(defaults[each])(value) for each, value in options.items()}
 
@@ -55,11 +60,11 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     space = observed(space, action_space, masked)
 
     def rows(num_envs: int) -> Rows:
-        return _rows(num_envs, make, space, action_space, masked)
+        return _rows(num_envs, make, space, action_space, masked, layout)
 
     return Source(
         name,
-        leaves.plain(_channels_last(space), f"env = {name!r}: observation_space"),
+        leaves.plain(_laid_out(space, layout), f"env = {name!r}: observation_space"),
         leaves.coder(action_space, f"env = {name!r}: action_space").space,
         rows,
         legal=leaves.mask_key(space),
@@ -67,7 +72,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     )
 
 
-def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool) -> Rows:
+def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool, layout: Layout) -> Rows:
     """Rows of a pool that is made anew when it is seeded, since its seeds are given when it is made.
 
     It begins an episode in the step after the end of one, unless it is told to before, as it is here.
@@ -89,7 +94,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool)
         """The order that makes the rows ascend, in which the pool does not always return them; and the rows in it."""
         order = np.argsort(info["env_id"], kind="stable")
         found = split({"obs": obs, MASK: info[MASK]} if masked else obs)
-        found = tuple(np.moveaxis(x, 1, -1) if image else x for x, image in zip(found, images, strict=True))
+        found = tuple(layout(x) if image else x for x, image in zip(found, images, strict=True))
         return order, tuple(np.ascontiguousarray(x[order]) for x in found)
 
     def begin(which: Which) -> Leaves:
@@ -109,12 +114,20 @@ def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
     return len(shape) == 3 and dtype == np.uint8 and shape[0] < min(shape[1:])
 
 
-def _channels_last(space: Any) -> Any:
+def _channels_last(x: np.ndarray) -> np.ndarray:
+    return np.moveaxis(x, -3, -1)
+
+
+def _grey(x: np.ndarray) -> np.ndarray:
+    return x[..., 0, :, :]
+
+
+def _laid_out(space: Any, layout: Layout) -> Any:
+    """The space of the observations in ``space`` after ``layout`` of their images."""
     if isinstance(space, gymnasium.spaces.Dict):
-        return gymnasium.spaces.Dict({key: _channels_last(each) for key, each in space.spaces.items()})
+        return gymnasium.spaces.Dict({key: _laid_out(each, layout) for key, each in space.spaces.items()})
     if isinstance(space, gymnasium.spaces.Tuple):
-        return gymnasium.spaces.Tuple([_channels_last(each) for each in space.spaces])
+        return gymnasium.spaces.Tuple([_laid_out(each, layout) for each in space.spaces])
     if isinstance(space, gymnasium.spaces.Box) and _is_image(space.shape, space.dtype):
-        low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
-        return gymnasium.spaces.Box(low, high, dtype=np.uint8)
+        return gymnasium.spaces.Box(layout(space.low), layout(space.high), dtype=np.uint8)
     return space

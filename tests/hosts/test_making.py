@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
+import hosted
 import numpy as np
 import pytest
+from hosted import assert_same, looped, played
 
 from purerl.errors import ConfigError
 from purerl.hosts import making
@@ -13,37 +16,120 @@ from purerl.hosts import making
 LANES, STEPS = 3, 120
 
 
-def played(batch, actions, lanes=LANES):
-    """Observations acted upon, then turns."""
-    return batch.reset(np.arange(lanes)), [batch.step(action) for action in actions]
-
-
-def test_trajectories_equal_a_plain_loop_bit_for_bit():
+@pytest.mark.parametrize("params", [{}, {"vector": 0}], ids=["array", "singles"])
+def test_trajectories_equal_a_plain_loop_bit_for_bit(params):
     actions = np.random.default_rng(0).integers(0, 2, (STEPS, LANES))
-    first, turns = played(making.make("gymnasium/CartPole-v1", {}).batch(LANES), actions)
-    for lane in range(LANES):
-        env = gymnasium.make("CartPole-v1")
-        obs, ends = env.reset(seed=lane)[0], 0
-        np.testing.assert_array_equal(first[0][lane], obs)
-        for action, turn in zip(actions[:, lane], turns, strict=True):
-            obs, reward, terminated, truncated, _ = env.step(action)
-            np.testing.assert_array_equal(turn.next_obs[0][lane], obs)
-            seen = turn.reward[lane], turn.terminated[lane], turn.truncated[lane]
-            assert seen == (reward, terminated, truncated and not terminated)
-            if terminated or truncated:
-                obs, ends = env.reset()[0], ends + 1
-            np.testing.assert_array_equal(turn.obs[0][lane], obs)
-        assert ends >= 2
+    loop = looped(lambda: gymnasium.make("CartPole-v1"), actions)
+    assert (loop[1][2].sum(axis=0) >= 2).all()
+    assert_same(played(making.make("gymnasium/CartPole-v1", params), actions), loop)
 
 
-def test_nothing_imports_jax():
+def test_the_time_limit_truncates():
+    env = making.make("gymnasium/Pendulum-v1", {})
+    actions = np.random.default_rng(0).uniform(-2, 2, (205, 2, 1)).astype(np.float32)
+    host, loop = played(env, actions), looped(lambda: gymnasium.make("Pendulum-v1"), actions)
+    assert loop[1][3].sum() == 2 and not loop[1][2].any()
+    assert_same(host, loop)
+    np.testing.assert_array_equal(env.action_space.high, [2])
+
+
+@pytest.mark.parametrize(
+    ("function", "params"),
+    [("script", {"length": 4}), ("thunk", {"length": 4}), ("Script", {"length": 4})],
+)
+def test_functions_of_anybodys_own(function, params):
+    actions = np.random.default_rng(0).integers(0, 3, (10, LANES))
+    assert_same(played(making.make(f"hosted:{function}", params), actions), looped(lambda: hosted.Script(4), actions))
+
+
+def test_what_is_returned_stays():
+    actions = np.random.default_rng(0).integers(0, 2, (STEPS, LANES))
+    for params in ({}, {"vector": 0}):
+        batch = making.make("gymnasium/CartPole-v1", params).batch(LANES)
+        batch.reset(np.arange(LANES))
+        turns, copies = [], []
+        for action in actions:
+            turns.append(batch.step(action))
+            copies.append([x.copy() for x in (*turns[-1].next_obs, *turns[-1].obs, *turns[-1][1:4])])
+        for turn, copy in zip(turns, copies, strict=True):
+            for x, y in zip((*turn.next_obs, *turn.obs, *turn[1:4]), copy, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
+def test_a_batch_can_be_reset_again():
+    actions = np.random.default_rng(0).integers(0, 2, (20, LANES))
+    batch = making.make("gymnasium/CartPole-v1", {}).batch(LANES)
+    one, two = [[batch.reset(np.arange(LANES))[0], *[batch.step(a).obs[0] for a in actions]] for _ in range(2)]
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_host_env_of_ones_own_is_taken_as_it_is():
+    assert making.make("hosted:ready", {"length": 5}).name == "ready-5"
+    with pytest.raises(ConfigError, match="returns a HostEnv, which has no action_repeat"):
+        making.make("hosted:ready", {"action_repeat": 2})
+
+
+def test_frames_are_those_of_the_library():
+    env = making.make("hosted:script", {})
+    batch = env.batch(2)
+    batch.reset(np.arange(2))
+    batch.step(np.zeros(2, int))
+    assert env.fps == 7
+    assert batch.frame(1).shape == (4, 6, 3) and (batch.frame(1) == 1).all()
+    assert making.make("hosted:thunk", {}).batch(1).frame is None
+
+
+@pytest.mark.parametrize("family", ["gymnasium/CartPole-v1", "hosted:script"])
+def test_nothing_imports_jax(family):
     code = (
-        "import sys, numpy; from purerl.hosts import making; b = making.make('gymnasium/CartPole-v1', {}).batch(2);"
+        f"import sys, numpy; from purerl.hosts import making; b = making.make({family!r}, {{}}).batch(2);"
         "b.reset(numpy.arange(2)); b.step(numpy.zeros(2, int)); assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(hosted.__file__).parent)
+
+
+def test_which_kind_is_seen_without_an_import():
+    from purerl import envs
+
+    assert making.is_host("gymnasium/CartPole-v1") and making.is_host("envpool/Pong-v5")
+    assert not making.is_host("CartPole-v1") and not making.is_host("hosted:script") and not making.is_host("brax/ant")
+    assert all(
+        making.is_environment(found) for found in (hosted.script(), hosted.sync(), hosted.ready(), hosted.thunk())
+    )
+    assert not making.is_environment(envs.make("CartPole-v1")) and not making.is_environment(hosted.nothing())
+    assert making.arguments(hosted.sync, {"length": 3}) == {"num_envs": 1, "length": 3}
+    code = (
+        "import sys; from purerl.hosts import own; assert not own.is_environment(object());"
+        "assert not {'gymnasium', 'pettingzoo', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match="nearest: CartPole-v1"):
-        making.make("gymnasium/CartPol-v1", {})
+@pytest.mark.parametrize(
+    ("name", "params", "words"),
+    [
+        ("gymnasium/CartPol-v1", {}, "unknown environment; nearest: CartPole-v1"),
+        ("gymnasium/CartPole-v1", {"suton": 1}, "unknown parameter suton; nearest: sutton_barto_reward"),
+        ("gymnasium/Pendulum-v1", {"vector": 1}, "unknown parameter vector"),
+        ("gymnasium/CartPole-v1", {"action_repeat": 0}, "action_repeat = 0: must be a whole number >= 1"),
+        ("gymnasium/CartPole-v1", {"sticky_actions": 2}, r"sticky_actions = 2: must be a number in \[0, 1\]"),
+        ("hosted:script", {"lenth": 1}, "unknown parameter lenth; nearest: length"),
+        ("hosted:nothing", {}, "returns SimpleNamespace, must return an environment of Gymnasium"),
+        ("hosted:Late", {}, "begins episodes in a step of their own.*SAME_STEP, or return one single environment"),
+        ("hosted:fixed", {}, "returns a vector environment of 3, of which 1 are needed; give the function a parameter"),
+        ("hosted:sync", {"max_episode_steps": 2}, "max_episode_steps = 2: a vector environment of Gymnasium steps"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(name, params, words):
+    with pytest.raises(ConfigError, match=words) as told:
+        making.make(name, params)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("family", ["envpool", "pettingzoo"])
+def test_what_is_not_installed_names_the_extra(family, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=f"{family} is not installed; pip install 'purerl\\[{family}\\]'"):
+        making.make(f"{family}/Pong-v5", {})
+    with pytest.raises(ConfigError, match="not installed"):
+        making.listed(family)

@@ -1,0 +1,61 @@
+"""Parallel environments of several agents, as PettingZoo has them."""
+
+import hosted
+import numpy as np
+import pytest
+
+from purerl.errors import ConfigError
+from purerl.hosts import making, pettingzoo
+from purerl.hosts.rows import host_env
+
+
+def made(**params):
+    return host_env(pettingzoo.parallel("agents", lambda: hosted.Agents(**params)), [])
+
+
+def test_agents_that_left_stay_as_they_were_until_the_last_leaves():
+    env = made()
+    assert (env.num_agents, env.action_space) == (3, hosted.spaces.Discrete(3))
+    batch = env.batch(2)
+    np.testing.assert_array_equal(batch.reset(np.array([7, 8]))[0], [[[0, 7]] * 3, [[0, 8]] * 3])
+    action = np.array([[0, 1, 2], [2, 1, 0]])
+    turns = [batch.step(action) for _ in range(5)]
+    np.testing.assert_array_equal(
+        [turn.reward[0] for turn in turns], [[1, 2, 3], [1, 2, 3], [0, 2, 3], [0, 0, 3], [1, 2, 3]]
+    )
+    np.testing.assert_array_equal(
+        [t.next_obs[0][1, :, 0] for t in turns], [[1] * 3, [2] * 3, [2, 3, 3], [2, 3, 4], [1] * 3]
+    )
+    np.testing.assert_array_equal([turn.last.all() for turn in turns], [False, False, False, True, False])
+    assert [turn.last.any() for turn in turns] == [turn.last.all() for turn in turns]
+    assert turns[3].terminated.all() and turns[3].terminated.shape == (2, 3) and not turns[3].truncated.any()
+    np.testing.assert_array_equal(turns[3].obs[0], [[[0, 7]] * 3, [[0, 8]] * 3])
+
+
+def test_an_episode_in_which_an_agent_was_cut_off_is_truncated():
+    batch = made(cut=("b",)).batch(1)
+    batch.reset(np.arange(1))
+    turns = [batch.step(np.zeros((1, 3), int)) for _ in range(4)]
+    assert turns[3].truncated.all() and not any(turn.terminated.any() for turn in turns)
+
+
+def test_agents_need_the_same_spaces():
+    with pytest.raises(ConfigError, match="a and b have different spaces"):
+        made(spaces_differ=True)
+
+
+def test_transforms_for_one_agent_are_refused():
+    source = pettingzoo.parallel("agents", hosted.Agents)
+    with pytest.raises(ConfigError, match="has 3 agents; action_repeat needs one"):
+        making.chosen(source, {"action_repeat": 2})
+
+
+def test_names_of_pettingzoo():
+    pytest.importorskip("mpe2")
+    env = making.make("pettingzoo/mpe.simple_spread_v3", {"N": 2})
+    batch = env.batch(2)
+    assert batch.reset(np.arange(2))[0].shape == (2, 2, *env.observation_space.shape)
+    turns = [batch.step(np.zeros((2, 2), int)) for _ in range(25)]
+    assert turns[-1].truncated.all() and not turns[-2].last.any()
+    with pytest.raises(ConfigError, match="nearest: mpe.simple_spread_v3"):
+        making.make("pettingzoo/mpe.simple_spred_v3", {})

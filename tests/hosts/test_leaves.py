@@ -1,0 +1,166 @@
+"""Spaces, observations and actions of Gymnasium as a `HostEnv` has them, and back."""
+
+import gymnasium
+import hosted
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from purerl.errors import ConfigError
+from purerl.hosts import leaves
+from purerl.hosts.gymnasium import single
+from purerl.hosts.rows import host_env
+
+DEEP = spaces.Dict(
+    {
+        "z": spaces.Discrete(4, start=-2),
+        "a": spaces.Tuple([spaces.Box(-1, 1, (2, 3), np.float64), spaces.MultiBinary(4)]),
+        "m": spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 7]]),
+        "i": spaces.Box(0, 255, (4, 4, 3), np.uint8),
+        "n": spaces.Dict({"y": spaces.Box(-5, 5, (), np.int64), "b": spaces.Box(0, 1, (2,), bool)}),
+    }
+)
+CHOICES = spaces.Dict(
+    {
+        "y": spaces.Discrete(3, start=5),
+        "b": spaces.Tuple([spaces.MultiDiscrete([[2, 3], [4, 5]]), spaces.MultiBinary(2)]),
+    }
+)
+
+
+def environment(observation_space, action_space, masked=False):
+    """The host environment, and the copies that its batches are made of."""
+    copies = []
+
+    def make(**more):
+        copies.append(hosted.Nested(observation_space, action_space, masked))
+        return copies[-1]
+
+    return host_env(single("nested", make), []), copies
+
+
+def expected(obs):
+    """The leaves of one observation of `DEEP`, in the order of ``jax.tree.leaves``, as they are to be seen."""
+    shifted = {**obs, "z": obs["z"] + 2, "m": (obs["m"] - [[1, 1], [0, 7]]).ravel()}
+    dtypes = "f4", "i1", "u1", "i4", "b1", "i4", "i4"
+    order = jax.tree.leaves(shifted)
+    return [np.asarray(order[k]).astype(d) for k, d in zip((0, 1, 2, 3, 4, 5, 6), dtypes, strict=True)]
+
+
+def test_observations_are_leaves_in_the_order_of_jax():
+    env, copies = environment(DEEP, spaces.Discrete(2))
+    batch = env.batch(2)
+    first = batch.reset(np.arange(2))
+    turn = batch.step(np.zeros(2, int))
+    for found, at in ((first, 0), (turn.next_obs, 1)):
+        for row, copy in enumerate(copies[1:]):
+            for leaf, wanted in zip(found, expected(copy.shown[at]), strict=True):
+                assert leaf.dtype == wanted.dtype
+                np.testing.assert_array_equal(leaf[row], wanted)
+    spaces_there = jax.tree.leaves(_tree(env.observation_space), is_leaf=lambda x: isinstance(x, gymnasium.Space))
+    for leaf, space in zip(first, spaces_there, strict=True):
+        assert (leaf.shape[1:], leaf.dtype.itemsize) == (
+            space.shape,
+            4 if space.dtype == np.int64 else space.dtype.itemsize,
+        )
+        assert all(space.contains(np.asarray(row, space.dtype)) for row in leaf)
+
+
+def _tree(space):
+    if isinstance(space, spaces.Dict):
+        return {key: _tree(each) for key, each in space.items()}
+    return tuple(map(_tree, space)) if isinstance(space, spaces.Tuple) else space
+
+
+def test_stacked_observations_have_the_same_leaves():
+    shown = [DEEP.sample() for _ in range(3)]
+    stacked = gymnasium.vector.utils.concatenate(
+        DEEP, shown, gymnasium.vector.utils.create_empty_array(DEEP, n=3, fn=np.zeros)
+    )
+    for one, other in zip(leaves.gatherer(DEEP)(shown), leaves.splitter(DEEP)(stacked), strict=True):
+        assert one.dtype == other.dtype and not any(np.shares_memory(other, x) for x in jax.tree.leaves(stacked))
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("space", "sizes", "action", "given"),
+    [
+        (spaces.Discrete(3, start=5), 3, 2, 7),
+        (spaces.MultiBinary(3), [2, 2, 2], [1, 0, 1], [1, 0, 1]),
+        (spaces.MultiDiscrete([2, 3], start=[4, 0]), [2, 3], [1, 2], [5, 2]),
+        (
+            CHOICES,
+            [2, 3, 4, 5, 2, 2, 3],
+            [1, 2, 3, 4, 0, 1, 2],
+            {"b": (np.array([[1, 2], [3, 4]]), np.array([0, 1])), "y": 7},
+        ),
+    ],
+)
+def test_actions_are_one_leaf_and_back(space, sizes, action, given):
+    env, copies = environment(spaces.Box(0, 1), space)
+    assert env.action_space == (
+        spaces.Discrete(sizes) if isinstance(sizes, int) else spaces.MultiDiscrete(np.array(sizes))
+    )
+    batch = env.batch(2)
+    batch.reset(np.arange(2))
+    batch.step(np.stack([np.zeros_like(action), action]).astype(np.int32))
+    jax.tree.map(np.testing.assert_array_equal, copies[2].given[0], given)
+
+
+def test_boxes_of_float64_are_given_float64():
+    env, copies = environment(spaces.Box(0, 1), spaces.Box(-1, 1, (2,), np.float64))
+    batch = env.batch(1)
+    batch.reset(np.arange(1))
+    batch.step(np.full((1, 2), 0.5, np.float32))
+    assert copies[1].given[0].dtype == np.float64 and env.action_space.dtype == np.float32
+
+
+def test_masks_in_info_are_seen_beside_the_observation():
+    env, _ = environment(spaces.Box(0, 1, (2,)), spaces.Discrete(3), masked=True)
+    assert env.legal == "action_mask" and list(env.observation_space.spaces) == ["action_mask", "obs"]
+    batch = env.batch(2)
+    mask, obs = batch.reset(np.arange(2))
+    assert mask.dtype == np.int8 and obs.shape == (2, 2)
+    np.testing.assert_array_equal(batch.step(np.zeros(2, int)).next_obs[0], [[1, 0, 1]] * 2)
+
+
+def test_masks_in_the_observation_are_told():
+    space = spaces.Dict({"action_mask": spaces.MultiBinary(3), "board": spaces.Box(0, 1)})
+    assert environment(space, spaces.Discrete(3))[0].legal == "action_mask"
+    assert environment(DEEP, spaces.Discrete(3))[0].legal is None
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Text(5),
+        spaces.Sequence(spaces.Discrete(2)),
+        spaces.Graph(spaces.Box(0, 1), None),
+        spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 1)]),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+def test_spaces_without_one_shape_are_refused(space):
+    kind = type(space).__name__
+    with pytest.raises(ConfigError, match=f"^env = 'nested': observation_space: is {kind}; only Box"):
+        environment(spaces.Dict({"x": space}), spaces.Discrete(2))
+    with pytest.raises(ConfigError, match=f"^env = 'nested': action_space: has {kind}; actions are"):
+        environment(spaces.Box(0, 1), space)
+
+
+@pytest.mark.parametrize(
+    ("space", "obs"),
+    [
+        (spaces.Box(0, 1, (2,)), np.zeros(3)),
+        (spaces.Box(0, 1, (2,)), np.zeros((1, 2))),
+        (spaces.Discrete(3), np.zeros(1, int)),
+        (spaces.Box(0, 9, (2,), np.int32), np.zeros(2)),
+        (spaces.Discrete(3), 0.5),
+    ],
+)
+def test_what_is_not_of_its_space_is_told(space, obs):
+    good = [space.sample() for _ in range(2)]
+    assert leaves.gatherer(space)(good)[0].shape == (2, *space.shape)
+    with pytest.raises((ValueError, TypeError)):
+        leaves.gatherer(space)([good[0], obs])
