@@ -215,6 +215,10 @@ class Env(NamedTuple):
 
     ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team. ``partly_observed``
     tells that what an observation leaves out matters, so that an agent with a memory can do better.
+
+    ``host`` is what steps an environment of the host (`purerl.envs.hosted`), None of all others. A level is then the
+    first observation, and the noise of a step what the host's step came to: whoever steps hands both in. What
+    ``levels`` and ``noise`` draw has their shapes alone, so that programs can be traced and planned.
     """
 
     name: str
@@ -233,6 +237,7 @@ class Env(NamedTuple):
     resets: str = "every"
     zero_sum: bool = False
     partly_observed: bool = False
+    host: Any = None  # hosts.HostEnv
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""
@@ -316,27 +321,46 @@ class Trainer(NamedTuple):
     ``collect(behaviour, actors, key)`` acts, by what `Learner.behaviour` gives, and returns the actors, the trajectory
     ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores it, if there is a replay,
     learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step` is one
-    after the other. ``env_steps`` is the number of frames that one iteration takes, ``warmup_steps`` the number that
-    ``init`` takes, of one agent. ``stop(before, after, metrics)`` ends each iteration (None: nothing does): it
-    decides whether the training stops early, and returns the state and the metrics of it (`loops.stopping`).
+    after the other. ``warmup_steps`` is the number of frames that ``init`` takes, of one agent. ``stop(before, after,
+    metrics)`` ends each iteration (None: nothing does): it decides whether the training stops early, and returns the
+    state and the metrics of it (`loops.stopping`).
+
+    ``collect`` takes ``num_steps`` steps in the rows of ``fleet``, whose environments may be the host's: then it gives
+    shapes alone, and whoever steps the host (`loops.hosting`) does in its place what it would. For that the beginning
+    has halves, too: ``begin(key)`` is the state before the warm-up (None: there is none, and ``init`` is that), and
+    ``fill(state, trajectory)`` stores a trajectory of the warm-up.
     """
 
     init: Callable[[Key], TrainState]
     collect: Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]
     learn: Callable[[TrainState, Transition, Key], tuple[TrainState, Metrics]]
     learner: Learner
-    env_steps: int
+    fleet: Any  # envs.Fleet
+    num_steps: int
     warmup_steps: int = 0
+    begin: Callable[[Key], TrainState] | None = None
+    fill: Callable[[TrainState, Transition], TrainState] | None = None
     stop: Callable[[TrainState, TrainState, Metrics], tuple[TrainState, Metrics]] | None = None
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
         key, key_collect, key_learn = jax.random.split(state.key, 3)
         behaviour = self.learner.behaviour(state.learner)
-        actors, trajectory, episodes = self.collect(behaviour, state.actors, key_collect)
+        return self.after(state, key, self.collect(behaviour, state.actors, key_collect), key_learn)
+
+    def after(
+        self, state: TrainState, key: Key, collected: tuple[Actors, Transition, Metrics], key_learn: Key
+    ) -> tuple[TrainState, Metrics]:
+        """Learns from what was ``collected`` in the iteration before ``key``. Consumes ``key_learn``."""
+        actors, trajectory, episodes = collected
         after, metrics = self.learn(state._replace(actors=actors, key=key), trajectory, key_learn)
         metrics = {**episodes, **metrics}
         return self.stop(state, after, metrics) if self.stop else (after, metrics)
+
+    @property
+    def env_steps(self) -> int:
+        """The number of frames that one iteration takes, of one agent."""
+        return int(self.fleet.env_steps * self.num_steps)
 
     def frames(self, iterations: int) -> int:
         """Frames of one agent after so many iterations, warm-up included."""

@@ -20,8 +20,10 @@ from purerl.envs.check_env import Examined, check_env, examine
 from purerl.envs.check_types import outdated
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
+from purerl.envs.hosted import ON_HOST, from_host, make_hosted
 from purerl.envs.union import union
 from purerl.errors import ConfigError
+from purerl.hosts import making, own
 from purerl.names import called, imported, nearest
 from purerl.types import Env
 
@@ -37,6 +39,7 @@ __all__ = [
     "from_brax",
     "from_craftax",
     "from_gymnax",
+    "from_host",
     "from_jaxmarl",
     "from_jumanji",
     "from_pgx",
@@ -69,7 +72,8 @@ def make(name: str, **params: Any) -> Env:
     one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
     ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME``, ``playground/NAME`` and ``jaxmarl/NAME`` need the extra of that
     name. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
-    arguments.
+    arguments. ``gymnasium/NAME``, ``envpool/NAME`` and ``pettingzoo/NAME`` step on the host (`purerl.hosts`), as does
+    what a function returns that is an environment of these libraries.
 
     Every environment also has the transforms of `purerl.envs.wrappers` as parameters. They are put around it in this
     order, whatever the order of ``params``, the first one innermost; None leaves one out:
@@ -89,7 +93,7 @@ def make(name: str, **params: Any) -> Env:
     Where an environment has a parameter of such a name itself, as tasks of brax have ``action_repeat``, the parameter
     is its own. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
     numbers that `check_values` refuses, for a function that does not return an `Env`, and for transforms that cannot
-    be.
+    be. An environment of the host begins its episodes itself: it has neither ``randomise`` nor ``resets``.
     """
     check_values(name, params)
     declared = _declared(name)
@@ -100,8 +104,12 @@ def make(name: str, **params: Any) -> Env:
     given = {each: params[each] for each in reserved if params.get(each) is not None}
     plain = {each: value for each, value in params.items() if each not in reserved}
     ranges = given.pop("randomise", None)
+    if ranges is not None and making.is_host(name):
+        raise ConfigError(f"env = {name!r}: randomise = {ranges!r}: draws parameters in JAX; the host has its own")
     make_plain = functools.partial(_plain_with, name, plain)
     env = make_plain() if ranges is None else wrappers.randomise(name, make_plain, ranges)
+    if env.host and (on_host := {each: given.pop(each) for each in (*ON_HOST, "resets") if each in given}):
+        env = make_hosted(name, plain | on_host)
     for transform, value in given.items():
         env = wrappers.TRANSFORMS[transform](env, value)
     return env
@@ -156,6 +164,8 @@ def _plain(name: str, params: dict[str, Any]) -> Env:
     family, _, task = name.partition("/")
     if task and family in _EXTRAS:
         return _EXTRAS[family][0](task, **params)
+    if making.is_host(name):
+        return make_hosted(name, params)
     plain = name.removeprefix("gymnax/")
     if plain != name or plain in (*GYMNAX, "MNISTBandit-bsuite"):
         return make_gymnax(plain, **params)
@@ -182,6 +192,11 @@ def _own(name: str, params: dict[str, Any]) -> Env:
         env = called("env", name, function, **params)
     except ConfigError as error:
         raise ConfigError(f"{error}{outdated(error.__cause__)}") from error.__cause__
+    if own.is_environment(env):
+        return make_hosted(name, params)
     if not isinstance(env, Env):
-        raise ConfigError(f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env")
+        raise ConfigError(
+            f"env = {name!r}: returns {type(env).__name__}, must return a purerl.types.Env, or an environment of "
+            "Gymnasium or PettingZoo"
+        )
     return env

@@ -133,6 +133,7 @@ def joint(env: Env, previous: bool = False) -> Env:
         legal and (lambda obs: obs["legal"].reshape(*obs["legal"].shape[:-2], -1)),
         keep=env.keep,
         resets=env.resets,
+        host=env.host,
     )
 
 

@@ -21,6 +21,7 @@ class Fleet(NamedTuple):
     of resets too, and ``step`` takes one element of it. A step begins the next episode where one ended, so ``obs`` is
     what the policy sees next, and `Step.next_obs` what the action led to. ``env_steps`` is the number of environment
     steps that one step of the fleet counts for. ``metrics(last [T, B])`` is what the resets of a trajectory took.
+    ``env`` is the environment that the rows are of; None: the rows are something else.
     """
 
     size: int
@@ -30,6 +31,7 @@ class Fleet(NamedTuple):
     step: Callable[[PyTree, PyTree, Array], tuple[PyTree, PyTree, Step]]
     # (noise, env_state, action [B, ...]) -> (env_state, obs, Step); leaves [B, ...]
     metrics: Callable[[Array], Metrics] = resets.nothing
+    env: Env | None = None
 
 
 def fleet(env: Env, num_envs: int) -> Fleet:
@@ -50,7 +52,7 @@ def fleet(env: Env, num_envs: int) -> Fleet:
         return env_state, obs, made
 
     if num_agents == 1:
-        return Fleet(num_envs, num_envs, begins.first, noise, step, begins.metrics)
+        return Fleet(num_envs, num_envs, begins.first, noise, step, begins.metrics, env)
 
     def reset_agents(key: Key) -> tuple[PyTree, PyTree]:
         env_state, obs = begins.first(key)
@@ -61,4 +63,5 @@ def fleet(env: Env, num_envs: int) -> Fleet:
         return env_state, *trees.merge((obs, made), 2)
 
     rows = num_envs * num_agents
-    return Fleet(rows, num_envs, reset_agents, noise, step_agents, lambda last: begins.metrics(last[:, ::num_agents]))
+    metrics = lambda last: begins.metrics(last[:, ::num_agents])
+    return Fleet(rows, num_envs, reset_agents, noise, step_agents, metrics, env)

@@ -51,6 +51,13 @@ class Batch(NamedTuple):
     frame: Callable[[int], np.ndarray] | None = None
 
 
+class Recipe(NamedTuple):
+    """What an environment of the host is made of, in this process or in another: its name, and its parameters."""
+
+    name: str
+    params: dict[str, Any]
+
+
 class HostEnv(NamedTuple):
     """An environment of the host, and what makes batches of it.
 
@@ -58,6 +65,7 @@ class HostEnv(NamedTuple):
     `Batch`. ``legal`` is the key, in a dictionary of observations, of the mask of the actions that may be taken; None:
     all may. ``threaded`` tells that a batch steps in threads of its own, so that workers would gain nothing.
     ``partly_observed`` tells that what an observation leaves out matters. ``fps`` is the speed at which films play.
+    ``recipe`` is what `purerl.hosts.making.make` made it of.
     """
 
     name: str
@@ -69,13 +77,7 @@ class HostEnv(NamedTuple):
     threaded: bool = False
     partly_observed: bool = False
     fps: float = 30.0
-
-
-class Recipe(NamedTuple):
-    """What an environment of the host is made of, in this process or in another: its name, and its parameters."""
-
-    name: str
-    params: dict[str, Any]
+    recipe: Recipe = Recipe("", {})
 
 
 class Stepper(NamedTuple):

@@ -1,5 +1,6 @@
 """Early stopping: a training whose return has reached a target learns no more. Each member does so by itself."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,9 +31,9 @@ def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
     program, and whoever runs it says who stops (`stopped_by`).
     """
 
-    def init(key: Key) -> TrainState:
+    def looked_at(begin: Callable[[Key], TrainState]) -> Callable[[Key], TrainState]:
         nothing = Stopping(jnp.zeros((), bool), counters.of(), jnp.zeros(()), jnp.zeros((), jnp.int32))
-        return trainer.init(key)._replace(stopping=nothing)
+        return lambda key: begin(key)._replace(stopping=nothing)
 
     def stop(before: TrainState, after: TrainState, metrics: Metrics) -> tuple[TrainState, Metrics]:
         so_far: Stopping = before.stopping
@@ -51,7 +52,8 @@ def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
         at = jax.tree.map(lambda new, old: jnp.where(now, new, old), iteration, so_far.at)
         return Stopping(so_far.stopped | now, at, jnp.where(enough, 0.0, total), jnp.where(enough, 0, ended))
 
-    return trainer._replace(init=init, stop=stop)
+    begin = trainer.begin and looked_at(trainer.begin)
+    return trainer._replace(init=looked_at(trainer.init), begin=begin, stop=stop)
 
 
 def stopped_by(stopping: Stopping, now: np.ndarray, iteration: int) -> Stopping:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from purerl import counters, kernels, trees
 from purerl.envs.fleet import Fleet
+from purerl.errors import ConfigError
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Replay, Result, Trainer, TrainState, Transition
 
@@ -27,7 +28,7 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         updated = learner.update(told, trajectory, key)
         return next_state(state, updated.state, (), {**updated.metrics, **metrics})
 
-    return Trainer(init, collector(fleet, learner, num_steps), learn, learner, fleet.env_steps * num_steps)
+    return Trainer(init, collector(fleet, learner, num_steps), learn, learner, fleet, num_steps)
 
 
 def off_policy(
@@ -46,23 +47,29 @@ def off_policy(
         )
     collect = collector(fleet, learner, num_steps)
 
-    def init(key: Key) -> TrainState:
+    def begin(key: Key) -> TrainState:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
         actors = init_actors(key_actors, fleet, learner)
         initial = learner.init(key_learner, actors.obs)
-        behaviour = learner.behaviour(initial)
-        _, trajectory, _ = jax.eval_shape(collect, behaviour, actors, key_warmup)
+        _, trajectory, _ = jax.eval_shape(collect, learner.behaviour(initial), actors, key_warmup)
         item = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), trajectory)
+        return initial_state(initial, actors, replay.init(item), key)
 
-        def fill(state, key):
-            actors, stored = state
-            actors, trajectory, _ = collect(behaviour, actors, key)
-            return (actors, replay.add(stored, own_rows(learner, trajectory))), None
+    def fill(state: TrainState, trajectory: Transition) -> TrainState:
+        return state._replace(replay=replay.add(state.replay, own_rows(learner, trajectory)))
 
-        keys = jax.random.split(key_warmup, warmup // num_steps)
+    def init(key: Key) -> TrainState:
+        state = begin(key)
+        behaviour = learner.behaviour(state.learner)
+
+        def act(now: tuple[Actors, PyTree], key: Key) -> tuple[tuple[Actors, PyTree], None]:
+            actors, trajectory, _ = collect(behaviour, now[0], key)
+            return (actors, fill(state._replace(replay=now[1]), trajectory).replay), None
+
+        keys = jax.random.split(jax.random.split(key, 4)[3], warmup // num_steps)
         with jax.named_scope("warm-up"):
-            (actors, stored), _ = jax.lax.scan(fill, (actors, replay.init(item)), keys)
-        return initial_state(initial, actors, stored, key)
+            (actors, stored), _ = jax.lax.scan(act, (state.actors, state.replay), keys)
+        return state._replace(actors=actors, replay=stored)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         def update(state, keys):
@@ -78,7 +85,7 @@ def off_policy(
         (after, stored), metrics = trees.scan_means(update, start, keys)
         return next_state(state, after, stored, {**metrics, **more})
 
-    return Trainer(init, collect, learn, learner, fleet.env_steps * num_steps, fleet.env_steps * warmup)
+    return Trainer(init, collect, learn, learner, fleet, num_steps, fleet.env_steps * warmup, begin, fill)
 
 
 def collector(
@@ -137,7 +144,11 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
 
 
 def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
-    """The whole training as one function ``train(key) -> Result(state, metrics [num_iterations])``, to jit and vmap."""
+    """The whole training as one function ``train(key) -> Result(state, metrics [num_iterations])``, to jit and vmap.
+
+    Raises `ConfigError` for environments of the host.
+    """
+    on_device(trainer)
 
     def run(key: Key) -> Result:
         start = trainer.init(key)
@@ -155,11 +166,20 @@ class Steps(Protocol):
     def step(self) -> Callable[[Any], tuple[Any, Metrics]]: ...
 
 
+def on_device(trainer: Any) -> None:
+    """Raises `ConfigError` for a `Trainer` whose environments are the host's."""
+    env = trainer.fleet.env if isinstance(trainer, Trainer) else None
+    if env is not None and env.host:
+        raise ConfigError(f"env = {env.name!r}: steps on the host, not in a program; train it by purerl.train_on_host")
+
+
 def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTree, Metrics]]:
     """``chunk(state, length) -> (state, metrics [capacity])``: ``length <= capacity`` iterations of a training.
 
-    One compiled program serves every length; metrics beyond it are zeros.
+    One compiled program serves every length; metrics beyond it are zeros. Raises `ConfigError` for environments of the
+    host.
     """
+    on_device(trainer)
 
     step = jax.jit(trainer.step, inline=True)  # traced once for its shapes and for the loop
 

@@ -116,7 +116,7 @@ def describe(
             settings = sockets.settings(socket, options, environments[-1])
             for place in environments:  # of several each, in which alone a report trains
                 sockets.make(socket, **settings).env((), place)
-    known: Sequence[Env | None] = environments or [None]
+    known: Sequence[Env | None] = [*environments] or [None]
     algorithm = ALGORITHMS[algo]
     for env in known:
         misfit = team_problems(algorithm, config, env) if env else []

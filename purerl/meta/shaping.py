@@ -83,7 +83,7 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         after, metrics = where_needed(row == num_steps - 1, update, (told, nothing))
         return next_state(state, after, rows, {**metrics, **more})
 
-    return Trainer(init, collect, learn, learner, fleet.env_steps)
+    return Trainer(init, collect, learn, learner, fleet, 1)
 
 
 def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:

@@ -305,20 +305,19 @@ def test_measured_time_counts_every_batch(monkeypatch):
     setup = Setup.of(describe("ppo", TrainOptions(env="CartPole-v1", num_seeds=5), config, {}))
     clock = [100.0]
 
-    def begin(program, members):
+    def begin(members):
         assert members.size == 2
         clock[0] += 2.0
 
-    def chunks(program, members, state, done, num_iterations):
+    def chunks(members, state, done, num_iterations):
         for length in (1, 4, 4, 4):
             clock[0] += 0.5 * length
             done += length
             yield Chunk(None, done, length, {})
 
-    monkeypatch.setattr(measure, "begin", begin)
-    monkeypatch.setattr(measure, "chunks", chunks)
     monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    found = measure.speed(setup, SimpleNamespace(chunk=SimpleNamespace(batch_size=2)))
+    program = SimpleNamespace(chunk=SimpleNamespace(batch_size=2), begin=begin, chunks=chunks)
+    found = measure.speed(setup, program)
     assert found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
     assert found.steps_per_second == pytest.approx(5 * 1024 / found.wall_seconds)
     assert measure.in_words(found).splitlines()[1].endswith(" 18 s")

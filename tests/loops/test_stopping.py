@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from purerl import counters, loops
+from purerl.envs.fleet import Fleet
 from purerl.loops import stopping
 from purerl.types import Trainer, TrainState
 
@@ -34,7 +35,7 @@ def counting(member, dies=99):
         return TrainState(zero, zero, (), counters.of(), jnp.ones((), bool), key)
 
     learner = type("Learner", (), {"behaviour": staticmethod(lambda state: state)})
-    return Trainer(init, collect, learn, learner, env_steps=1)
+    return Trainer(init, collect, learn, learner, Fleet(1, 1, None, None, None), num_steps=1)
 
 
 def walk(member, target, episodes):

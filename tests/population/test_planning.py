@@ -26,9 +26,9 @@ options = TrainOptions(env="CartPole-v1", num_seeds={agents})
 description = describe("ppo", options, ppo.Config(total_steps={envs} * 128 * 2, num_envs={envs}, num_epochs=1), {{}})
 setup = Setup.of(description)
 compiled = program.compile_program(setup.make_trainer, setup.members)
-state = program.begin(compiled, setup.members)
+state = compiled.begin(setup.members)
 before = psutil.Process().memory_info().rss
-for chunk in program.chunks(compiled, setup.members, state, 0, 2):
+for chunk in compiled.chunks(setup.members, state, 0, 2):
     pass
 status = pathlib.Path("/proc/self/status").read_text()  # ru_maxrss would begin at the size of the parent process
 peak = int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024

@@ -24,7 +24,6 @@ from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, describe
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.running import batches
-from purerl.runs.running import program as program_module
 from purerl.runs.running.program import compile_program
 from purerl.runs.running.train import FILES
 from purerl.store import checkpoint
@@ -446,7 +445,7 @@ def test_beyond_a_hundred_billion_frames(tmp_path):
     whole, other = begin("whole"), begin("other")
     program = compile_program(whole.setup.make_trainer, whole.setup.members)
     for run_ in (whole, other):
-        state = at(program_module.begin(program, whole.setup.members), done)
+        state = at(program.begin(whole.setup.members), done)
         about = {"batch_size": 1, "seconds": 0.0}
         checkpoint.save(run_.directory / "checkpoints" / "0", done, state, about)
     first = checkpoint.newest(whole.directory / "checkpoints" / "0")

@@ -18,7 +18,7 @@ from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import datasets, early, file_checks
+from purerl.runs.describing import datasets, early, file_checks, hosting
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.swept import MOST_PROGRAMS, config_part, env_part
@@ -163,6 +163,7 @@ def describe(
         problems.append(str(error))
     of_config = lambda config: algorithm.problems(config, env)
     problems += team_problems(algorithm, config, env) if env else []
+    problems += hosting.problems(options, config, env) if env else []
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
@@ -245,6 +246,11 @@ class Setup(NamedTuple):
         which = [{"config": c} if swept else {} for c in range(count)]
         labels = [{**label, "seed": seed} for label in which for seed in seeds]
         return cls(config, make_env, make_learner, make_trainer, data, members, labels, swept)
+
+    @property
+    def host(self) -> Any:
+        """What steps the environments if the host does (`types.Env.host`), None otherwise."""
+        return self.make_env(env_part(self.swept, 0)).host
 
     @property
     def trainer(self) -> Trainer:

@@ -140,6 +140,19 @@ class TrainOptions(Described, MachineOptions):
     log: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ()
     """Where metrics go beside RUN/metrics.jsonl: csv is RUN/log.csv; tensorboard and wandb are extras to install. wandb
     stays offline unless WANDB_MODE=online is in the environment."""
+    workers: str = "auto"
+    """Worker processes that step an environment of the host, such as Gymnasium's: a number, or none, which steps in
+    this process. auto: as many as there are cores if stepping is slow, otherwise none."""
+    double_buffering: Literal["auto", "on", "off"] = "auto"
+    """Step one half of an environment of the host while actions are computed for the other half. auto: with workers,
+    if num_envs is even."""
+    ahead: cfg.NonNegativeCount = 0
+    """Number of iterations that may be collected in an environment of the host before the new parameters arrive, so
+    that acting and learning overlap; actions are then by parameters so many iterations old. 0: none."""
+    worker_timeout: cfg.Positive = 60.0
+    """Seconds that a worker may take for a step of its environments, before it is ended and started anew."""
+    worker_restarts: cfg.NonNegativeCount = 10
+    """Number of times that workers may be started anew in a run, because they failed."""
     diagnostics: bool = False
     """Also log how much of the policy's network is in use: dormant_units and feature_rank, for a forward pass an
     update."""

@@ -11,11 +11,11 @@ import numpy as np
 from purerl import backend, population, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, own_code, place, told
-from purerl.loops.evaluation import Player, evaluate, player, random_player, versus
+from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, versus
 from purerl.names import Trust
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
-from purerl.runs.reading import sweeps
+from purerl.runs.reading import host_evaluation, sweeps
 from purerl.store import policies
 from purerl.types import Env, Key, Learner, PyTree, Trainer
 
@@ -204,6 +204,17 @@ def prepare(
         return state, versus(key, env, mine, rival, episodes, max_steps)
 
     program = jax.jit(population.spread(one, layout), compiler_options=backend.compiler_options())
+    if setup.host and others:
+        raise ConfigError(f"against: {setup.make_env().name} is stepped on the host, where only the run's agents play")
+
+    def on_host(everyone: Any) -> Evaluation:
+        given, keys, policy, _ = everyone
+        make = lambda mine: (
+            setup.make_env(mine[0].get("env_params")),
+            player(setup.make_learner(**mine[0]), mine[1]),
+        )
+        drawn = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
+        return host_evaluation.evaluate(keys, (given, policy), make, setup.host, episodes, max_steps, drawn)
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
         size, found = trees.length(policy), []
@@ -211,7 +222,9 @@ def prepare(
         fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
         theirs = trees.take(others.policies, slice(first, first + size)) if others else ()
         everyone = members.given, jax.vmap(fold)(members.keys), policy, theirs
-        for start in range(0, size, layout.size):
+        if setup.host:
+            found.append(on_host(everyone))
+        for start in range(0, 0 if setup.host else size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
             found.append(jax.device_get(program(population.place(batch, layout), ())[1]))
         episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*found, strict=True))

@@ -11,12 +11,14 @@ import numpy as np
 
 from purerl import trees
 from purerl.display import progress
+from purerl.errors import HostError
 from purerl.runs.describing import config_file, early
 from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import ending, logs
 from purerl.runs.running.best import Best
-from purerl.runs.running.program import Program, begin, chunks
+from purerl.runs.running.host_program import HostProgram
+from purerl.runs.running.program import Program
 from purerl.runs.running.session import Run
 from purerl.store import checkpoint, log, loggers, metrics, untrusted
 from purerl.store.saver import saver
@@ -47,7 +49,7 @@ class Trained(NamedTuple):
 
 
 def train_batches(
-    run: Run, program: Program, so_far: Progress, interrupted: list[int], plays: Plays | None = None
+    run: Run, program: Program | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
 ) -> Trained:
     """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
     ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays.
@@ -70,6 +72,7 @@ def train_batches(
     with contextlib.ExitStack() as stack:
         known = loggers.Known(trainer.frames(max(so_far.done)), so_far.seconds)
         written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
+        stack.callback(program.close)
         start = time.perf_counter()  # loggers may have taken a while
         report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
 
@@ -87,10 +90,17 @@ def train_batches(
         for index, step in enumerate(so_far.steps):
             first = index * batch_size
             batch = trees.take(setup.members, slice(first, first + batch_size))
-            state, done, saved = begin(program, batch, step), so_far.done[index], time.perf_counter()
-            learning = ending.learning(state, batch.size)
-            paced = chunks(program, batch, state, done, num_iterations, every)
-            while learning.any() and not interrupted and (chunk := next(paced, None)):
+            state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
+            learning, failed = ending.learning(state, batch.size), None
+            paced = program.chunks(batch, state, done, num_iterations, every)
+            while learning.any() and not interrupted:
+                try:
+                    chunk = next(paced, None)
+                except HostError as error:  # what is learned so far is saved all the same
+                    failed = error
+                    break
+                if chunk is None:
+                    break
                 chunk = ending.cut(chunk)
                 state = chunk.state
                 saving.later(functools.partial(written.chunk, chunk._replace(state=()), done + 1, first, elapsed()))
@@ -106,12 +116,14 @@ def train_batches(
                     start += time.perf_counter() - before
                     if early.by_evaluations(stop):
                         state = ending.after_evaluation(state, found, stop["at"], done, program.chunk.layout)
-                        paced = chunks(program, batch, state, done, num_iterations, every)
+                        paced = program.chunks(batch, state, done, num_iterations, every)
                 learning = ending.learning(state, batch.size)
                 if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
             save(index, done, state, batch.size)
+            if failed:
+                raise failed
             policies.append(on_host(state, batch.size))
             alive += np.asarray(state.alive)[: batch.size].tolist()
             stopped_at += ending.stopped_at(state, batch.size, trainer)

@@ -16,7 +16,7 @@ from purerl.runs.describing import datasets
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.running.forecast import Forecast, forecast
-from purerl.runs.running.program import Program, begin, chunks, compile_program
+from purerl.runs.running.program import Program, compile_program
 
 SECONDS = 3.0
 """How long chunks are timed, at least."""
@@ -66,7 +66,7 @@ def speed(setup: Setup, program: Program) -> Speed:
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     start = time.perf_counter()
     batch = trees.take(setup.members, slice(0, batch_size))
-    running = chunks(program, batch, begin(program, batch), 0, sys.maxsize)
+    running = program.chunks(batch, program.begin(batch), 0, sys.maxsize)
     first = next(running).done
     warm = time.perf_counter()
     for count, chunk in enumerate(running, 1):

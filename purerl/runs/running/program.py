@@ -35,6 +35,46 @@ class Program(NamedTuple):
     chunk: planning.Compiled
     compile_seconds: float
 
+    def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+        """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
+
+        Raises `ConfigError` if the step is of other members.
+        """
+        layout = self.chunk.layout
+        placed = population.place(members, layout)
+        if step is None:
+            return self.init(placed)
+        return saved(step, members.size, self.like, layout)
+
+    def chunks(
+        self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
+    ) -> Iterator[Chunk]:
+        """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations,
+        members]`` on the host.
+
+        The state leads with at least as many rows as there are members; the rest fill the program up.
+        """
+        size, placed = members.size, population.place(members, self.chunk.layout)
+        advancing = functools.partial(self.chunk.program, placed.given)
+        paced = session.advance(
+            advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
+        )
+        for chunk in paced:
+            metrics = {name: _rows(values, chunk.length)[:size].T for name, values in chunk.metrics.items()}
+            yield chunk._replace(metrics=metrics)
+
+    def close(self) -> None:
+        """Does nothing: nothing is open."""
+
+
+def saved(step: checkpoint.Step, size: int, like: TrainState, layout: population.Layout) -> TrainState:
+    """The state of ``size`` members at a saved step, on the devices, filled up to the shapes ``like``.
+
+    Raises `ConfigError` if the step is of other members.
+    """
+    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), like)
+    return checkpoint.read(step, rows, lambda array: population.place(array, layout))
+
 
 def compile_program(
     make_trainer: Callable[..., Trainer],
@@ -85,38 +125,6 @@ def compile_program(
         stage("compiling the start")
         init = starts[-1].result()
     return Program(init, init.out_info, chunk, time.perf_counter() - start)
-
-
-def begin(program: Program, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
-    """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
-
-    Raises `ConfigError` if the step is of other members.
-    """
-    layout = program.chunk.layout
-    placed = population.place(members, layout)
-    if step is None:
-        return program.init(placed)
-    rows = lambda x: jax.ShapeDtypeStruct((members.size, *x.shape[1:]), x.dtype)
-    like = jax.tree.map(rows, program.like)
-    return checkpoint.read(step, like, lambda array: population.place(array, layout))
-
-
-def chunks(
-    program: Program, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
-) -> Iterator[Chunk]:
-    """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations, members]``
-    on the host.
-
-    The state leads with at least as many rows as there are members; the rest fill the program up.
-    """
-    size, placed = members.size, population.place(members, program.chunk.layout)
-    advancing = functools.partial(program.chunk.program, placed.given)
-    paced = session.advance(
-        advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
-    )
-    for chunk in paced:
-        metrics = {name: _rows(values, chunk.length)[:size].T for name, values in chunk.metrics.items()}
-        yield chunk._replace(metrics=metrics)
 
 
 def _rows(values: jax.Array, length: int) -> np.ndarray:

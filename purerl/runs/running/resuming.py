@@ -32,6 +32,9 @@ SOFT = (
     "deterministic",
     "threads",
     "kernels",
+    "workers",
+    "worker_timeout",
+    "worker_restarts",
 )
 """What may change: how long a run is, and what its results do not follow from."""
 UNSHAPED = ("lanes",)

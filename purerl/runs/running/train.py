@@ -16,7 +16,7 @@ from purerl.display.progress import say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
-from purerl.runs.describing import config_file, interrupts
+from purerl.runs.describing import config_file, hosting, interrupts
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.directory import (
     CHECKPOINTS,
@@ -35,6 +35,7 @@ from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, sweeps
 from purerl.runs.running import best, compile_times, resuming, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
+from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
 from purerl.runs.running.program import Program, compile_program
 from purerl.runs.running.resuming import Resumed
@@ -136,7 +137,7 @@ def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
     return saved
 
 
-def _compile(run: Run, batch_size: int | str) -> Program:
+def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
     """The compiled program of a run, and a word on it, once somebody's own code is known to be traced without errors.
 
     Raises `ConfigError` otherwise, before anything is said.
@@ -154,8 +155,14 @@ def _compile(run: Run, batch_size: int | str) -> Program:
             told()
             stages(name)
 
-        known = {"lanes": lanes, "stage": stage, "algo": name.algo}
-        program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
+        known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
+        program: Program | HostProgram
+        if setup.host:
+            how = hosting.how(options), options.ahead
+            known |= {"tell": functools.partial(say, run.console)}
+            program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
+        else:
+            program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
     compile_times.note(digest, program.compile_seconds)
     at_once, size = program.chunk.batch_size, setup.members.size
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
@@ -180,7 +187,7 @@ def _tell(run: Run, trainer: Trainer) -> None:
     say(run.console, f"{name.algo} on {name.env}, {agents} agent(s), {device}: compiling ...")
 
 
-def _train(run: Run, program: Program, so_far: Progress) -> int:
+def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
     """Trains, evaluates and writes what came of it; returns the exit code."""
     description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
     plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)

@@ -1,0 +1,103 @@
+"""Environments of the host as an `Env`: what programs compute with what the host's steps came to."""
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import spaces
+from purerl.errors import ConfigError
+from purerl.hosts import making
+from purerl.hosts.bundle import HostEnv, Leaves, Recipe
+from purerl.spaces import Box, Discrete, MultiDiscrete, Space
+from purerl.types import Array, Env, Key, PyTree, Step
+
+ON_HOST = "mask_nonfinite", "sticky_actions", "action_repeat", "max_episode_steps"
+"""Transforms that the host applies, because they change which actions it is given, or when an episode ends."""
+
+
+def make_hosted(name: str, params: dict[str, Any]) -> Env:
+    """The environment of the host called ``name``, with its own parameters and the transforms that the host applies.
+
+    Raises `ConfigError` for what `hosts.making.make` refuses, for parameters that are traced, and for ``resets``.
+    """
+    for given, value in params.items():
+        if given == "resets":
+            raise ConfigError(f"env = {name!r}: resets = {value!r}: begins episodes in JAX; the host begins its own")
+        if isinstance(value, jax.core.Tracer):
+            raise ConfigError(f"env = {name!r}: {given}: is the host's, and cannot be swept")
+    return from_host(_made(name, json.dumps(params, sort_keys=True)))
+
+
+@functools.lru_cache(maxsize=32)
+def _made(name: str, params: str) -> HostEnv:
+    """`hosts.making.make`, once for each name and parameters: it makes an environment to look at."""
+    recipe = Recipe(name, json.loads(params))
+    return making.make(*recipe)._replace(recipe=recipe)
+
+
+def from_host(host: HostEnv) -> Env:
+    """Translates an environment of the host.
+
+    A level is the first observation of an episode, ``noise`` is the `Step` that the host's came to, and ``step`` hands
+    it on; wrappers act on both as on those of any environment. Drawn are zeros of their shapes.
+    """
+    space, agents = space_of(host.observation_space), host.num_agents
+    lead = () if agents == 1 else (agents,)
+    like: Any = spaces.struct(space)
+
+    def levels(key: Key, shape: tuple[int, ...]) -> PyTree:
+        return jax.tree.map(lambda x: jnp.zeros((*shape, *lead, *x.shape), x.dtype), like)
+
+    def begin(level: PyTree) -> tuple[PyTree, PyTree]:
+        return (), level
+
+    def noise(key: Key, shape: tuple[int, ...]) -> Step:
+        flags = jnp.zeros((*shape, *lead), bool)
+        return Step(levels(key, shape), jnp.zeros((*shape, *lead), jnp.float32), flags, flags)
+
+    def step(noise: Step, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
+        return env_state, noise
+
+    mask = host.legal
+    return Env(
+        host.name,
+        levels,
+        begin,
+        noise,
+        step,
+        space,
+        space_of(host.action_space),
+        legal=None if mask is None else lambda obs: jnp.asarray(obs[mask], bool),
+        num_agents=agents,
+        partly_observed=host.partly_observed,
+        host=host,
+    )
+
+
+def space_of(space: Any) -> Space:
+    """The space that a plain one of Gymnasium (`hosts.leaves.plain`) is."""
+    kind = type(space).__name__
+    if kind == "Dict":
+        return {key: space_of(part) for key, part in space.spaces.items()}
+    if kind == "Tuple":
+        return tuple(map(space_of, space.spaces))
+    if kind == "Discrete":
+        return Discrete(int(space.n))
+    if kind == "MultiDiscrete":
+        return MultiDiscrete(tuple(map(int, space.nvec)))
+    return Box(_bound(space.low), _bound(space.high), space.shape, jnp.dtype(space.dtype))
+
+
+def _bound(bound: np.ndarray) -> Any:
+    """A bound; one number where all of it are equal."""
+    return bound.flat[0].item() if np.all(bound == bound.flat[0]) else bound
+
+
+def unflatten(env: Env, leaves: Leaves) -> PyTree:
+    """Observations of the host, ``leaves`` with any leading axes, as the tree that ``env.levels`` draws."""
+    structure = jax.tree.structure(jax.eval_shape(env.levels, jax.random.key(0), ()))
+    return jax.tree.unflatten(structure, leaves)

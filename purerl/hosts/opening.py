@@ -1,0 +1,116 @@
+"""Who steps the environments of a run: this process, a thread of it, or workers."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from purerl.hosts import local, pool
+from purerl.hosts.bundle import HostEnv, Stepper
+
+WORTH_SECONDS = 2e-3
+"""What a step of all environments takes at least where workers gain more than their messages cost."""
+TRIED = 4
+"""Steps that are timed, after one that warms up."""
+
+
+class How(NamedTuple):
+    """How environments of the host are stepped, as a person asks for it.
+
+    ``workers`` is "auto", "none" or a number of processes, ``double_buffering`` "auto", "on" or "off"; a worker may
+    take ``worker_timeout`` seconds for a step, and ``worker_restarts`` of them may be started anew.
+    """
+
+    workers: str = "auto"
+    double_buffering: str = "auto"
+    worker_timeout: float = 60.0
+    worker_restarts: int = 10
+
+
+class Decided(NamedTuple):
+    """The number of worker processes, 0 for none, and of the groups in which environments are stepped."""
+
+    workers: int
+    groups: int
+
+
+def problems(how: How) -> list[str]:
+    """What of ``how`` cannot be, a line each."""
+    if how.workers in ("auto", "none") or (how.workers.isascii() and how.workers.isdecimal() and int(how.workers) > 0):
+        return []
+    return [f"workers = {how.workers!r}: must be auto, none or a number of processes"]
+
+
+def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
+    """Who steps ``num_envs`` environments, ``each`` of them for one agent.
+
+    Where it is left open, workers do, one for each core, if a step of all takes `WORTH_SECONDS` in this process; and
+    with workers there are two groups, if the environments of an agent can be halved. Raises `ConfigError` if
+    environments cannot be made.
+    """
+    workers = 0
+    if how.workers.isdecimal():
+        workers = min(int(how.workers), num_envs)
+    elif how.workers == "auto" and not host.threaded and num_envs > 1 and (cores := len(os.sched_getaffinity(0))) > 1:
+        workers = min(cores, num_envs) if seconds_of_step(host, num_envs) >= WORTH_SECONDS else 0
+    halves = each % 2 == 0 and workers > 0 if how.double_buffering == "auto" else how.double_buffering == "on"
+    return Decided(workers, 2 if halves else 1)
+
+
+def seconds_of_step(host: HostEnv, num_envs: int) -> float:
+    """The seconds that a step of ``num_envs`` environments takes in this process, by a few that are tried out."""
+    tried = min(num_envs, 4)
+    batch = host.batch(tried)
+    try:
+        obs, spent = batch.reset(np.arange(tried)), 0.0
+        for _ in range(TRIED + 1):
+            before = time.perf_counter()
+            obs = batch.step(_legal(host, tried, obs)).obs
+            spent = spent + time.perf_counter() - before if _ else 0.0
+    finally:
+        batch.close()
+    return spent / TRIED * num_envs / tried
+
+
+def _legal(host: HostEnv, rows: int, obs: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Some actions ``[rows, ...]`` that may be taken."""
+    lead = (rows,) if host.num_agents == 1 else (rows, host.num_agents)
+    if host.legal is None:
+        drawn = [host.action_space.sample() for _ in range(int(np.prod(lead)))]
+        return np.stack(drawn).reshape(*lead, *np.shape(drawn[0])).astype(_dtype(host))
+    mask = obs[sorted(host.observation_space.spaces).index(host.legal)]
+    return np.argmax(mask, axis=-1).astype(np.int32)
+
+
+def _dtype(host: HostEnv) -> np.dtype:
+    kind = np.dtype(host.action_space.dtype)
+    return np.dtype(np.int32) if kind.kind in "iu" else kind
+
+
+@contextlib.contextmanager
+def opened(
+    host: HostEnv, num_envs: int, how: How, who: Decided, tell: Callable[[str], None]
+) -> Iterator[tuple[Stepper, ...]]:
+    """Within it ``num_envs`` environments can be stepped, by a `Stepper` for each group. Raises as `pool.open` does."""
+    if who.workers:
+        with pool.open(
+            host.recipe,
+            num_envs,
+            num_workers=who.workers,
+            groups=who.groups,
+            timeout=how.worker_timeout,
+            max_restarts=how.worker_restarts,
+            tell=tell,
+        ) as workers:
+            yield workers.steppers
+        return
+    with contextlib.ExitStack() as stack:
+        step = local.threaded if who.groups > 1 else local.inline
+        found = []
+        for size in pool.spread(num_envs, who.groups):
+            found.append(step(host.batch(size)))
+            stack.callback(found[-1].close)
+        yield tuple(found)

@@ -1,0 +1,109 @@
+"""An iteration in environments of the host, cut where the host steps: the halves of `rollout` for a group of rows.
+
+`purerl.population.hosting` runs them. All functions are of one agent and of ``B`` rows, which may be a part of the
+fleet's.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import trees
+from purerl.envs.fleet import fleet
+from purerl.loops.rollout import episode_metrics
+from purerl.types import (
+    Actors,
+    Array,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    PyTree,
+    Situation,
+    Step,
+    Trainer,
+    TrainState,
+    Transition,
+)
+
+
+class Lane(NamedTuple):
+    """``B`` rows between two steps: states of the transforms around the host's environments, what the policy sees, and
+    what it remembers."""
+
+    env_state: PyTree
+    obs: PyTree
+    carry: PyTree
+
+
+class Choice(NamedTuple):
+    """What is done in a `Lane`: the actions ``[B, ...]``, what the policy remembers then, and what it recorded."""
+
+    action: Array
+    carry: PyTree
+    extras: PyTree
+
+
+class Came(NamedTuple):
+    """What the host's step came to: the `Step` of the plain environments, and what their next one begins with, of
+    those whose episode ended the first observation of a new one. Leaves are ``[E, ...]``, of ``E`` environments."""
+
+    step: Step
+    first: PyTree
+
+
+def arrive(env: Env, init_carry: Callable[[int], PyTree], first: PyTree) -> Lane:
+    """Begins episodes in ``env`` with the plain environments' first observations ``[E, ...]``."""
+    env_state, obs = jax.vmap(env.begin)(first)
+    obs = trees.merge(obs, 2) if env.num_agents > 1 else obs
+    return Lane(env_state, obs, init_carry(trees.length(obs)))
+
+
+def choose(learner: Learner, behaviour: PyTree, lane: Lane, noise: PyTree) -> Choice:
+    """Acts by ``behaviour``; ``noise`` is one element of what `Learner.noise` drew."""
+    return Choice(*learner.explore(behaviour, Situation(lane.obs, lane.carry, lane.env_state), noise))
+
+
+def go_on(
+    env: Env, remember: Callable[[PyTree, Step], PyTree], lane: Lane, choice: Choice, came: Came
+) -> tuple[Lane, Transition]:
+    """The rows after a step, whose carry is then what ``remember`` makes of it, and the step as a row ``[B]`` of a
+    trajectory."""
+    rows = fleet(env, trees.length(came.first))
+    env_state, following, step = rows.step((came.step, came.first), lane.env_state, choice.action)
+    carry = remember(choice.carry, step)
+    ends = step.reward, step.terminated, step.truncated, step.next_obs
+    return Lane(env_state, following, carry), Transition(lane.obs, choice.action, *ends, choice.extras)
+
+
+def keys(key: Key) -> tuple[Key, Key, Key]:
+    """The next key of a training, and those of an iteration's acting and learning, as `Trainer.step` splits them."""
+    key, key_collect, key_learn = jax.random.split(key, 3)
+    return key, jax.random.split(key_collect)[1], key_learn
+
+
+def collected(
+    actors: Actors, lanes: tuple[Lane, ...], rows: tuple[Transition, ...]
+) -> tuple[Actors, Transition, Metrics]:
+    """What `Trainer.collect` gives, of the groups' lanes and trajectories ``[T, B]``, side by side in this order."""
+    beside = lambda axis, *parts: parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
+    trajectory: Transition = jax.tree.map(lambda *x: beside(1, *x), *rows)
+    lane: Lane = jax.tree.map(lambda *x: beside(0, *x), *lanes)
+    totals = episode_metrics(actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last)
+    return Actors(*lane, *totals[:2]), trajectory, totals[2]
+
+
+def learn(
+    trainer: Trainer, state: TrainState, next_key: Key, key_learn: Key, *groups: Any
+) -> tuple[TrainState, Metrics]:
+    """`Trainer.step`, once ``groups`` (the arguments of `collected`) have acted. Consumes ``key_learn``."""
+    return trainer.after(state, next_key, collected(state.actors, *groups), key_learn)
+
+
+def fill(trainer: Trainer, state: TrainState, *groups: Any) -> tuple[TrainState, tuple[()]]:
+    """Stores what ``groups`` did in the warm-up."""
+    actors, trajectory, _ = collected(state.actors, *groups)
+    assert trainer.fill is not None
+    return trainer.fill(state._replace(actors=actors), trajectory), ()

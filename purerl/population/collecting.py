@@ -1,0 +1,188 @@
+"""Acting in environments of the host: rollouts of all members, one after another, while others are learned from.
+
+With two groups of rows the host steps one while the program acts for the other (double buffering: Petrenko et al. 2020,
+Sample Factory, arXiv 2006.11751, section 3.3).
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.hosts.bundle import Leaves, Stepper, Turn
+from purerl.loops.hosting import Came, Choice, Lane
+from purerl.population.hosting import Programs
+from purerl.types import Env, Key, PyTree, Step, Transition
+
+SHARES = "stepping", "transfer", "inference", "learning", "waiting"
+"""Of an iteration's time: the host steps; observations travel and programs are called; actions are computed; what was
+collected is learned from; who acts waits for parameters, or who learns for what is collected."""
+
+
+class Rollout(NamedTuple):
+    """What was collected in an iteration: of each group where it stands then and its rows ``[P, T, b]``, the keys that
+    go on, the version of the parameters that chose each step ``[T]``, how many episodes were cut because workers
+    failed, and the seconds of each of `SHARES`."""
+
+    lanes: tuple[Lane, ...]
+    rows: tuple[Transition, ...]
+    next_key: Key
+    key_learn: Key
+    versions: np.ndarray
+    cut: int
+    seconds: dict[str, float]
+
+
+class Reader:
+    """Trees ``[P, ...]`` of what the host's steps came to, in environments of ``env`` of ``size`` members."""
+
+    def __init__(self, env: Env, size: int):
+        self._structure = jax.tree.structure(jax.eval_shape(env.levels, jax.random.key(0), ()))
+        self._size, self._agents = size, () if env.num_agents == 1 else (env.num_agents,)
+
+    def observed(self, leaves: Leaves) -> PyTree:
+        """Observations of plain environments."""
+        return jax.tree.unflatten(self._structure, map(self._each, leaves))
+
+    def came(self, turn: Turn) -> Came:
+        """What a step came to."""
+        first = self.observed(turn.obs)
+        following = first if turn.next_obs is turn.obs else self.observed(turn.next_obs)
+        flags: Any = map(self._each, (turn.reward, turn.terminated, turn.truncated))
+        return Came(Step(following, *flags), first)
+
+    def actions(self, action: Any) -> np.ndarray:
+        """Actions of rows ``[P, B, ...]`` as those of environments."""
+        found = np.asarray(action)
+        return found.reshape(-1, *self._agents, *found.shape[2:])
+
+    def _each(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(self._size, -1, *x.shape[1:])
+
+
+class Watch:
+    """Seconds by name: each `note` counts those since the one before."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(SHARES, 0.0)
+        self._last = time.perf_counter()
+
+    def note(self, name: str) -> None:
+        """Counts the time since the last note for ``name``."""
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+
+class Actor:
+    """Acts in the rows of all members, whose groups ``steppers`` step, by the programs ``made`` of ``given``."""
+
+    def __init__(self, made: Programs, given: PyTree, steppers: Sequence[Stepper], env: Env, num_steps: int):
+        self._made, self._given, self._steppers, self._num_steps = made, given, tuple(steppers), num_steps
+        self._reader = Reader(env, made.chunk.batch_size)
+        self._lanes: list[Lane] = []
+
+    def reset(self, seeds: Sequence[np.ndarray]) -> None:
+        """Begins episodes everywhere, from the seeds of the environments of each group."""
+        firsts = [stepper.reset(each) for stepper, each in zip(self._steppers, seeds, strict=True)]
+        self._lanes = [self._made.arrive(self._given, self._reader.observed(first)) for first in firsts]
+
+    def collect(self, behaviour: PyTree, version: int, key: Key) -> Rollout:
+        """Takes the steps of a rollout. Consumes ``key`` ``[P]``."""
+        made, given, lanes, groups = self._made, self._given, self._lanes, range(len(self._steppers))
+        watch, cut, at_last = Watch(), 0, self._num_steps - 1
+        next_key, key_learn, noises = made.draw(given, key)
+        rows = [made.blank() for _ in groups]
+        choices = [made.choose(given, behaviour, lanes[g], noises[g], np.int32(0)) for g in groups]
+        for g in groups:
+            self._send(g, choices[g], watch)
+        for at in range(self._num_steps):
+            for g in groups:
+                turn = self._steppers[g].receive()
+                watch.note("stepping")
+                cut, came = cut + turn.cut, self._reader.came(turn)
+                if at < at_last:
+                    lanes[g], choices[g], rows[g] = made.step(
+                        rows[g], given, behaviour, lanes[g], choices[g], noises[g], np.int32(at), came
+                    )
+                    self._send(g, choices[g], watch)
+                else:
+                    lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], np.int32(at), came)
+                    watch.note("transfer")
+        versions = np.full(self._num_steps, version)
+        return Rollout(tuple(lanes), tuple(rows), next_key, key_learn, versions, cut, watch.seconds)
+
+    def _send(self, group: int, choice: Choice, watch: Watch) -> None:
+        watch.note("transfer")
+        action = self._reader.actions(choice.action)
+        watch.note("inference")
+        self._steppers[group].send(action)
+        watch.note("stepping")
+
+
+class Closed(Exception):
+    """Nobody asks for rollouts any more."""
+
+
+class Collector:
+    """Rollouts one after another, each by the parameters of ``ahead`` rollouts before, or by the first ones.
+
+    With ``ahead`` 0 a rollout is collected when it is asked for. Otherwise a thread collects up to ``ahead`` that were
+    not asked for: rollout ``n`` of ``total`` is by version ``max(0, n - ahead)``, whatever is faster, so that a
+    training is the same each time (the schedule of Cleanba; Huang et al. 2024, arXiv 2310.00036, section 3).
+    """
+
+    def __init__(self, actor: Actor, behaviour: PyTree, version: int, key: Key, total: int, ahead: int):
+        self._actor, self._key, self._left = actor, key, total
+        self._behaviours: queue.SimpleQueue[tuple[PyTree, int] | None] = queue.SimpleQueue()
+        self._rollouts: queue.SimpleQueue[Rollout | BaseException] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        for _ in range(ahead + 1):
+            self._behaviours.put((behaviour, version))
+        if ahead:
+            self._thread = threading.Thread(target=self._collect_all, name="acting", daemon=True)
+            self._thread.start()
+
+    def next(self) -> Rollout:
+        """The next rollout. Raises what collecting it raised."""
+        if self._thread is None:
+            return self._collect()
+        before = time.perf_counter()
+        found = self._rollouts.get()
+        if isinstance(found, BaseException):
+            raise found
+        found.seconds["waiting"] += time.perf_counter() - before
+        return found
+
+    def learned(self, behaviour: PyTree, version: int) -> None:
+        """Hands on the parameters that came of the last rollout."""
+        self._behaviours.put((behaviour, version))
+
+    def close(self) -> None:
+        """Ends the thread, after at most the rollouts that it has parameters for."""
+        self._left = 0
+        self._behaviours.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _collect(self) -> Rollout:
+        before = time.perf_counter()
+        given = self._behaviours.get()
+        if given is None or not self._left:
+            raise Closed
+        waited = time.perf_counter() - before
+        found = self._actor.collect(*given, self._key)
+        self._key, self._left = found.next_key, self._left - 1
+        found.seconds["waiting"] += waited
+        return found
+
+    def _collect_all(self) -> None:
+        try:
+            while self._left:
+                self._rollouts.put(self._collect())
+        except BaseException as error:  # whoever asks for the rollout raises it
+            self._rollouts.put(error)

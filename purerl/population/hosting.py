@@ -1,0 +1,178 @@
+"""Programs of trainings in environments of the host: for all rows of all members at once, between steps of the host.
+
+Parameters, memories and trajectories stay on the device; observations and actions travel (central inference: Espeholt
+et al. 2020, SEED RL, arXiv 1910.06591, section 3.1).
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import backend, trees
+from purerl.errors import ConfigError
+from purerl.loops import hosting
+from purerl.loops.hosting import Came, Choice, Lane
+from purerl.loops.rollout import restart
+from purerl.population import planning
+from purerl.population.layouts import Layout, layout, spread
+from purerl.population.membership import Members
+from purerl.types import Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
+
+
+class Programs(NamedTuple):
+    """What a training on the host computes, compiled for all members ``[P]`` at once, whose states are ``like``.
+
+    The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments. `learn`,
+    `fill`, `step` and `last` overwrite their first argument. ``chunk`` is `learn` with its cost.
+    """
+
+    begin: Callable[[PyTree, Key], TrainState]
+    arrive: Callable[[PyTree, PyTree], Lane]
+    behave: Callable[[TrainState, PyTree], PyTree]
+    draw: Callable[[PyTree, Key], tuple[Key, Key, tuple[PyTree, ...]]]
+    blank: Callable[[], Transition]
+    choose: Callable[..., Choice]
+    step: Callable[..., tuple[Lane, Choice, Transition]]
+    last: Callable[..., tuple[Lane, Transition]]
+    fill: Callable[..., tuple[TrainState, tuple[()]]] | None
+    learn: Callable[..., tuple[TrainState, Metrics]]
+    like: TrainState
+    chunk: planning.Compiled
+    groups: int
+
+
+def whole(size: int, lanes: int | None = None) -> Layout:
+    """A layout of exactly ``size`` members on the first device, with at most so many ``lanes``, which divide them."""
+    deal = layout(size, jax.devices()[:1], lanes)
+    beside = max(n for n in range(1, deal.lanes + 1) if size % n == 0)
+    return Layout(deal.devices, size // beside, beside)
+
+
+def every(one: Callable[..., PyTree], deal: Layout) -> Callable[..., Any]:
+    """``one(given, *args)`` of a member, as a function of all, whose arguments lead with ``[P]``."""
+    return lambda *args: spread(lambda mine, _: ((), one(*mine)), deal)(args, ())[1]
+
+
+def programs(
+    make_trainer: Callable[..., Trainer],
+    members: Members,
+    groups: int,
+    lanes: int | None = None,
+    stage: Callable[[str], None] = lambda name: None,
+) -> Programs:
+    """Compiles the trainings ``make_trainer(**given)`` of a population, whose environments are the host's.
+
+    ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing. Raises
+    `planning.DoesNotFit`, and `ConfigError` if the environments cannot be cut into ``groups``.
+    """
+    start, size = time.perf_counter(), members.size
+    deal = whole(size, lanes)
+    one_of: Trainer = make_trainer(**trees.take(members.given, 0))
+    num_envs, num_steps, env = one_of.fleet.env_steps, one_of.num_steps, one_of.fleet.env
+    check_groups(one_of, groups)
+
+    def parts(given: PyTree) -> tuple[Env, Any]:
+        trainer = make_trainer(**given)
+        return trainer.fleet.env, trainer.learner
+
+    def draw(given: PyTree, key: Key) -> tuple[Key, Key, tuple[PyTree, ...]]:
+        key, key_act, key_learn = hosting.keys(key)
+        trainer = make_trainer(**given)
+        noise, part = trainer.learner.noise(key_act, (num_steps, trainer.fleet.size)), trainer.fleet.size // groups
+        cut = lambda group: jax.tree.map(lambda x: x[:, group * part : (group + 1) * part], noise)
+        return key, key_learn, tuple(map(cut, range(groups)))
+
+    def go_on(given: PyTree, lane: Lane, choice: Choice, came: Came) -> tuple[Lane, Transition]:
+        env, learner = parts(given)
+        return hosting.go_on(env, restart(learner), lane, choice, came)
+
+    def arrive(given: PyTree, first: PyTree) -> Lane:
+        env, learner = parts(given)
+        return hosting.arrive(env, learner.init_carry, first)
+
+    taken = every(go_on, deal)
+    act = every(lambda given, *args: hosting.choose(parts(given)[1], *args), deal)
+
+    def begin(given: PyTree, key: Key) -> TrainState:
+        trainer = make_trainer(**given)
+        return (trainer.begin or trainer.init)(key)
+
+    def chosen(given: PyTree, behaviour: PyTree, lane: Lane, noise: PyTree, at: Any) -> Choice:
+        now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, at, 1, keepdims=False), noise)
+        found: Choice = act(given, behaviour, lane, now)
+        return found
+
+    def put(rows: Transition, row: Transition, at: Any) -> Transition:
+        write = lambda all_rows, new: jax.lax.dynamic_update_index_in_dim(all_rows, new, at, 1)
+        return jax.tree.map(write, rows, row)
+
+    def step(rows, given, behaviour, lane, choice, noise, at, came):
+        lane, row = taken(given, lane, choice, came)
+        return lane, chosen(given, behaviour, lane, noise, at + 1), put(rows, row, at)
+
+    def last(rows, given, lane, choice, at, came):
+        lane, row = taken(given, lane, choice, came)
+        return lane, put(rows, row, at)
+
+    def behave(state: TrainState, given: PyTree) -> PyTree:
+        own = every(lambda given, learner: make_trainer(**given).learner.behaviour(learner), deal)
+        return jax.tree.map(jnp.copy, own(given, state.learner))
+
+    def updated(one: Callable[..., tuple[TrainState, PyTree]]) -> Callable[..., Any]:
+        update = spread(lambda mine, state: one(make_trainer(**mine[0]), state, *mine[1:]), deal)
+        return lambda state, *args: update(args, state)
+
+    planning.check_state(begin, *trees.take((members.given, members.keys), 0), devices=deal.devices)
+    given, keys = trees.shapes(members.given), trees.shapes(members.keys)
+    at = jax.ShapeDtypeStruct((), np.int32)
+    came = jax.eval_shape(functools.partial(_came, env, size, num_envs // groups))
+    made: dict[str, Any] = {}
+
+    def trace(name: str, function: Callable[..., Any], *args: PyTree) -> Any:
+        made[name] = jax.jit(function, donate_argnums=(0,) if name in OVERWRITES else ()).trace(*args)
+        return made[name].out_info
+
+    state = trace("begin", every(begin, deal), given, keys)
+    lane = trace("arrive", every(arrive, deal), given, came.first)
+    behaviour = trace("behave", behave, state, given)
+    next_key, key_learn, noises = trace("draw", every(draw, deal), given, keys)
+    choice = trace("choose", chosen, given, behaviour, lane, noises[0], at)
+    row = jax.eval_shape(taken, given, lane, choice, came)[1]
+    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, num_steps, *x.shape[1:]), x.dtype), row)
+    trace("blank", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rows))
+    trace("step", step, rows, given, behaviour, lane, choice, noises[0], at, came)
+    trace("last", last, rows, given, lane, choice, at, came)
+    several = (lane,) * groups, (rows,) * groups
+    if one_of.fill:
+        trace("fill", updated(hosting.fill), state, given, *several)
+    trace("learn", updated(hosting.learn), state, given, next_key, key_learn, *several)
+    stage("compiling")
+    ready = {name: traced.lower().compile(backend.compiler_options()) for name, traced in made.items()}
+    planning.check_program(ready["learn"], deal.devices, "cut num_envs or what else makes an agent large")
+    chunk = planning.Compiled(ready["learn"], deal, size, time.perf_counter() - start)
+    return Programs(**{"fill": None, **ready}, like=state, chunk=chunk, groups=groups)
+
+
+OVERWRITES = "step", "last", "fill", "learn"
+
+
+def check_groups(trainer: Trainer, groups: int) -> None:
+    """Raises `ConfigError` if the rows of a training cannot be stepped in so many ``groups``."""
+    num_envs = trainer.fleet.env_steps
+    if num_envs % groups:
+        raise ConfigError(f"double_buffering = 'on': num_envs = {num_envs} cannot be cut into {groups} halves")
+    if groups > 1 and trainer.learner.rows is not None:
+        raise ConfigError(
+            "double_buffering = 'on': opponents play in rows of their own, which cannot be cut into halves"
+        )
+
+
+def _came(env: Env, size: int, num_envs: int) -> Came:
+    """What the host's step comes to, of zeros: of so many environments of each of ``size`` members."""
+    key, shape = jax.random.key(0), (size, num_envs)
+    return Came(env.noise(key, shape), env.levels(key, shape))

@@ -1,0 +1,32 @@
+"""Options of environments of the host, and what such environments cannot do, before anything compiles."""
+
+import dataclasses
+from typing import Any
+
+from purerl.hosts import opening
+from purerl.hosts.opening import How
+from purerl.types import Env
+
+OPTIONS = (*How._fields, "ahead")
+"""Those that have no effect on other environments."""
+
+
+def how(options: Any) -> How:
+    """How the options ask for environments to be stepped."""
+    return How(*(getattr(options, name) for name in How._fields))
+
+
+def problems(options: Any, config: Any, env: Env) -> list[str]:
+    """Why ``options`` and ``config`` do not fit ``env``, a line each."""
+    usual = {field.name: field.default for field in dataclasses.fields(options)}
+    if not env.host:
+        given = [(name, getattr(options, name)) for name in OPTIONS if getattr(options, name) != usual[name]]
+        return [f"{name} = {value!r}: has no effect; {env.name} is stepped in the program" for name, value in given]
+    found = opening.problems(how(options))
+    if getattr(config, "lag", 0) != 0:
+        found.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
+    if options.kernels != "off":
+        found.append(f"kernels = 'auto': makes a rollout one kernel; {env.name} is stepped on the host")
+    if options.double_buffering == "on" and config.num_envs % 2:
+        found.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
+    return found

@@ -1,0 +1,169 @@
+"""The host's side of a training whose environments are the host's: iteration after iteration, as `program` has chunks
+of them."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import population, trees
+from purerl.errors import HostError, own_code
+from purerl.hosts import opening
+from purerl.hosts.opening import How
+from purerl.population import hosting
+from purerl.population.collecting import Actor, Collector, Rollout
+from purerl.runs.running import program
+from purerl.runs.running.session import Chunk
+from purerl.store import checkpoint
+from purerl.types import Key, PyTree, Trainer, TrainState
+
+CHUNK_SECONDS = 0.25
+"""What a chunk should take: how often the log is written."""
+
+
+class HostProgram:
+    """Trainings of a batch of members at once, as `program.Program` is, between steps of the host's environments.
+
+    ``begin`` opens environments for a batch of members and ``close`` closes them; of one batch at a time.
+    """
+
+    def __init__(
+        self,
+        make_trainer: Callable[..., Trainer],
+        members: population.Members,
+        how: How,
+        ahead: int,
+        batch_size: int | str = "auto",
+        lanes: int | None = None,
+        stage: Callable[[str], None] = lambda name: None,
+        algo: str = "",
+        tell: Callable[[str], None] = print,
+    ):
+        start, size = time.perf_counter(), members.size if batch_size == "auto" else min(int(batch_size), members.size)
+        self._how, self._ahead, self._tell = how, ahead, tell
+        self._trainer = make_trainer(**trees.take(members.given, 0))
+        each = self._trainer.fleet.env_steps
+        self.who = opening.decided(self._trainer.fleet.env.host, each * size, each, how)
+        with own_code(algo):
+            batch = trees.take(members, slice(0, size))
+            self._made = hosting.programs(make_trainer, batch, self.who.groups, lanes, stage)
+        self.chunk, self.compile_seconds = self._made.chunk, time.perf_counter() - start
+        self._open = contextlib.ExitStack()
+        self._collector: Collector | None = None
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._open.close()
+        self._collector = None
+
+    def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+        """The state of a batch of members at the start, or at a saved step, and open environments, whose episodes begin
+        anew."""
+        self.close()
+        made, size = self._made, members.size
+        filled = trees.fill(members, self.chunk.batch_size)
+        self._members, self._given = filled, jax.device_put(filled.given, self.chunk.layout.sharding)
+        done = step.number if step else 0
+        host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
+        steppers = self._open.enter_context(
+            opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._tell)
+        )
+        actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps)
+        actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))
+        self._cut = 0
+        if step is None:
+            state = self._warmed_up(made.begin(self._given, filled.keys), actor)
+        else:
+            state = program.saved(step, size, made.like, self.chunk.layout)
+            actors = state.actors
+            self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0))
+            zeros = jax.tree.map(jnp.zeros_like, (actors.episode_return, actors.episode_length))
+            state = state._replace(actors=actors._replace(episode_return=zeros[0], episode_length=zeros[1]))
+        self._actor = actor
+        return state
+
+    def _warmed_up(self, state: TrainState, actor: Actor) -> TrainState:
+        """``state``, whose replay holds the rows of the warm-up."""
+        trainer = self._trainer
+        if self._made.fill is None:
+            return state
+        behaviour = self._made.behave(state, self._given)
+        key: Key = jax.vmap(lambda key: jax.random.fold_in(key, WARMUP))(state.key)
+        for _ in range(trainer.warmup_steps // trainer.env_steps):
+            found = actor.collect(behaviour, 0, key)
+            key = found.next_key
+            state, _nothing = self._made.fill(state, self._given, found.lanes, found.rows)
+        return state
+
+    def chunks(
+        self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
+    ) -> Iterator[Chunk]:
+        """Trains a batch of members from iteration ``done`` on, yielding about four times a second, and with ``every``
+        at each multiple of it, with metrics ``[iterations, members]`` on the host."""
+        if self._collector is None:
+            behaviour, left = self._made.behave(state, self._given), num_iterations - done
+            self._collector = Collector(self._actor, behaviour, done, jnp.copy(state.key), left, self._ahead)
+            self._open.callback(self._collector.close)
+        while done < num_iterations:
+            start, found, failed = time.perf_counter(), [], None
+            while True:
+                try:
+                    state, metrics, seconds, of_host = self._iterate(state, done)
+                except HostError as error:
+                    failed = error
+                    break
+                done += 1
+                found.append((metrics, seconds, of_host))
+                full = time.perf_counter() - start >= CHUNK_SECONDS
+                if full or done == num_iterations or (every and done % every == 0):
+                    break
+            if failed and not found:
+                raise failed
+            rows = [self._row(*each, members.size) for each in found]
+            stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+            yield Chunk(state, done, len(rows), stacked, time.perf_counter() - start)
+            if failed:
+                raise failed
+
+    def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, PyTree, dict[str, float], dict[str, float]]:
+        """One iteration: its metrics on the device, the seconds of its parts, and numbers of the host."""
+        assert self._collector is not None
+        rollout: Rollout = self._collector.next()
+        before = time.perf_counter()
+        groups = rollout.lanes, rollout.rows
+        state, metrics = self._made.learn(state, self._given, rollout.next_key, rollout.key_learn, *groups)
+        self._collector.learned(self._made.behave(state, self._given), done + 1)
+        jax.block_until_ready(metrics)
+        rollout.seconds["learning"] += time.perf_counter() - before
+        lag = done - rollout.versions
+        numbers = {"lag_least": lag.min(), "lag_mean": lag.mean(), "lag_largest": lag.max()}
+        cut, self._cut = rollout.cut + self._cut, 0
+        return state, metrics, rollout.seconds, {**numbers, "episodes_cut": cut}
+
+    def _row(
+        self, metrics: PyTree, seconds: dict[str, float], of_host: dict[str, float], size: int
+    ) -> dict[str, np.ndarray]:
+        """The metrics ``[members]`` of an iteration, among them each part's share of its time."""
+        whole = sum(seconds.values())
+        shares = {f"share_{name}": value / whole for name, value in seconds.items()}
+        own = {name: np.full(size, value, np.float32) for name, value in {**of_host, **shares}.items()}
+        return {name: np.asarray(values)[:size] for name, values in metrics.items()} | own
+
+
+WARMUP = 2**31 + 4
+"""Folded into a member's key for the acting of its warm-up."""
+
+
+def seeds(keys: Key, num_envs: int, groups: int, done: int) -> list[np.ndarray]:
+    """Of each group the seeds of its environments, ``num_envs // groups`` of each member: other ones for each member's
+    key, each environment, and each iteration ``done`` that a training goes on from."""
+    found = []
+    for words in np.asarray(jax.random.key_data(keys)).reshape(len(keys), -1).tolist():
+        drawn = np.random.SeedSequence([*words, done]).generate_state(num_envs)
+        found.append(drawn.astype(np.int64) >> 1)
+    rows = np.stack(found)  # [P, B]
+    part = num_envs // groups
+    return [rows[:, group * part : (group + 1) * part].reshape(-1) for group in range(groups)]
