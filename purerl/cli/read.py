@@ -11,6 +11,7 @@ from purerl.catalogue import families, is_installed
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
 from purerl.errors import ConfigError
+from purerl.hosts.libraries import MODULES
 
 
 def evaluate(args: list[str]) -> int:
@@ -59,7 +60,7 @@ def compare(args: list[str]) -> int:
 if TYPE_CHECKING:
     Family = str
 else:
-    Family = Literal[("all", *families())]
+    Family = Literal[("all", *families(), *MODULES)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,8 @@ class ListOptions:
     what: Literal["algos", "envs"]
     """What to list."""
     family: Family = "all"
-    """Environments to list."""
+    """Environments to list. Those of gymnasium, envpool and pettingzoo, which the host steps, are listed by their name
+    alone."""
     json: bool = False
     """Print a JSON list of names instead of lines."""
 
@@ -80,12 +82,15 @@ def list_names(args: list[str]) -> int:
     family = None if options.family == "all" else options.family
     if options.what == "algos" and family:
         raise ConfigError(f"family = {family!r}: only environments have families; purerl list envs --family {family}")
-    if options.json:
-        print(json.dumps(list(ALGORITHMS) if options.what == "algos" else catalogue.names(family), indent=2))
-    elif options.what == "algos":
-        print("\n".join(ALGORITHMS))
+    if options.what == "algos":
+        names = lines = list(ALGORITHMS)
+    elif family in MODULES:
+        from purerl.hosts import making
+
+        names = lines = making.listed(family)
     else:
-        print("\n".join(_lines(family)))
+        names, lines = catalogue.names(family), _lines(family)
+    print(json.dumps(names, indent=2) if options.json else "\n".join(lines))
     return 0
 
 

@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 
 from purerl.catalogue import check_parameters
-from purerl.errors import RAISED, ConfigError, told
+from purerl.errors import RAISED, ConfigError
 from purerl.hosts import atari, leaves
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
-from purerl.hosts.libraries import quiet
+from purerl.hosts.libraries import not_made, opened, quiet
 from purerl.hosts.rows import Ends, Rows, Source, Which
 from purerl.hosts.singles import numbers, observed, picture
 from purerl.names import nearest
@@ -30,8 +30,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     Images come with their channels last, and the grey frames of ``atari=1``, which is what `purerl.hosts.atari` says,
     without channels.
     """
-    with quiet():
-        import envpool
+    envpool = opened("envpool")
     known = envpool.list_all_envs()
     if task not in known:
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
@@ -51,7 +50,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
                     task, num_envs=num_envs, env_seed=seeds, render_mode="rgb_array", **threads
                 )
         except RAISED as error:
-            raise ConfigError(f"env = {name!r}: cannot be made: {told(error)}") from error
+            raise not_made(name, error) from error
 
     probe = make(1, [0])
     space, action_space = probe.observation_space, probe.action_space

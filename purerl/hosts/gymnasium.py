@@ -8,10 +8,10 @@ import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from purerl.catalogue import check_parameters
-from purerl.errors import RAISED, ConfigError, told
+from purerl.errors import RAISED, ConfigError
 from purerl.hosts import atari, cartpole, leaves
 from purerl.hosts.leaves import MASK
-from purerl.hosts.libraries import is_there, opened, quiet
+from purerl.hosts.libraries import is_there, not_made, opened, quiet
 from purerl.hosts.rows import Rows, Source
 from purerl.hosts.singles import observed, serial
 from purerl.names import nearest
@@ -40,7 +40,7 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
                 env = gymnasium.make(task, disable_env_checker=True, **options, **more)
                 return wrap(env) if wrap else env
         except RAISED as error:
-            raise ConfigError(f"env = {name!r}: cannot be made: {told(error)}") from error
+            raise not_made(name, error) from error
 
     source = single(name, make)
     if not as_array:
@@ -83,6 +83,17 @@ def tasks(like: str = "") -> list[str]:
             if module and package == "ale_py":  # which prints at each beginning
                 module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
     return sorted(gymnasium.registry)
+
+
+def latest() -> list[str]:
+    """Of the names that are registered the last version of each, without doors to other interfaces."""
+    versions: dict[str, tuple[int, str]] = {}
+    for task in tasks():
+        spec = gymnasium.spec(task)
+        family = task.removesuffix(f"-v{spec.version}")
+        if not family.startswith("GymV2"):
+            versions[family] = max(versions.get(family, (-1, "")), (spec.version or 0, task))
+    return [task for _, task in versions.values()]
 
 
 def _check(name: str, task: str, given: Iterable[str]) -> None:

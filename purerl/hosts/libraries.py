@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from purerl.errors import ConfigError
+from purerl.errors import MOST_CHARACTERS, ConfigError, place, told
 
 MODULES = {"gymnasium": "gymnasium", "envpool": "envpool", "pettingzoo": "pettingzoo"}
 """Families of environments of the host: the module that must be there."""
@@ -30,6 +30,12 @@ def opened(module: str) -> Any:
     """The module of an installed library."""
     with quiet():
         return importlib.import_module(module)
+
+
+def not_made(name: str, error: BaseException) -> ConfigError:
+    """What to raise if a library cannot make an environment: its kind of error and what that says, in a line."""
+    said = told(error) if place(error) else f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_CHARACTERS]}"
+    return ConfigError(f"env = {name!r}: cannot be made: {said}")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from typing import Any
 
 from purerl.errors import ConfigError
 from purerl.hosts.bundle import HostEnv
-from purerl.hosts.libraries import MODULES, needs
+from purerl.hosts.libraries import MODULES, needs, opened
 from purerl.hosts.own import arguments, is_environment, own, parameters
 from purerl.hosts.rows import Source, host_env
 from purerl.hosts.transforms import TRANSFORMS, chosen
@@ -46,11 +46,9 @@ def listed(family: str) -> list[str]:
     if family == "gymnasium":
         from purerl.hosts import gymnasium
 
-        found = gymnasium.tasks()
+        found = gymnasium.latest()
     elif family == "envpool":
-        import envpool
-
-        found = sorted(envpool.list_all_envs())
+        found = sorted(opened("envpool").list_all_envs())
     else:
         from purerl.hosts import pettingzoo
 

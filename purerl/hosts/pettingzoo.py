@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from purerl.errors import RAISED, ConfigError, told
+from purerl.errors import RAISED, ConfigError
 from purerl.hosts import leaves
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
-from purerl.hosts.libraries import opened, quiet
+from purerl.hosts.libraries import not_made, opened, quiet
 from purerl.hosts.rows import Ends, Rows, Source, Which
 from purerl.hosts.singles import observed, picture
 from purerl.names import nearest
@@ -33,7 +33,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
         except AttributeError:
             raise ConfigError(f"env = {name!r}: has no parallel_env: its agents take turns") from None
         except RAISED as error:
-            raise ConfigError(f"env = {name!r}: cannot be made: {told(error)}") from error
+            raise not_made(name, error) from error
 
     return parallel(name, make)
 

@@ -1,5 +1,6 @@
 """Environments of the host by name, compared with plain loops over Gymnasium's own."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hosted import assert_same, looped, played
 
+from purerl.cli import main
 from purerl.errors import ConfigError
 from purerl.hosts import making
 
@@ -124,6 +126,16 @@ def test_what_cannot_be_is_refused_in_a_line(name, params, words):
     with pytest.raises(ConfigError, match=words) as told:
         making.make(name, params)
     assert "\n" not in str(told.value)
+
+
+def test_families_are_listed(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["list", "envs", "--family", "gymnasium", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {"gymnasium/CartPole-v1", "gymnasium/Pendulum-v1"} <= set(found) and "gymnasium/CartPole-v0" not in found
+    with pytest.raises(SystemExit, match="0"):
+        main(["list", "envs", "--family", "gymnasium"])
+    assert capsys.readouterr().out.splitlines() == found
 
 
 @pytest.mark.parametrize("family", ["envpool", "pettingzoo"])
