@@ -1,5 +1,5 @@
-"""Atari's usual preprocessing, which ``atari=1`` stands for: Mnih et al. 2015, Methods, "Preprocessing" and "Training
-details", with the time limit of Machado et al. 2018 (arXiv 1709.06009), section 5.
+"""Atari's usual preprocessing, which ``atari=1`` stands for: Mnih et al. 2015, Methods, "Preprocessing", "Training
+details" and "Evaluation procedure", with the time limit of Hessel et al. 2018 (arXiv 1710.02298).
 
 In this order: up to 30 no-ops at the beginning of an episode; each action for 4 frames; the maximum over the last two
 of them; grey, ``[84, 84]``; with ``life_loss=1`` an end where a life is lost, after which the next episode goes on with
@@ -8,8 +8,6 @@ the game; an end after 108,000 frames (27,000 steps), truncated; rewards clipped
 
 from collections.abc import Callable
 from typing import Any
-
-import gymnasium
 
 from purerl.errors import ConfigError
 from purerl.hosts.libraries import needs
@@ -51,9 +49,7 @@ def envpool_options(name: str, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def gymnasium_options(
-    name: str, params: dict[str, Any]
-) -> tuple[dict[str, Any], Callable[[gymnasium.Env], gymnasium.Env] | None]:
+def gymnasium_options(name: str, params: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any] | None]:
     """What ``gymnasium.make`` is given for ``params``, and what is put around the environment (None: nothing).
 
     Actions do not stick unless ``repeat_action_probability`` is given.
@@ -70,44 +66,19 @@ def gymnasium_options(
         **rest,
     }
 
-    def wrap(env: gymnasium.Env) -> gymnasium.Env:
-        env = gymnasium.wrappers.AtariPreprocessing(
-            env, noop_max=NOOPS, frame_skip=SKIP, screen_size=SIZE, grayscale_obs=True
-        )
+    def wrap(env: Any) -> Any:
+        from gymnasium.wrappers import AtariPreprocessing
+
+        from purerl.hosts.lives import Lives
+
+        env = AtariPreprocessing(env, noop_max=NOOPS, frame_skip=SKIP, screen_size=SIZE, grayscale_obs=True)
         return Lives(env) if params.get("life_loss") else env
 
     return options, wrap
 
 
-class Lives(gymnasium.Wrapper):
-    """Terminates where a life is lost. The next episode goes on with the game, after a step without an action, and
-    begins a new one only if the game is over or a seed is given."""
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self._lives = 0
-        self._over = True
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        if not self._over and seed is None:
-            obs, _, terminated, truncated, info = self.env.step(0)
-            self._over = bool(terminated or truncated)
-        if self._over or seed is not None:
-            obs, info = self.env.reset(seed=seed, options=options)
-        self._over, self._lives = False, _lives(self.env)
-        return obs, info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        self._over = bool(terminated or truncated)
-        lost, self._lives = _lives(self.env) < self._lives, _lives(self.env)
-        return obs, reward, bool(terminated or lost), bool(truncated), info
-
-
-def _lives(env: Any) -> int:
-    return env.unwrapped.ale.lives()
-
-
-def settings(params: dict[str, Any]) -> dict[str, Any]:
-    """``params`` with the transforms that follow those of the host written out, if ``atari=1`` asks for them."""
-    return {**ON_DEVICE, **params} if params.get("atari") == 1 else params
+def settings(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """``params`` of the environment ``name``, with the transforms that follow those of the host written out if they are
+    what ``atari=1`` asks for; those that are given win. Imports nothing."""
+    family = name.partition("/")[0]
+    return {**ON_DEVICE, **params} if family in ("envpool", "gymnasium") and params.get("atari") == 1 else params

@@ -16,8 +16,9 @@ from purerl.hosts.rows import Rows, Source
 from purerl.hosts.singles import observed, serial
 from purerl.names import nearest
 
-PLUGINS = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""How names begin that another package registers: that package."""
+PLUGINS = "ale_py", "minigrid"
+"""Packages that register environments when they are imported."""
+_ALE = "ale_py.env:AtariEnv"
 
 
 def registered(name: str, task: str, params: dict[str, Any]) -> Source:
@@ -26,12 +27,12 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
     CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. ``atari=1`` is what
     `purerl.hosts.atari` says. Raises `ConfigError` for names and parameters that do not exist, with the nearest.
     """
-    known = tasks(task)
-    if task not in known:
+    if task not in gymnasium.registry and task not in (known := tasks()):
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
     as_array = task in cartpole.TASKS and bool(params.get("vector", 1))
     params = {each: value for each, value in params.items() if each != "vector" or task not in cartpole.TASKS}
-    options, wrap = atari.gymnasium_options(name, params) if task.startswith("ALE/") else (params, None)
+    is_ale = gymnasium.spec(task).entry_point == _ALE
+    options, wrap = atari.gymnasium_options(name, params) if is_ale else (params, None)
     _check(name, task, options)
 
     def make(**more: Any) -> Any:
@@ -74,14 +75,12 @@ def single(name: str, make: Callable[..., Any]) -> Source:
     )
 
 
-def tasks(like: str = "") -> list[str]:
-    """The names that are registered; other packages that register some are imported if ``like`` begins as theirs do,
-    or, if it is empty, all of them that are installed."""
-    for start, package in PLUGINS.items():
-        if not like or like.startswith(start):
-            module = opened(package) if is_there(package) else None
-            if module and package == "ale_py":  # which prints at each beginning
-                module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
+def tasks() -> list[str]:
+    """The names that are registered, `PLUGINS` that are installed included."""
+    for package in PLUGINS:
+        module = opened(package) if is_there(package) else None
+        if module and package == "ale_py":  # which prints at each beginning
+            module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
     return sorted(gymnasium.registry)
 
 

@@ -1,5 +1,6 @@
 """Single environments of Gymnasium, one after the other in this thread."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,6 +75,7 @@ def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
     """``render(i)`` as a picture; it raises `ConfigError` if the library cannot draw one."""
 
     def frame(i: int) -> np.ndarray:
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame looks for no sound card
         try:
             found = np.asarray(render(i))
         except ImportError as error:

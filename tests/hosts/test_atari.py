@@ -7,6 +7,7 @@ import pytest
 
 from purerl.errors import ConfigError
 from purerl.hosts import atari, making
+from purerl.hosts.lives import Lives
 
 
 class Game(gymnasium.Env):
@@ -29,7 +30,7 @@ class Game(gymnasium.Env):
 
 
 def test_lost_lives_terminate_and_the_game_goes_on():
-    env = atari.Lives(Game())
+    env = Lives(Game())
     env.reset(seed=0)
     ends = []
     for _ in range(14):
@@ -53,8 +54,12 @@ def test_what_atari_stands_for():
         30,
     )
     assert options["max_episode_steps"] == 27_000 and not set(atari.OWN) & set(options)
-    assert atari.settings({"atari": 1, "frame_stack": 2}) == {"atari": 1, "reward_clip": 1, "frame_stack": 2}
-    assert atari.settings({"action_repeat": 2}) == {"action_repeat": 2}
+    assert atari.settings("envpool/Pong-v5", {"atari": 1, "frame_stack": 2}) == {
+        "atari": 1,
+        "reward_clip": 1,
+        "frame_stack": 2,
+    }
+    assert atari.settings("envpool/Pong-v5", {"action_repeat": 2}) == {"action_repeat": 2}
     assert atari.envpool_options("envpool/Pong-v5", {"stack_num": 2}) == {"stack_num": 2}
 
 
