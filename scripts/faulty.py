@@ -122,6 +122,32 @@ def walk(fault: str = "", once: str = "", after: int = 50, seconds: float = 0.0)
     return HostEnv("walk", spaces.Box(-np.inf, np.inf, (3,), np.float32), spaces.Discrete(5), batch)
 
 
+def team() -> HostEnv:
+    """Walks whose steps the first of two agents decides; each sees its own number beside the walk."""
+    one = walk()
+    seen = spaces.Dict({"number": spaces.Box(0, 1, (1,), np.uint8), "walk": one.observation_space})
+
+    def batch(num_envs: int) -> Batch:
+        walks, numbers = one.batch(num_envs), np.tile(np.array([[0], [1]], np.uint8), (num_envs, 1, 1))
+
+        def observed(obs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            return numbers.copy(), twice(obs[0])
+
+        def step(action: np.ndarray) -> Turn:
+            turn = walks.step(action[:, 0])
+            flags = map(twice, (turn.reward, turn.terminated, turn.truncated))
+            return Turn(observed(turn.next_obs), *flags, observed(turn.obs))
+
+        return Batch(lambda seeds: observed(walks.reset(seeds)), step, walks.close)
+
+    return one._replace(name="team", observation_space=seen, batch=batch, num_agents=2)
+
+
+def twice(x: np.ndarray) -> np.ndarray:
+    """``x`` for each of two agents."""
+    return np.stack([x, x], axis=1)
+
+
 def broken(how: str = "make") -> HostEnv:
     """An environment that cannot be made, or whose first episode cannot begin."""
     if how == "make":

@@ -17,7 +17,7 @@ from purerl.errors import ConfigError, HostError
 from purerl.hosts import memory, processes
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
-from purerl.hosts.worker import ENDED, REFUSED, command
+from purerl.hosts.worker import ENDED, MAP, REFUSED, command
 
 MOST_GROUPS = 64
 START_SECONDS = 300.0
@@ -81,18 +81,18 @@ class Pool:
         self._cut: list[set[int]] = [set() for _ in sizes]  # workers whose episodes end in the next turn
         self._sent = [0.0] * len(sizes)
         self._workers: list[Process] = []
+        self._layout: list[Any] = []
         self._file = memory.anonymous()
         try:
             for w in range(num_workers):
                 self._workers.append(self._start(w))
-            layouts = [self._ready(worker) for worker in self._workers]
-            if any(layout != layouts[0] for layout in layouts):
-                raise Fault(f"has other spaces than another worker: {layouts}")
-            layout = memory.Layout(*layouts[0])
+            for worker in self._workers:
+                self._ready(worker)
+            layout = memory.Layout(*self._layout)
             memory.resize(self._file, layout, sizes, num_workers)
             self._memory = memory.mapped(self._file, layout, sizes, num_workers)
             for worker in self._workers:
-                processes.tell(worker, b"m")
+                processes.tell(worker, MAP)
         except Fault as fault:
             self.close()
             if fault.kind == REFUSED:
@@ -196,10 +196,13 @@ class Pool:
         share["first"] = [first + start for first, (start, _) in zip(self._firsts, rows, strict=False)]
         return processes.start(share, self._file, len(rows))
 
-    def _ready(self, worker: Process) -> Any:
-        """Waits until a worker has made its environments; returns their layout."""
+    def _ready(self, worker: Process) -> None:
+        """Waits until a worker has made its environments, which have the layout of the first ones that were made."""
         begun = time.monotonic()
-        return processes.answer(worker, 0, max(self._timeout, START_SECONDS), lambda: begun)[1]
+        _, layout = processes.answer(worker, 0, max(self._timeout, START_SECONDS), lambda: begun)
+        self._layout = self._layout or layout
+        if layout != self._layout:
+            raise Fault("has other spaces than were made before")
 
     def _restart(self, w: int, fault: Fault) -> None:
         """Starts a worker anew and begins episodes in all groups that have had any, from seeds that are new."""
@@ -208,13 +211,13 @@ class Pool:
             line = f"{self._who(w)} {fault}"
             if self.restarts == self._max_restarts:
                 self.close()
-                raise HostError(f"{line}; {self.restarts} workers were started anew, and no more may be")
+                raise HostError(f"{line}; no restart is left of {self._max_restarts}")
             self.restarts += 1
             self._tell(f"{line}; is started anew ({self.restarts} of {self._max_restarts}), its episodes are cut off")
             try:
                 self._workers[w] = self._start(w)
                 self._ready(self._workers[w])
-                processes.tell(self._workers[w], b"m")
+                processes.tell(self._workers[w], MAP)
                 for group, seeds in enumerate(self._seeds):
                     if seeds is not None:
                         self._begin(w, group, seeds)

@@ -20,6 +20,8 @@ DONE, ENDED = b"d", b"e"
 """Answers: done, and done with episodes that ended."""
 READY, REFUSED, RAISED, NONSENSE, HUNG = b"r", b"c", b"f", b"n", b"h"
 """First bytes of answers that are a line of JSON: the layout, once; and why the worker ends."""
+MAP = b"m"
+"""The first command: the memory has its size."""
 INTERRUPT = signal.SIGUSR1
 """Asks a worker that takes too long where it is."""
 
@@ -79,11 +81,12 @@ def _serve(share: Share) -> None:
     except BaseException as error:
         _end(share.replies[0], RAISED, told(error))
     os.write(share.replies[0], READY + json.dumps(layout).encode() + b"\n")
-    if os.read(share.inbox, 1):  # the memory has its size
+    if os.read(share.inbox, 1) == MAP:
         shared = memory.mapped(share.memory, layout, share.sizes, share.workers)
         _step(share, batches, shared)
     for batch in batches:
-        batch.close()
+        with contextlib.suppress(Exception):  # nothing depends on it any more
+            batch.close()
 
 
 def _layout(env: Any) -> Any:

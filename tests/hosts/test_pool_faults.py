@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 
 import faulty
+import jax
 import numpy as np
 import psutil
 import pytest
 
 from purerl.errors import HostError
-from purerl.hosts import pool
+from purerl.hosts import local, pool
 from purerl.hosts.bundle import Recipe
 
 TIMEOUT = 0.3
@@ -139,6 +140,29 @@ def test_a_fault_while_both_groups_step_and_one_while_none_does(opened):
     assert step(second).cut == 2
 
 
+def test_agents_and_observations_of_several_arrays():
+    seeds = np.array([1, 2, faulty.PLANTED + faulty.FAULTS.index("raise")])
+    with pool.open(Recipe("faulty:team", {}), 3, num_workers=2, tell=lambda line: None) as opened:
+        (stepper,), alone = opened.steppers, local.inline(faulty.team().batch(2))
+        (number, seen), expected = stepper.reset(seeds), alone.reset(seeds[:2])
+        assert number.dtype == np.uint8 and number.shape == (3, 2, 1) and seen.shape == (3, 2, 3)
+        ends = 0
+        for t in range(12):
+            before, action = seen, np.array([[t % 5, 0]] * 3, np.int32)
+            stepper.send(action)
+            alone.send(action[:2])
+            turn, expected = stepper.receive(), alone.receive()
+            for x, y in zip(jax.tree.leaves(turn[:-1]), jax.tree.leaves(expected[:-1]), strict=True):
+                np.testing.assert_array_equal(x[:2], y)
+            ends += expected.last[:, 0]
+            assert turn.cut == (t == faulty.AT - 1)
+            if turn.cut:
+                assert turn.truncated[2].all() and not turn.reward[2].any() and not turn.terminated[2].any()
+                np.testing.assert_array_equal(turn.next_obs[1][2], before[2])
+            seen = turn.obs[1]
+        assert ends.min() >= 1
+
+
 @pytest.mark.rest
 def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
     found = []
@@ -157,7 +181,7 @@ def test_restarts_have_a_limit():
     lines, before = [], children()
     opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, tell=lines.append)
     (stepper,) = opened.steppers
-    with pytest.raises(HostError, match=r"worker 0 .* raised ValueError.* more"):
+    with pytest.raises(HostError, match=r"worker 0 .* raised ValueError.*; no restart is left of 1"):
         for _ in range(2):
             stepper.reset(np.array([0, faulty.PLANTED]))
             for _ in range(faulty.AT):
@@ -166,6 +190,18 @@ def test_restarts_have_a_limit():
     assert opened.restarts == 1 and len(lines) == 1
     assert children() <= before
     opened.close()
+
+
+@pytest.mark.rest
+def test_a_worker_that_is_started_anew_has_the_spaces_of_before():
+    opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, tell=lambda line: None)
+    (stepper,) = opened.steppers
+    stepper.reset(np.array([0, faulty.PLANTED]))
+    opened._layout = [*opened._layout[:2], []]
+    with pytest.raises(HostError, match="has other spaces than were made before; no restart is left of 1"):
+        for _ in range(faulty.AT):
+            stepper.send(np.ones(2, np.int32))
+            stepper.receive()
 
 
 PARENT = """

@@ -1,0 +1,230 @@
+"""What comes of environments in workers that fail, and of workers whose parent is gone, many times each.
+
+    python scripts/faults.py [--times 20] [--only "nan" "kill -9 of a worker"] [--train ppo] [--seed 0]
+
+A run steps the walks of `faulty`, in two workers and two groups: a plain loop over a pool, or with ``--train`` a
+training. The fault is planted in a step, or a signal is sent at a random moment. As documented means: one line tells of
+a worker's fault, the worker is started anew once, the four episodes that it had are cut off and the run ends with 0; a
+signal to the parent, or to its group as Ctrl-C is, ends it with the signal's code. Then the processes are counted that
+are left two seconds later, of all that inherited the run's mark, and the shared memory that was seen in them and that
+still exists.
+
+Prints a row for each fault, and exits with 1 if any run was not as documented or left anything.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+
+from purerl.hosts import pool
+from purerl.hosts.bundle import Recipe
+
+MARK = "PURERL_FAULTS"
+"""The variable by which the processes of a run are known."""
+TIMEOUT = 1.0
+NUM_ENVS, MORE = 8, 200
+LONG = "1e9"
+
+
+class Case(NamedTuple):
+    """A fault that is planted, a signal to a worker or to the parent, and what the line or the exit code is then."""
+
+    planted: str = ""
+    to_worker: int = 0
+    to_parent: int = 0
+    says: str = ""
+    timeout: float = TIMEOUT
+
+
+CASES = {
+    "kill -9 of a worker": Case(to_worker=signal.SIGKILL, says="was killed by signal 9"),
+    "exception in step": Case("raise", says="raised ValueError: the walk broke (faulty.py:"),
+    "exit in step": Case("exit", says="exited with code 7"),
+    "hang": Case("hang", says="hangs: no answer within 1 s (faulty.py:"),
+    "hang in compiled code": Case("spin", says="hangs: no answer within 1 s;"),
+    "nan": Case("nan", says="returned nonsense: the observation of environment"),
+    "wrong shape": Case("shape", says="returned nonsense: observation is float32 [2, 2], must be float32 [2, 3]"),
+    "wrong dtype": Case("dtype", says="returned nonsense: observation is complex128"),
+    "kill -9 of the parent": Case(to_parent=signal.SIGKILL),
+    "kill -9 of the parent in a hang": Case("spin", to_parent=signal.SIGKILL, timeout=600.0),
+    "Ctrl-C": Case(to_parent=signal.SIGINT),
+    "SIGTERM": Case(to_parent=signal.SIGTERM),
+}
+
+
+def loop(params: dict, timeout: float) -> None:
+    """Steps the walks of a pool, until a while after a worker was started anew, and prints what was seen."""
+    with pool.open(Recipe("faulty:walk", params), NUM_ENVS, num_workers=2, groups=2, timeout=timeout) as opened:
+        for group, stepper in enumerate(opened.steppers):
+            stepper.reset(np.arange(4) + 4 * group)
+        actions, cut, more = np.ones(4, np.int32), 0, 0
+        for stepper in opened.steppers:
+            stepper.send(actions)
+        print("begun", flush=True)
+        while more < MORE:
+            for stepper in opened.steppers:
+                turn = stepper.receive()
+                assert all(np.isfinite(x).all() for x in (*turn.obs, *turn.next_obs, turn.reward))
+                cut += turn.cut
+                stepper.send(actions)
+            more += opened.restarts > 0
+        print(json.dumps({"cut": cut}))
+
+
+def command(algo: str, params: dict, case: Case, folder: Path) -> list[str]:
+    """What steps the walks: this script's loop, or a training."""
+    if not algo:
+        return [sys.executable, __file__, "--loop", json.dumps(params), "--timeout", str(case.timeout)]
+    given = [f"{name}={value}" for name, value in params.items()]
+    frames = LONG if case.to_parent else "20000"
+    args = [
+        "train",
+        algo,
+        "--env",
+        "faulty:walk",
+        "--env-params",
+        *given,
+        "--num-envs",
+        str(NUM_ENVS),
+        "--workers",
+        "2",
+    ]
+    args += ["--double-buffering", "on", "--worker-timeout", str(case.timeout), "--total-steps", frames]
+    args += ["--eval-episodes", "2", "--out", str(folder / "run"), "--compilation-cache", str(folder.parent / "cache")]
+    return [sys.executable, "-m", "purerl.cli", *args]
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """The processes that have inherited ``mark``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def memories(processes: Iterable[psutil.Process]) -> set[int]:
+    """The inodes of the memory that processes map or hold and may share: without a name, or in /dev/shm."""
+    found = set()
+    for process in processes:
+        try:
+            for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
+                if "/memfd:purerl" in line or "/dev/shm/" in line:
+                    found.add(int(line.split()[4]))
+            for link in Path(f"/proc/{process.pid}/fd").iterdir():
+                if "/memfd:purerl" in os.readlink(link):
+                    found.add(link.stat().st_ino)
+        except OSError:
+            continue
+    return found
+
+
+def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool, int, int]:
+    """Runs a case: whether it came out as documented, the processes that are left, and the shared memories."""
+    mark = uuid.uuid4().hex
+    params = {"seconds": 0.001, "once": str(folder / "once"), "after": rng.randint(50, 150)}
+    params |= {"fault": case.planted} if case.planted else {}
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with open(folder / "err", "w+") as err, open(folder / "out", "w+") as out:
+        process = subprocess.Popen(
+            command(algo, params, case, folder),
+            stdout=out,
+            stderr=err,
+            env={**os.environ, MARK: mark, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        held: set[int] = set()
+        if case.to_worker or case.to_parent:
+            begun = folder / "run" / "metrics.jsonl" if algo else folder / "out"
+            while not (begun.exists() and begun.stat().st_size):
+                time.sleep(0.02)
+                assert process.poll() is None, (folder / "err").read_text()
+            workers = [each for each in marked(mark) if "purerl.hosts.worker" in each.cmdline()]
+            time.sleep(rng.uniform(0.0, 0.5))
+            while case.planted and not (folder / "once").exists():
+                time.sleep(0.02)
+            held |= memories(marked(mark))
+            if case.to_worker:
+                rng.choice(workers).send_signal(case.to_worker)
+            elif case.to_parent == signal.SIGINT:
+                os.killpg(process.pid, case.to_parent)
+            else:
+                process.send_signal(case.to_parent)
+        while process.poll() is None:
+            held |= memories(marked(mark))
+            time.sleep(0.1)
+        code = process.returncode
+        end = time.monotonic() + 2.0
+        while (left := marked(mark)) and time.monotonic() < end:
+            time.sleep(0.02)
+        err.seek(0)
+        out.seek(0)
+        right = documented(case, algo, code, err.read(), out.read(), folder)
+    if not right:
+        print(f"code {code}: {(folder / 'err').read_text()[-2000:]}", file=sys.stderr)
+    assert held, "no shared memory was seen"
+    shared = len(held & (memories(psutil.process_iter()) | {path.stat().st_ino for path in Path("/dev/shm").iterdir()}))
+    for each in left:
+        each.kill()
+    return right, len(left), shared
+
+
+def documented(case: Case, algo: str, code: int, err: str, out: str, folder: Path) -> bool:
+    """Whether a run ended as it should."""
+    if case.to_parent:
+        return code == (128 + case.to_parent if algo and case.to_parent != signal.SIGKILL else -case.to_parent)
+    lines = [line for line in err.splitlines() if "is started anew" in line]
+    if algo:
+        rows = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
+        cut = sum(np.sum(row.get("episodes_cut", 0)) for row in rows)
+    else:
+        cut = json.loads(out.splitlines()[-1])["cut"] if code == 0 else -1
+    return code == 0 and len(lines) == 1 and case.says in lines[0] and cut == NUM_ENVS // 2 and "Traceback" not in err
+
+
+def main() -> int:
+    """Runs everything and returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=20, help="number of runs of each fault")
+    parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES), help="faults")
+    parser.add_argument("--train", default="", metavar="ALGO", help="train this algorithm instead of a plain loop")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    parser.add_argument("--loop", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--timeout", type=float, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.loop is not None:
+        loop(given.loop, given.timeout)
+        return 0
+    failed, rng = False, random.Random(given.seed)
+    print("| fault | times | as documented | processes left | shared memory left |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in given.only:
+            found = []
+            for i in range(given.times):
+                folder = Path(scratch) / f"{name.replace(' ', '-')}-{i}"
+                folder.mkdir()
+                found.append(once(CASES[name], given.train, folder, rng))
+            right, left, shared = (sum(column) for column in zip(*found, strict=True))
+            failed |= right < given.times or left > 0 or shared > 0
+            print(f"| {name} | {given.times} | {right} | {left} | {shared} |", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
