@@ -42,18 +42,19 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     check_parameters(name, options, set(defaults) - set(_GIVEN))
     options = {each: type(defaults[each])(value) for each, value in options.items()}
 
-    def make(num_envs: int, seeds: list[int]) -> Any:
+    def make(num_envs: int, seeds: list[int]) -> tuple[Any, Any, Any]:
+        """A pool, and the spaces of its observations and actions."""
         threads = {"num_threads": min(num_envs, len(os.sched_getaffinity(0)))} | options
         try:
             with quiet():
-                return envpool.make_gymnasium(
+                pool = envpool.make_gymnasium(
                     task, num_envs=num_envs, env_seed=seeds, render_mode="rgb_array", **threads
                 )
+                return pool, pool.observation_space, pool.action_space
         except RAISED as error:
             raise not_made(name, error) from error
 
-    probe = make(1, [0])
-    space, action_space = probe.observation_space, probe.action_space
+    probe, space, action_space = make(1, [0])
     masked = MASK in probe.reset()[1]
     probe.close()
     space = observed(space, action_space, masked)
@@ -83,7 +84,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
 
     def seed(seeds: np.ndarray) -> None:
         close()
-        pools.append(make(num_envs, seeds.tolist()))
+        pools.append(make(num_envs, seeds.tolist())[0])
 
     def close() -> None:
         while pools:
