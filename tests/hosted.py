@@ -64,14 +64,17 @@ class Nested(gymnasium.Env):
 
 
 class Agents:
-    """A parallel environment as PettingZoo has them: agent ``i`` of three leaves after ``stay[i]`` steps."""
+    """A parallel environment as PettingZoo has them: agent ``i`` of three leaves after ``stay[i]`` steps.
+
+    Step ``unpaid`` pays the last agent infinity.
+    """
 
     metadata = {"render_modes": []}
 
-    def __init__(self, stay=(2, 3, 4), cut=(), spaces_differ=False):
+    def __init__(self, stay=(2, 3, 4), cut=(), spaces_differ=False, unpaid=0):
         self.possible_agents = ["a", "b", "c"]
         self.stay, self.cut, self.spaces_differ = dict(zip("abc", stay, strict=True)), cut, spaces_differ
-        self.agents = []
+        self.agents, self.unpaid = [], unpaid
 
     def observation_space(self, agent):
         return spaces.Box(-1, 99, (3 if self.spaces_differ and agent == "b" else 2,), np.float32)
@@ -89,6 +92,8 @@ class Agents:
         went = [agent for agent in self.agents if self.stay[agent] <= self.time]
         obs = {agent: np.array([self.time, actions[agent]], np.float32) for agent in self.agents}
         reward = {agent: float(actions[agent]) for agent in self.agents}
+        if self.time == self.unpaid:
+            reward["c"] = np.inf
         ended = {agent: agent in went and agent not in self.cut for agent in self.agents}
         cut = {agent: agent in went and agent in self.cut for agent in self.agents}
         info = {agent: {} for agent in self.agents}

@@ -40,7 +40,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
         options = atari.envpool_options(name, params)
         layout = _grey if atari.is_on(name, params) and options["stack_num"] == 1 else layout
     check_parameters(name, options, set(defaults) - set(_GIVEN))
-    options = {each: type(defaults[each])(value) for each, value in options.items()}
+    options = {each: _option(name, each, value, type(defaults[each])) for each, value in options.items()}
 
     def make(num_envs: int, seeds: list[int]) -> tuple[Any, Any, Any]:
         """A pool, and the spaces of its observations and actions."""
@@ -70,6 +70,17 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
         legal=leaves.mask_key(space),
         threaded=True,
     )
+
+
+def _option(name: str, option: str, value: Any, kind: type) -> Any:
+    """``value`` in the type that EnvPool has for an option. Raises `ConfigError` if it is another value there."""
+    try:
+        found = kind(value)
+        if found == value:
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"env = {name!r}: {option} = {value!r}: must be {kind.__name__}")
 
 
 def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool, layout: Layout) -> Rows:

@@ -77,12 +77,17 @@ def seconds_of_step(host: HostEnv, num_envs: int) -> float:
 
 def _legal(host: HostEnv, rows: int, obs: tuple[np.ndarray, ...]) -> np.ndarray:
     """Some actions ``[rows, ...]`` that may be taken."""
+    from purerl.hosts import leaves  # which imports Gymnasium
+
     lead = (rows,) if host.num_agents == 1 else (rows, host.num_agents)
     if host.legal is None:
         drawn = [host.action_space.sample() for _ in range(int(np.prod(lead)))]
         return np.stack(drawn).reshape(*lead, *np.shape(drawn[0])).astype(_dtype(host))
-    mask = obs[sorted(host.observation_space.spaces).index(host.legal)]
-    return np.argmax(mask, axis=-1).astype(np.int32)
+    mask = obs[[leaf.path for leaf in leaves.flat(host.observation_space)].index((host.legal,))]
+    if not hasattr(host.action_space, "nvec"):
+        return np.argmax(mask, axis=-1).astype(np.int32)
+    parts = np.split(mask, np.cumsum(host.action_space.nvec)[:-1], axis=-1)
+    return np.stack([np.argmax(part, axis=-1) for part in parts], axis=-1).astype(np.int32)
 
 
 def _dtype(host: HostEnv) -> np.dtype:

@@ -35,15 +35,15 @@ def mask_nonfinite(rows: Rows, value: int) -> Rows:
     def step(action: np.ndarray, which: Which) -> Ends:
         nonlocal shown
         ends = rows.step(action, which)
-        wrong = ~np.isfinite(ends.reward)
+        wrong = ~np.isfinite(ends.reward.reshape(len(ends.reward), -1)).all(axis=1)
         for x in ends.obs:
             if x.dtype.kind == "f":
                 wrong |= ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
         if wrong.any():
             before = tuple(x[wrong] if which is None else x[which[wrong]] for x in shown)
             obs = merged(ends.obs, np.flatnonzero(wrong), before)
-            reward = np.where(wrong, np.float32(0), ends.reward)
-            ends = Ends(obs, reward, ends.terminated & ~wrong, ends.truncated | wrong)
+            ends = Ends(obs, ends.reward.copy(), ends.terminated.copy(), ends.truncated.copy())
+            ends.reward[wrong], ends.terminated[wrong], ends.truncated[wrong] = 0, False, True
         shown = merged(shown, which, ends.obs)
         return ends
 
@@ -139,12 +139,13 @@ def seed_both(own: Callable[[np.ndarray], None], rows: Rows) -> Callable[[np.nda
 
 class _Kind(NamedTuple):
     """What a value must be, in words and as a function; whether the transform steps or begins rows apart from others;
-    and what it would do with an action that may be illegal (empty: nothing)."""
+    what it would do with an action that may be illegal (empty: nothing); and whether it needs a single agent."""
 
     told: str
     holds: Callable[[Any], bool]
     apart: bool
     would: str = ""
+    alone: bool = True
 
 
 def _is_count(value: Any) -> bool:
@@ -152,7 +153,10 @@ def _is_count(value: Any) -> bool:
 
 
 TRANSFORMS: dict[str, tuple[Callable[[Rows, Any], Rows], _Kind]] = {
-    "mask_nonfinite": (mask_nonfinite, _Kind("the whole number 1", lambda x: type(x) is int and x == 1, True)),
+    "mask_nonfinite": (
+        mask_nonfinite,
+        _Kind("the whole number 1", lambda x: type(x) is int and x == 1, True, alone=False),
+    ),
     "sticky_actions": (
         sticky_actions,
         _Kind("a number in [0, 1]", lambda x: type(x) in (int, float) and 0 <= x <= 1, False, "repeat"),
@@ -178,7 +182,7 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
             raise ConfigError(f"{field}: must be {kind.told}")
         if kind.would and source.legal:
             raise ConfigError(f"env = {source.name!r}: has illegal actions, which {name} would {kind.would}")
-        if source.num_agents > 1:
+        if kind.alone and source.num_agents > 1:
             raise ConfigError(f"env = {source.name!r}: has {source.num_agents} agents; {name} needs one")
         if kind.apart and not source.apart:
             raise ConfigError(

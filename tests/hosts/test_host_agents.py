@@ -44,6 +44,16 @@ def test_agents_need_the_same_spaces():
         made(spaces_differ=True)
 
 
+def test_what_is_not_finite_cuts_the_episode_of_all_agents_off():
+    source = pettingzoo.parallel("agents", lambda: hosted.Agents(unpaid=2))
+    batch = host_env(source, making.chosen(source, {"mask_nonfinite": 1})).batch(1)
+    batch.reset(np.arange(1))
+    _, turn = [batch.step(np.ones((1, 3), int)) for _ in range(2)]
+    assert turn.truncated.all() and not turn.reward.any() and not turn.terminated.any()
+    np.testing.assert_array_equal(turn.next_obs[0][0], [[1, 2]] * 3)
+    np.testing.assert_array_equal(turn.obs[0][0], [[0, 0]] * 3)
+
+
 def test_transforms_for_one_agent_are_refused():
     source = pettingzoo.parallel("agents", hosted.Agents)
     with pytest.raises(ConfigError, match="has 3 agents; action_repeat needs one"):

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from purerl.errors import ConfigError
-from purerl.hosts import leaves
+from purerl.hosts import leaves, opening
 from purerl.hosts.gymnasium import single
 from purerl.hosts.rows import host_env
 
@@ -129,6 +129,16 @@ def test_masks_in_the_observation_are_told():
     space = spaces.Dict({"action_mask": spaces.MultiBinary(3), "board": spaces.Box(0, 1)})
     assert environment(space, spaces.Discrete(3))[0].legal == "action_mask"
     assert environment(DEEP, spaces.Discrete(3))[0].legal is None
+
+
+def test_steps_are_timed_with_legal_actions():
+    deep = spaces.Tuple([spaces.Box(0, 1, (5,)), spaces.Box(0, 1, (2,))])
+    space = spaces.Dict({"a": deep, "action_mask": spaces.MultiBinary(5)})
+    env, copies = environment(space, spaces.MultiDiscrete([2, 3]))
+    assert opening.seconds_of_step(env, 1) > 0
+    masks = [shown["action_mask"] for shown in copies[1].shown]
+    legal = [(np.argmax(mask[:2]), np.argmax(mask[2:])) for mask in masks]
+    np.testing.assert_array_equal(copies[1].given, legal[:-1])
 
 
 @pytest.mark.parametrize(
