@@ -1,6 +1,6 @@
 """Acceptance experiments of the policy gradients, each against a threshold that a wrong build misses.
 
-    python scripts/policy_gradients.py workers|vtrace|appo|reuse|memory|velocity [--seeds S]
+    python scripts/policy_gradients.py workers|vtrace|appo|reuse|uses|memory|velocity [--seeds S]
 
 Prints figures a line for each seed, and whether each claim holds; the exit status is 1 if one fails.
 """
@@ -127,6 +127,46 @@ def reuse(seeds: int) -> None:
                 claim(f"used once, lag {lag}: in the last eighth at least 0.9 on every seed", rows[:, -1].min() >= 0.9)
 
 
+def first_frames(metrics: dict[str, np.ndarray], frames: int, level: float, window: int = 8) -> np.ndarray:
+    """Frames after which the episodes of ``window`` iterations in a row, each of ``frames``, have a mean return of
+    ``level``, ``[S]``; nan where they never have."""
+    count = metrics["episodes"]
+    total = np.where(count > 0, metrics["episode_return"], 0.0) * count
+    total, count = (np.apply_along_axis(np.convolve, 1, x, np.ones(window), "valid") for x in (total, count))
+    reached = total >= level * count
+    return np.where(reached.any(axis=1), (reached.argmax(axis=1) + window) * frames, np.nan)
+
+
+def uses(seeds: int) -> None:
+    """PPO off policy on Catch, by how often each trajectory is used; beside it, as many gradient steps on policy.
+
+    Prints the frames to a mean return of 0.9, and the mean return of all episodes of the training.
+    """
+    env = envs.make("Catch-bsuite")
+    sizes = {"total_steps": 16 * 16 * 256, "num_envs": 16, "num_steps": 16, "num_epochs": 2, "learning_rate": 1e-3}
+    mean = {}
+    for title, change in {
+        "used once": {},
+        "used twice": {"max_uses": 2},
+        "used 4 times": {"max_uses": 4},
+        "used twice, minibatches of one size": {"max_uses": 2, "num_minibatches": 8},
+        "used 4 times, minibatches of one size": {"max_uses": 4, "num_minibatches": 16},
+        "used once, twice the epochs": {"num_epochs": 4},
+        "used once, 4 times the epochs": {"num_epochs": 8},
+    }.items():
+        config = ppo.Config(**{**sizes, **change})
+        metrics = population(lambda config: lambda key: ppo.make_train(config, env)(key).metrics, config, seeds)
+        frames = first_frames(metrics, config.batch_size, 0.9)
+        episodes = metrics["episodes"]
+        whole = np.nansum(metrics["episode_return"] * episodes, axis=1) / episodes.sum(axis=1)
+        show(f"{title}, frames to 0.9 and mean return", np.stack([frames, whole], axis=1))
+        mean[title] = frames.mean()
+        for name, x in (("frames to 0.9", frames), ("mean return", whole)):
+            print(f"{title}, {name}: on average {x.mean():.3f}, deviation {x.std(ddof=1):.3f}", flush=True)
+    for title in list(mean)[1:5]:
+        claim(f"{title}: sooner than once, and on every seed", mean[title] < mean["used once"])
+
+
 def greedy(config: ppo.Config, env: Env, seeds: int) -> np.ndarray:
     """Mean returns of 500 episodes after training, ``[S]``."""
 
@@ -180,6 +220,7 @@ EXPERIMENTS = {
     "vtrace": (vtrace, 4),
     "appo": (asynchronous, 4),
     "reuse": (reuse, 2),
+    "uses": (uses, 8),
     "memory": (memory, 3),
     "velocity": (velocity, 3),
 }

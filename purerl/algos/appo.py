@@ -17,6 +17,30 @@ from purerl.learners.parts import estimates, versions
 from purerl.learners.parts.estimates import Experience
 from purerl.types import Env, Key, Learner, PyTree, Updated
 
+SAMPLE_FACTORY = {
+    "total_steps": 10_000_000,
+    "num_envs": 32,
+    "num_steps": 32,
+    "num_epochs": 1,
+    "num_minibatches": 1,
+    "sequence_length": 32,
+    "learning_rate": 1e-4,
+    "learning_rate_decay": 0.0,
+    "max_grad_norm": 4.0,
+    "clip_epsilon": 0.1,
+    "ratio_bound": 20.0,
+    "entropy_coef": 0.003,
+    "normalize_reward": False,
+    "memory": "gru",
+    "memory_size": 128,
+    "hidden_sizes": (128, 128),
+    "activation": "elu",
+}
+"""Sample Factory's (Petrenko et al. 2020, arXiv 2006.11751; github.com/alex-petrenko/sample-factory at 01c7bba,
+sample_factory/cfg/cfg.py): batches of 1024 steps in rollouts of 32, each learned from once, V-trace with both bounds at
+1, a GRU. Scaled: 128 units for its 512, and 1e7 steps. There a ratio is clipped to [1 / 1.1, 1.1] and a value within 1
+of the old one, and Adam's epsilon is 1e-6; its later release also normalises observations and returns by default."""
+
 
 @cfg.config(normalize_reward=True)
 class Config(surrogates.Config):
@@ -80,5 +104,5 @@ appo = Algorithm(
     make_learner,
     policy_gradients.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
-    presets=surrogates.PRESETS,
+    presets={**surrogates.PRESETS, "sample-factory": SAMPLE_FACTORY},
 )

@@ -12,6 +12,24 @@ from purerl.learners.parts import estimates
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
+SEED_RL = {
+    "total_steps": 10_000_000,
+    "num_envs": 32,
+    "num_steps": 100,
+    "learning_rate": 4.8e-4,
+    "max_grad_norm": 1e6,
+    "entropy_coef": 2.5e-4,
+    "normalize_reward": False,
+    "memory": "lstm",
+    "memory_size": 256,
+    "hidden_sizes": (256, 256),
+    "activation": "relu",
+}
+"""SEED RL's for V-trace on DeepMind Lab (Espeholt et al. 2020, arXiv 1910.06591; github.com/google-research/seed_rl at
+0e1e0ac, agents/vtrace/learner.py and dmlab/vtrace_main.py): batches of 32 unrolls of 100 steps, means as losses,
+gradients that are not clipped, a step size that falls to 0. Scaled: 1e7 steps for its 2.5e8. Its Adam has no momentum
+and an epsilon of 3.1e-7. The torso is the task's: IMPALA's residual network there."""
+
 
 @cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
 class Config(policy_gradients.Config):
@@ -55,5 +73,6 @@ impala = Algorithm(
         "image": {**policy_gradients.IMAGE, "trace_lambda": 0.95},
         "memory": policy_gradients.MEMORY,
         "continuous": {**policy_gradients.CONTINUOUS, "trace_lambda": 0.95},
+        "seed-rl": SEED_RL,
     },
 )

@@ -22,6 +22,33 @@ from purerl.networks import recurrent
 from purerl.networks.value_networks import Streams
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situation, Trainer, Updated
 
+SEED_RL = {
+    "total_steps": 10_000_000,
+    "num_envs": 85,
+    "num_steps": 80,
+    "num_updates": 1,
+    "batch_size": 64,
+    "capacity": 400_000,
+    "warmup_steps": 40_000,
+    "burn_in": 40,
+    "unroll": 81,
+    "period": 80,
+    "gamma": 0.997,
+    "target_period": 100,
+    "learning_rate": 1e-4,
+    "learning_rate_decay": 0.0,
+    "max_grad_norm": 1.0,
+    "memory_size": 128,
+    "hidden_sizes": (128, 128),
+    "activation": "relu",
+}
+"""SEED RL's for Atari (Espeholt et al. 2020, arXiv 1910.06591, section A.3.1; github.com/google-research/seed_rl at
+0e1e0ac, gcp/train_atari.sh, agents/r2d2/learner.py and atari/r2d2_main.py): a batch of 64 sequences for every 85 new
+ones, which is its replay ratio of 0.75. Its loss sums over 80 steps where ours is a mean, so its bound of 80 for
+gradients is 1. Scaled: 85 environments for its 610 actors, 5,000 sequences for 100,000, of which the first update waits
+for 500 for 5,000, a target of 100 updates for 2500, an LSTM and streams of 128 units for 512, and 1e7 steps for
+1.25e10. Its Adam has an epsilon of 1e-3. The torso is the task's: three convolutions there."""
+
 
 @cfg.config(
     num_envs=16,
@@ -135,4 +162,5 @@ r2d2 = Algorithm(
     problems,
     make_learner,
     make_trainer,
+    presets={"seed-rl": SEED_RL},
 )
