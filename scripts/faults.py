@@ -21,19 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import faulty
 import numpy as np
 import psutil
 
 from purerl.hosts import pool
 from purerl.hosts.bundle import Recipe
 
-MARK = "PURERL_FAULTS"
-"""The variable by which the processes of a run are known."""
 TIMEOUT = 1.0
 NUM_ENVS, MORE = 8, 200
 LONG = "1e9"
@@ -103,16 +101,17 @@ def command(algo: str, params: dict, case: Case, folder: Path) -> list[str]:
         "2",
     ]
     args += ["--double-buffering", "on", "--worker-timeout", str(case.timeout), "--total-steps", frames]
+    args += ["--compile", "quick", "--hidden-sizes", "16", "--num-steps", "64"]
     args += ["--eval-episodes", "2", "--out", str(folder / "run"), "--compilation-cache", str(folder.parent / "cache")]
     return [sys.executable, "-m", "purerl.cli", *args]
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """The processes that have inherited ``mark``."""
+def marked(folder: Path) -> list[psutil.Process]:
+    """The processes of the run in ``folder``, which have inherited its mark."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(faulty.MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):
             continue
@@ -137,16 +136,15 @@ def memories(processes: Iterable[psutil.Process]) -> set[int]:
 
 def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool, int, int]:
     """Runs a case: whether it came out as documented, the processes that are left, and the shared memories."""
-    mark = uuid.uuid4().hex
-    params = {"seconds": 0.001, "once": str(folder / "once"), "after": rng.randint(50, 150)}
-    params |= {"fault": case.planted} if case.planted else {}
+    params = {"seconds": 0.001, "after": rng.randint(50, 150)}
+    params |= {"fault": faulty.FAULTS.index(case.planted) + 1} if case.planted else {}
     path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     with open(folder / "err", "w+") as err, open(folder / "out", "w+") as out:
         process = subprocess.Popen(
             command(algo, params, case, folder),
             stdout=out,
             stderr=err,
-            env={**os.environ, MARK: mark, "PYTHONPATH": path},
+            env={**os.environ, faulty.MARK: str(folder), "PYTHONPATH": path},
             start_new_session=True,
         )
         held: set[int] = set()
@@ -155,11 +153,11 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             while not (begun.exists() and begun.stat().st_size):
                 time.sleep(0.02)
                 assert process.poll() is None, (folder / "err").read_text()
-            workers = [each for each in marked(mark) if "purerl.hosts.worker" in each.cmdline()]
+            workers = [each for each in marked(folder) if "purerl.hosts.worker" in each.cmdline()]
             time.sleep(rng.uniform(0.0, 0.5))
-            while case.planted and not (folder / "once").exists():
+            while case.planted and not (folder / "fault").exists():
                 time.sleep(0.02)
-            held |= memories(marked(mark))
+            held |= memories(marked(folder))
             if case.to_worker:
                 rng.choice(workers).send_signal(case.to_worker)
             elif case.to_parent == signal.SIGINT:
@@ -167,11 +165,11 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             else:
                 process.send_signal(case.to_parent)
         while process.poll() is None:
-            held |= memories(marked(mark))
+            held |= memories(marked(folder))
             time.sleep(0.1)
         code = process.returncode
         end = time.monotonic() + 2.0
-        while (left := marked(mark)) and time.monotonic() < end:
+        while (left := marked(folder)) and time.monotonic() < end:
             time.sleep(0.02)
         err.seek(0)
         out.seek(0)

@@ -11,6 +11,8 @@ from gymnasium import spaces
 
 from purerl.hosts.bundle import Batch, HostEnv, Turn
 
+MARK = "PURERL_FAULTS"
+"""The variable that has the folder of a run, in which a file says that it had its fault."""
 PLANTED = 2**30
 """The environment that is begun with this seed and ``i`` has the fault ``FAULTS[i]`` in its third step."""
 AT = 3
@@ -78,15 +80,15 @@ class Walk:
         return self.observe(), float(action) + self.rng.random(), terminated, self.steps == 6 and not terminated
 
 
-def walk(fault: str = "", once: str = "", after: int = 50, seconds: float = 0.0) -> HostEnv:
+def walk(fault: int = 0, after: int = 50, seconds: float = 0.0) -> HostEnv:
     """Walks, each step of a batch of which takes ``seconds``.
 
-    With a ``fault`` the first batch that makes so many steps, and a file called ``once``, has it.
+    With a ``fault``, counted from 1 in `FAULTS`, the first batch of a run that makes so many steps has it.
     """
 
     def first() -> bool:
         try:
-            Path(once).touch(exist_ok=False)
+            (Path(os.environ[MARK]) / "fault").touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -106,7 +108,7 @@ def walk(fault: str = "", once: str = "", after: int = 50, seconds: float = 0.0)
             time.sleep(seconds)
             now = planted if steps == AT else ""
             if fault and steps == after and first():
-                now = fault
+                now = FAULTS[int(fault) - 1]
             if now in ACTS:
                 ACTS[now]()
             found = [each.step(one) for each, one in zip(walks, action, strict=True)]
