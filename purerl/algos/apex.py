@@ -19,6 +19,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
 @cfg.config(
     num_envs=16,
     num_updates=32,
+    capacity=20_000,
     dueling=True,
     prioritised=True,
     importance_exponent_end=0.4,
@@ -28,7 +29,8 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
 )
 class Config(dqn.Config):
     """Every float may be traced, swept and evolved; the rest shapes the program. Environments are actors, twice as many
-    as DQN has, and each frame has twice as many updates as with DQN."""
+    as DQN has, and each frame has twice as many updates as with DQN. The replay is small: with one of 100,000
+    steps values stay low until what the first policies did has been overwritten."""
 
 
 class Known(NamedTuple):
@@ -65,5 +67,5 @@ apex = Algorithm(
     make_learner,
     make_trainer,
     sockets=("td-loss", "optimiser"),
-    presets={"image": {**action_values.IMAGE, "num_updates": 32, "epsilon_end": 0.4}},
+    presets={"image": {**action_values.IMAGE, "num_updates": 32, "capacity": 100_000, "epsilon_end": 0.4}},
 )
