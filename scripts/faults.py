@@ -57,7 +57,7 @@ CASES = {
     "wrong shape": Case("shape", says="returned nonsense: observation is float32 [2, 2], must be float32 [2, 3]"),
     "wrong dtype": Case("dtype", says="returned nonsense: observation is complex128"),
     "kill -9 of the parent": Case(to_parent=signal.SIGKILL),
-    "kill -9 of the parent in a hang": Case("spin", to_parent=signal.SIGKILL, timeout=600.0),
+    "kill -9 of the parent in a hang": Case("parent", to_parent=signal.SIGKILL, timeout=600.0),
     "Ctrl-C": Case(to_parent=signal.SIGINT),
     "SIGTERM": Case(to_parent=signal.SIGTERM),
 }

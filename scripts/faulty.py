@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,10 +34,17 @@ def spins() -> None:
     sum(range(10**15))
 
 
+def parents() -> None:
+    """Takes for ever after it has started a process that does."""
+    subprocess.Popen(["sleep", "100000"])
+    spins()
+
+
 ACTS = {
     "raise": raises,
     "hang": hangs,
     "spin": spins,
+    "parent": parents,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "exit": lambda: os._exit(7),
     "sys.exit": lambda: sys.exit("bye"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.errors import ConfigError, HostError
+from purerl.errors import ConfigError, HostError, printable
 from purerl.hosts import memory, processes
 from purerl.hosts.bundle import Leaves, Recipe, Stepper, Turn
 from purerl.hosts.processes import Fault, Process
@@ -208,7 +208,7 @@ class Pool:
         """Starts a worker anew and begins episodes in all groups that have had any, from seeds that are new."""
         while True:
             processes.kill(self._workers[w])
-            line = f"{self._who(w)} {fault}"
+            line = printable(f"{self._who(w)} {fault}")
             if self.restarts == self._max_restarts:
                 self.close()
                 raise HostError(f"{line}; no restart is left of {self._max_restarts}")

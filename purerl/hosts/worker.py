@@ -153,13 +153,16 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end_with(life: int) -> None:
-    """Ends this process once the other end of a socket is closed; on Linux whatever it is at then."""
+    """Ends this process, which leads its group, once the other end of a socket is closed.
+
+    On Linux the kernel does, whatever this process is at then, and ends with it what it has started.
+    """
     os.set_inheritable(life, False)
     if not hasattr(fcntl, "F_SETSIG"):
         threading.Thread(target=lambda: (os.read(life, 1), os._exit(1)), daemon=True).start()
         return
     fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([life], [], [], 0)[0]:  # closed before
         os._exit(1)

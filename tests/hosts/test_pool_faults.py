@@ -22,6 +22,7 @@ TOLD = {
     "raise": "raised ValueError: the walk broke (faulty.py:",
     "hang": "hangs: no answer within 0.3 s (faulty.py:",
     "spin": "hangs: no answer within 0.3 s;",
+    "parent": "hangs: no answer within 0.3 s;",
     "kill": "was killed by signal 9 (SIGKILL)",
     "exit": "exited with code 7",
     "sys.exit": "raised SystemExit: bye (faulty.py:",
@@ -71,7 +72,7 @@ def step(stepper):
     return stepper.receive()
 
 
-@pytest.mark.rest("spin", "exit", "inf", "fewer", "dtype", "both", "nothing")
+@pytest.mark.rest("spin", "parent", "exit", "inf", "fewer", "dtype", "both", "nothing")
 @pytest.mark.parametrize("fault", faulty.FAULTS)
 def test_a_fault_cuts_the_episodes_of_its_worker(opened, fault):
     first, second = opened.pool.steppers
@@ -85,6 +86,7 @@ def test_a_fault_cuts_the_episodes_of_its_worker(opened, fault):
     turn = step(first)
 
     assert opened.pool.restarts == restarts + 1 and len(opened.lines) == 1
+    assert len(children()) == 2
     (line,) = opened.lines
     assert line.startswith("worker 1 (environments 2 to 3 and 6 to 7) ")
     assert TOLD[fault].format(2 if fault in ("nan", "both", "inf") else 3) in line
@@ -223,7 +225,7 @@ for i in range(10**9):
 @pytest.mark.rest("SIGTERM", "SIGINT")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_no_worker_is_left_when_the_parent_ends(number):
-    seed = faulty.PLANTED + faulty.FAULTS.index("spin")  # one hangs, and cannot be asked to end
+    seed = faulty.PLANTED + faulty.FAULTS.index("parent")  # one hangs, cannot be asked to end, and started another
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", PARENT.replace("SEED", str(seed))],
@@ -235,12 +237,12 @@ def test_no_worker_is_left_when_the_parent_ends(number):
         while parent.stdout.readline() != f"{faulty.AT - 1}\n":
             pass
         time.sleep(0.1)
-        workers = psutil.Process(parent.pid).children()
-        assert len(workers) == 2
+        workers = psutil.Process(parent.pid).children(recursive=True)
+        assert len(workers) == 3
         parent.send_signal(number)
         parent.stdout.read()
     gone, left = psutil.wait_procs(workers, timeout=5)
-    assert not left and len(gone) == 2
+    assert not left and len(gone) == 3
     assert not [path for path in Path("/dev/shm").glob("*") if "purerl" in path.name]
 
 
