@@ -11,7 +11,7 @@ from purerl.catalogue import check_parameters
 from purerl.errors import RAISED, ConfigError
 from purerl.hosts import atari, cartpole, leaves
 from purerl.hosts.leaves import MASK
-from purerl.hosts.libraries import is_there, not_made, opened, quiet
+from purerl.hosts.libraries import is_there, needs, not_made, opened, quiet
 from purerl.hosts.rows import Rows, Source
 from purerl.hosts.singles import observed, serial
 from purerl.names import nearest
@@ -27,6 +27,8 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
     CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. ``atari=1`` is what
     `purerl.hosts.atari` says. Raises `ConfigError` for names and parameters that do not exist, with the nearest.
     """
+    if task.startswith("ALE/"):
+        needs(f"env = {name!r}", "atari", "ale_py")
     if task not in gymnasium.registry and task not in (known := tasks()):
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
     as_array = task in cartpole.TASKS and bool(params.get("vector", 1))
