@@ -61,8 +61,9 @@ class Recipe(NamedTuple):
 class HostEnv(NamedTuple):
     """An environment of the host, and what makes batches of it.
 
-    The spaces are Gymnasium's, of one environment, or of one of its ``num_agents`` agents. ``batch(num_envs)`` makes a
-    `Batch`. ``legal`` is the key, in a dictionary of observations, of the mask of the actions that may be taken; None:
+    The spaces are plain ones of Gymnasium's (`purerl.hosts.leaves`), of one environment, or of one of its
+    ``num_agents`` agents. ``batch(num_envs)`` makes a `Batch`. ``legal`` is the key, in a dictionary of observations,
+    of the mask of the actions that may be taken; None:
     all may. ``threaded`` tells that a batch steps in threads of its own, so that workers would gain nothing.
     ``partly_observed`` tells that what an observation leaves out matters. ``fps`` is the speed at which films play.
     ``recipe`` is what `purerl.hosts.making.make` made it of.

@@ -40,9 +40,9 @@ def plain(space: Any, field: str) -> Any:
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
             raise ConfigError(f"{field}: has keys that are no text, {list(space.spaces)}")
-        return spaces.Dict({key: plain(space.spaces[key], field) for key in sorted(space.spaces)})
+        return spaces.Dict({key: plain(space.spaces[key], f"{field}[{key!r}]") for key in sorted(space.spaces)})
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([plain(each, field) for each in space.spaces])
+        return spaces.Tuple([plain(each, f"{field}[{i}]") for i, each in enumerate(space.spaces)])
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -54,7 +54,7 @@ def plain(space: Any, field: str) -> Any:
         return space if dtype == space.dtype else _retyped(space, dtype)
     raise ConfigError(
         f"{field}: is {type(space).__name__}; only Box, Discrete, MultiDiscrete, MultiBinary and Dict or Tuple of them"
-        " have arrays of one shape"
+        " have arrays of one shape; a function of your own may leave it out (gymnasium.wrappers.FilterObservation)"
     )
 
 
