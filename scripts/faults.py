@@ -87,7 +87,7 @@ def command(algo: str, params: dict, case: Case, folder: Path) -> list[str]:
     if not algo:
         return [sys.executable, __file__, "--loop", json.dumps(params), "--timeout", str(case.timeout)]
     given = [f"{name}={value}" for name, value in params.items()]
-    frames = LONG if case.to_parent else "20000"
+    frames = LONG if case.to_parent else "8192"
     args = [
         "train",
         algo,
