@@ -9,6 +9,9 @@
     python scripts/benchmark.py environments Breakout-MinAtar gymnax/Breakout-MinAtar
     python scripts/benchmark.py algorithms r2d2 ngu agent57
     python scripts/benchmark.py logging --agents 1 1000
+    python scripts/benchmark.py host-cartpole --rounds 1 --peer sb3-dummy=PYTHON --peer cleanrl=PYTHON,CHECKOUT
+    python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
+    python scripts/benchmark.py options "ppo --env A ..." "ppo --env B ..." --rounds 1
     python scripts/benchmark.py replay --sizes 1e5 1e6 --batch 256 --peer flashbax --peer-python PYTHON
 
 Each process count is a fresh set of interpreters, one for each side (whose versions clash: the peers need gymnax
@@ -24,7 +27,7 @@ import platform
 import sys
 from pathlib import Path
 
-from workloads import algorithms, dqn, environments, logs, meta, ppo, replay, sac, teams, turns
+from workloads import algorithms, dqn, environments, hosts, logs, meta, options, ppo, replay, sac, teams, turns
 
 WORKLOADS = {
     "ppo-cartpole": ppo,
@@ -39,6 +42,9 @@ WORKLOADS = {
     "logging": logs,
     "replay": replay,
     "value-loss-evolution": meta,
+    "host-cartpole": hosts,
+    "host-pong": hosts,
+    "options": options,
 }
 
 

@@ -21,11 +21,12 @@ SCRIPT = Path(__file__).parents[1] / "benchmark.py"
 class Job(NamedTuple):
     """What a worker computes: ``run(program, seed)`` is timed, ``program`` being ``lower()`` compiled.
 
-    ``facts`` are told before the first turn, and ``tally`` of a run's result after each.
+    ``facts`` are told before the first turn, and ``tally`` of a run's result after each. Without ``lower``, for what is
+    no one program of JAX, ``program`` is None.
     """
 
-    lower: Callable[[], Any]
-    run: Callable[[Callable, int], Any]
+    lower: Callable[[], Any] | None
+    run: Callable[[Any, int], Any]
     facts: dict[str, Any] = {}
     tally: Callable[[Any], dict[str, Any]] = lambda result: {}
 
@@ -78,43 +79,56 @@ def training(algo: str, env: Any, asked: dict[str, Any], **parts: Any) -> Callab
 def serve(make_job: Callable[[dict[str, Any]], Job], asked: dict[str, Any]) -> None:
     """A worker: compiles, says so on standard output, then runs once for each seed that it reads.
 
-    What libraries print goes to standard error.
+    What libraries and processes that they start print goes to standard error.
     """
-    answers = sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)
         _serve(make_job(asked), asked["warmups"], lambda answer: print(json.dumps(answer), file=answers, flush=True))
 
 
 def _serve(job: Job, warmups: int, say: Callable[[dict[str, Any]], None]) -> None:
+    program, facts, finish = _compiled(job.lower) if job.lower else (None, {}, lambda result: result)
+    for seed in range(warmups):
+        finish(job.run(program, seed))
+    say({**facts, **job.facts})
+    for line in sys.stdin:
+        start, cpu = time.perf_counter(), _cpu_seconds()
+        result = finish(job.run(program, int(line)))
+        seconds = time.perf_counter() - start
+        cores = (_cpu_seconds() - cpu) / seconds
+        say({"seconds": seconds, "cores": cores, "peak_bytes": _peak_bytes(), **job.tally(result)})
+
+
+def _compiled(lower: Callable[[], Any]) -> tuple[Any, dict[str, Any], Callable[[Any], Any]]:
+    """The program, what is told of it, and what waits for its results."""
     import jax
 
     start = time.perf_counter()
-    program = job.lower().compile()
+    program = lower().compile()
     compile_seconds = time.perf_counter() - start
-    memory = program.memory_analysis()
+    memory, devices = program.memory_analysis(), jax.devices()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-    for seed in range(warmups):
-        jax.block_until_ready(job.run(program, seed))
-    device = jax.devices()[0]
-    say(
-        {
-            "compile_seconds": compile_seconds,
-            "predicted_peak_bytes": (held - memory.alias_size_in_bytes) * len(jax.devices()),
-            "device": device.device_kind,
-            "devices": len(jax.devices()),
-            "jax": jax.__version__,
-            "matmul_precision": jax.config.jax_default_matmul_precision or "default",
-            **job.facts,
-        }
-    )
-    for line in sys.stdin:
-        start, cpu = time.perf_counter(), time.process_time()
-        result = jax.block_until_ready(job.run(program, int(line)))
-        seconds = time.perf_counter() - start
-        cores = (time.process_time() - cpu) / seconds
-        stats = device.memory_stats() or {}
-        used = stats.get("peak_bytes_in_use", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-        say({"seconds": seconds, "cores": cores, "peak_bytes": used, **job.tally(result)})
+    facts = {
+        "compile_seconds": compile_seconds,
+        "predicted_peak_bytes": (held - memory.alias_size_in_bytes) * len(devices),
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+        "jax": jax.__version__,
+        "matmul_precision": jax.config.jax_default_matmul_precision or "default",
+    }
+    return program, facts, jax.block_until_ready
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it waited for."""
+    return sum(os.times()[:4])
+
+
+def _peak_bytes() -> int:
+    """Of the accelerator's memory, otherwise of this process."""
+    jax = sys.modules.get("jax")
+    stats = jax.devices()[0].memory_stats() if jax else None
+    return (stats or {}).get("peak_bytes_in_use", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 class Worker:
