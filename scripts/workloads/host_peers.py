@@ -1,7 +1,10 @@
 """Trainings by PPO of Stable-Baselines3, Sample Factory 2 and CleanRL's scripts, as their users run them: the frames
 and the clock as each goes on.
 
-Only what a peer's interpreter has is imported.
+Only what a peer's interpreter has is imported. These were seen to run on Python 3.11 with torch 2.13.0+cpu:
+stable-baselines3 2.9.2 with gymnasium 1.4.0; sample-factory 2.1.1 with gymnasium 0.29.1; CleanRL at fe8d8a03 with
+envpool 0.8.4, gym 0.23.1, gymnasium 0.29.1 and numpy 1.26.4, because its script calls gym's old interface, and fails
+with EnvPool 1.2.5.
 """
 
 import os

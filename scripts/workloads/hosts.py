@@ -5,12 +5,13 @@
     python scripts/benchmark.py host-pong --rounds 1 --peer cleanrl=PYTHON,CHECKOUT
 
 A run is a whole training of the command line or of the peer's public interface, in processes of its own. Frames/s are
-those of steady state: by the clock from a tenth of the frames to nine tenths, so that neither starting nor compiling nor
-saving is in them. A ratio is how many times as many purerl makes.
+those of steady state: by the clock from a tenth of the frames to nine tenths, so that neither starting, nor compiling,
+nor saving is in them. A ratio is how many times as many purerl makes.
 """
 
 import argparse
 import shlex
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,8 +22,8 @@ from workloads import host_peers, turns
 
 OURS = {
     "host-cartpole": "--env gymnasium/CartPole-v1 --num-envs 64",
-    "host-pong": "--env envpool/Pong-v5 --env-params atari=1 --num-envs 8 --clip-epsilon 0.1"
-    " --torso nature --hidden-sizes 512 --activation relu",
+    "host-pong": "--env envpool/Pong-v5 --env-params atari=1 life_loss=1 frame_stack=4 reward_clip=1 --num-envs 8"
+    " --clip-epsilon 0.1 --torso nature --hidden-sizes 512 --activation relu",
 }
 """Options of ``purerl train ppo`` by workload; --options replaces them."""
 FRAMES = {"host-cartpole": 64 * 128 * 60, "host-pong": 8 * 128 * 20}
@@ -91,11 +92,13 @@ def job(asked: dict[str, Any]) -> turns.Job:
     if asked["side"] == "purerl":
         return training(["ppo", *shlex.split(asked["options"])], total)
     peer = host_peers.PEERS[asked["workload"]][asked["side"]]
-    return _timed(lambda seed: peer(total, seed, asked["checkout"]), total)
+    return _timed(lambda seed: peer(total, seed, asked["checkout"]), total, {})
 
 
 def training(options: list[str], total: int) -> turns.Job:
-    """``purerl train`` as a person runs it, in a process of its own. Its stamps are its ``times.jsonl``."""
+    """``purerl train`` as a person runs it, in a process of its own. Its stamps are its ``times.jsonl``; the shares of
+    time that it logs are told, the mean over iterations."""
+    shares: dict[str, float] = {}
 
     def train(seed: int) -> host_peers.Stamps:
         from purerl.store import log
@@ -104,17 +107,21 @@ def training(options: list[str], total: int) -> turns.Job:
             command = [sys.executable, "-m", "purerl.cli", "train", *options, "--total-steps", str(total)]
             command += ["--seed", str(seed), "--eval-episodes", "1", "--out", str(Path(folder, "run"))]
             host_peers.run(command)
+            metrics = list(log.rows(Path(folder, "run/metrics.jsonl")))
+            names = [name for name in metrics[0] if name.startswith("share_")]
+            shares.update({name: statistics.mean(row[name] for row in metrics) for name in names})
             return [
                 (0, 0.0),
                 *((row["env_steps"], row["seconds"]) for row in log.rows(Path(folder, "run/times.jsonl"))),
             ]
 
-    return _timed(train, total)
+    return _timed(train, total, shares)
 
 
-def _timed(train: Callable[[int], host_peers.Stamps], total: int) -> turns.Job:
+def _timed(train: Callable[[int], host_peers.Stamps], total: int, shares: dict[str, float]) -> turns.Job:
     window = Window.of(total)
-    return turns.Job(None, lambda _, seed: train(seed), tally=lambda stamps: {"seconds": window.seconds(stamps)})
+    told = lambda stamps: {"seconds": window.seconds(stamps), "shares": dict(shares)}
+    return turns.Job(None, lambda _, seed: train(seed), tally=told)
 
 
 def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
@@ -138,9 +145,13 @@ def compare(results: dict[str, list[dict[str, Any]]], first: str, frames: int) -
     row: dict[str, Any] = {}
     for name, processes in results.items():
         speed = turns.spread([frames / seconds for seconds in turns.seconds(processes)])
-        cores = turns.spread([turn["cores"] for process in processes for turn in process["rounds"]])
-        row[name] = {"frames_per_second": speed, "cores": cores}
+        runs = [turn for process in processes for turn in process["rounds"]]
+        cores = turns.spread([turn["cores"] for turn in runs])
+        shares = {part: turns.spread([turn["shares"][part] for turn in runs]) for part in runs[0]["shares"]}
+        row[name] = {"frames_per_second": speed, "cores": cores, "shares": shares}
         print(f"{name}: {turns.show(speed, ',.0f')} frames/s, cores {turns.show(cores)}", flush=True)
+        for part, share in shares.items():
+            print(f"  {part}: {turns.show(share)}", flush=True)
     for name in results:
         if name != first:
             row[name]["ratio"] = turns.ratio(results[name], results[first])
