@@ -23,7 +23,7 @@ from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.hosted import ON_HOST, from_host, make_hosted
 from purerl.envs.union import union
 from purerl.errors import ConfigError
-from purerl.hosts import making, own
+from purerl.hosts import atari, making, own
 from purerl.names import called, imported, nearest
 from purerl.types import Env
 
@@ -96,6 +96,7 @@ def make(name: str, **params: Any) -> Env:
     be. An environment of the host begins its episodes itself: it has neither ``randomise`` nor ``resets``.
     """
     check_values(name, params)
+    params = atari.settings(name, params) if making.is_host(name) else params
     declared = _declared(name)
     if "reset_pool" in params and "reset_pool" not in declared:
         size, now = params["reset_pool"], renamed({"reset_pool": params["reset_pool"]}).get("resets", "pool:N")
