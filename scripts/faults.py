@@ -118,17 +118,18 @@ def marked(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def memories(processes: Iterable[psutil.Process]) -> set[int]:
-    """The inodes of the memory that processes map or hold and may share: without a name, or in /dev/shm."""
+def memories(processes: Iterable[psutil.Process]) -> set[tuple[int, int]]:
+    """Devices and inodes of the memory that processes map or hold and may share: without a name, or in /dev/shm."""
     found = set()
     for process in processes:
         try:
             for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
                 if "/memfd:purerl" in line or "/dev/shm/" in line:
-                    found.add(int(line.split()[4]))
+                    device, inode = line.split()[3:5]
+                    found.add((os.makedev(*(int(part, 16) for part in device.split(":"))), int(inode)))
             for link in Path(f"/proc/{process.pid}/fd").iterdir():
                 if "/memfd:purerl" in os.readlink(link):
-                    found.add(link.stat().st_ino)
+                    found.add((link.stat().st_dev, link.stat().st_ino))
         except OSError:
             continue
     return found
@@ -147,7 +148,7 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             env={**os.environ, faulty.MARK: str(folder), "PYTHONPATH": path},
             start_new_session=True,
         )
-        held: set[int] = set()
+        held: set[tuple[int, int]] = set()
         if case.to_worker or case.to_parent:
             begun = folder / "run" / "metrics.jsonl" if algo else folder / "out"
             while not (begun.exists() and begun.stat().st_size):
@@ -177,7 +178,8 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
     if not right:
         print(f"code {code}: {(folder / 'err').read_text()[-2000:]}", file=sys.stderr)
     assert held, "no shared memory was seen"
-    shared = len(held & (memories(psutil.process_iter()) | {path.stat().st_ino for path in Path("/dev/shm").iterdir()}))
+    named = {(path.stat().st_dev, path.stat().st_ino) for path in Path("/dev/shm").iterdir()}
+    shared = len(held & (memories(psutil.process_iter()) | named))
     for each in left:
         each.kill()
     return right, len(left), shared
