@@ -135,6 +135,12 @@ def memories(processes: Iterable[psutil.Process]) -> set[tuple[int, int]]:
     return found
 
 
+def left_of(folder: Path, held: set[tuple[int, int]]) -> tuple[list[psutil.Process], set[tuple[int, int]]]:
+    """The processes of the run in ``folder`` that are there, and those of the memories that it ``held``."""
+    named = {(path.stat().st_dev, path.stat().st_ino) for path in Path("/dev/shm").iterdir()}
+    return marked(folder), held & (memories(psutil.process_iter()) | named)
+
+
 def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool, int, int]:
     """Runs a case: whether it came out as documented, the processes that are left, and the shared memories."""
     params = {"seconds": 0.001, "after": rng.randint(50, 150)}
@@ -170,7 +176,7 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             time.sleep(0.1)
         code = process.returncode
         end = time.monotonic() + 2.0
-        while (left := marked(folder)) and time.monotonic() < end:
+        while any(remains := left_of(folder, held)) and time.monotonic() < end:
             time.sleep(0.02)
         err.seek(0)
         out.seek(0)
@@ -178,11 +184,9 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
     if not right:
         print(f"code {code}: {(folder / 'err').read_text()[-2000:]}", file=sys.stderr)
     assert held, "no shared memory was seen"
-    named = {(path.stat().st_dev, path.stat().st_ino) for path in Path("/dev/shm").iterdir()}
-    shared = len(held & (memories(psutil.process_iter()) | named))
-    for each in left:
+    for each in remains[0]:
         each.kill()
-    return right, len(left), shared
+    return right, len(remains[0]), len(remains[1])
 
 
 def documented(case: Case, algo: str, code: int, err: str, out: str, folder: Path) -> bool:
