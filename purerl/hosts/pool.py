@@ -20,7 +20,9 @@ from purerl.hosts.processes import Fault, Process
 from purerl.hosts.worker import ENDED, MAP, REFUSED, command
 
 MOST_GROUPS = 64
+"""Groups that a command of one byte can tell apart."""
 START_SECONDS = 300.0
+"""Seconds that a worker may take to make its environments."""
 
 
 def open(
@@ -39,10 +41,9 @@ def open(
     worker may take for a step or a reset of its share of a group, ``max_restarts`` how many workers may be started anew
     in all, ``tell(line)`` is told of each. Raises `ConfigError` if a worker cannot make its environments.
     """
-    if not 1 <= groups <= min(num_envs, MOST_GROUPS):
-        raise ConfigError(
-            f"groups = {groups}: must be in [1, {min(num_envs, MOST_GROUPS)}], for {num_envs} environments"
-        )
+    most = min(num_envs, MOST_GROUPS)
+    if not 1 <= groups <= most:
+        raise ConfigError(f"groups = {groups}: must be in [1, {most}], for {num_envs} environments")
     sizes = spread(num_envs, groups)
     return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, tell)
 
@@ -71,7 +72,7 @@ class Pool:
         tell: Callable[[str], None],
     ):
         self.restarts = 0
-        self._recipe, self._sizes, self._num_workers = recipe, sizes, num_workers
+        self._recipe, self._sizes = recipe, sizes
         self._timeout, self._max_restarts, self._tell = timeout, max_restarts, tell
         self._firsts = np.cumsum([0, *sizes]).tolist()  # the number of the first environment of each group
         ends = [np.cumsum([0, *spread(size, num_workers)]).tolist() for size in sizes]
@@ -180,6 +181,8 @@ class Pool:
 
     def _order(self, group: int, begins: bool) -> None:
         """Has all workers do the same, but for those that have been started anew since this group's last turn."""
+        if not self._workers:
+            raise HostError("the workers that step the environment have been closed")
         self._sent[group] = time.monotonic()
         order = command(group, self._slot[group] ^ 1, begins)
         for w, worker in enumerate(self._workers):

@@ -138,6 +138,8 @@ def test_actions_of_another_shape_or_kind_are_refused():
             stepper.send(np.zeros((2, 1), np.int32))
         with pytest.raises(TypeError):
             stepper.send(np.zeros(2, np.float32))
+    with pytest.raises(HostError, match="closed"):
+        stepper.send(np.zeros(2, np.int32))
 
 
 @pytest.mark.rest("NoSuch", "exited")
