@@ -65,7 +65,7 @@ class HostProgram:
         self.close()
         made, size = self._made, members.size
         filled = trees.fill(members, self.chunk.batch_size)
-        self._members, self._given = filled, jax.device_put(filled.given, self.chunk.layout.sharding)
+        self._given = jax.device_put(filled.given, self.chunk.layout.sharding)
         done = step.number if step else 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
         steppers = self._open.enter_context(
