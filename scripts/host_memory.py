@@ -27,16 +27,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         out = given.out or Path(folder) / "run"
-        train = [*["-m", "purerl.cli", "train", "ppo", "--env", "fast_env:make"], *OPTIONS.split()]
-        options = [
-            "--total-steps",
-            f"{given.frames:.0f}",
-            "--out",
-            str(out),
-            "--overwrite",
-            "--checkpoint-seconds",
-            "20",
-        ]
+        train = ["-m", "purerl.cli", "train", "ppo", "--env", "fast_env:make", *OPTIONS.split(), "--out", str(out)]
+        train += ["--total-steps", f"{given.frames:.0f}", "--overwrite", "--checkpoint-seconds", "20"]
         workloads = Path(__file__).parent / "workloads"
         process = subprocess.Popen([sys.executable, *train], cwd=workloads, stderr=subprocess.DEVNULL)
         tenth, begun = 0, time.perf_counter()
