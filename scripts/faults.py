@@ -157,13 +157,12 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
         held: set[tuple[int, int]] = set()
         if case.to_worker or case.to_parent:
             begun = folder / "run" / "metrics.jsonl" if algo else folder / "out"
-            while not (begun.exists() and begun.stat().st_size):
+            begun = folder / "fault" if case.planted else begun
+            while not (begun.exists() and (case.planted or begun.stat().st_size)):
                 time.sleep(0.02)
                 assert process.poll() is None, (folder / "err").read_text()
             workers = [each for each in marked(folder) if "purerl.hosts.worker" in each.cmdline()]
             time.sleep(rng.uniform(0.0, 0.5))
-            while case.planted and not (folder / "fault").exists():
-                time.sleep(0.02)
             held |= memories(marked(folder))
             if case.to_worker:
                 rng.choice(workers).send_signal(case.to_worker)
