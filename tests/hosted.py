@@ -172,3 +172,68 @@ def assert_same(host, loop, dtype=np.float32):
         np.testing.assert_array_equal(found, expected.astype(found.dtype), err_msg=field)
     assert all(turn.reward.dtype == np.float32 and turn.terminated.dtype == bool for turn in turns)
     assert all(turn.cut == 0 and turn.next_obs[0].dtype == dtype for turn in turns)
+
+
+def pair(length=4, alone=-1, reset_early=False):
+    """A `HostEnv` of two agents, paid what both choose together; agent 0 leaves at step ``alone`` by itself. With
+    ``reset_early`` the last observation of an episode is the first of the next."""
+
+    def batch(num_envs):
+        time, lots = np.zeros(num_envs, np.int64), []
+
+        def seen():
+            drawn = np.array([lot.random() for lot in lots], np.float32)
+            obs = np.stack([time.astype(np.float32), drawn], axis=-1)
+            return (np.repeat(obs[:, None], 2, axis=1),)
+
+        def reset(seeds):
+            time[:], lots[:] = 0, [np.random.default_rng(seed) for seed in seeds]
+            return seen()
+
+        def step(action):
+            time[:] += 1
+            reward = np.repeat(action.sum(axis=1, keepdims=True), 2, axis=1).astype(np.float32)
+            last, next_obs = np.repeat((time >= length)[:, None], 2, axis=1), seen()
+            last[:, 0] |= time == alone
+            ended = last.all(axis=1)
+            time[ended] = 0
+            obs = seen() if ended.any() else next_obs
+            obs = (np.where(ended[:, None, None], obs[0], next_obs[0]),)
+            return Turn(obs if reset_early else next_obs, reward, last, np.zeros_like(last), obs)
+
+        return Batch(reset, step, lambda: None)
+
+    return HostEnv("pair", spaces.Box(0, 99, (2,), np.float32), spaces.Discrete(2), batch, num_agents=2)
+
+
+class Faulty(Script):
+    """A `Script` with an error: ``fault`` names it."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+        if fault == "mask":
+            inner = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+            self.observation_space = spaces.Dict({"action_mask": spaces.Box(0, 1, (3,), np.int8), "obs": inner})
+        if fault == "space":
+            self.observation_space = spaces.Box(0, 4, (2,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        if self.fault == "seeds":
+            obs = np.random.random(2)
+        return self.masked(obs), info
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.fault == "steps":
+            obs = obs + np.random.random(2)
+        return self.masked(obs), reward, terminated, truncated, info
+
+    def masked(self, obs):
+        mask = np.array([self.time != 3] * 3, np.int8)
+        return {"action_mask": mask, "obs": obs.astype(np.float32)} if self.fault == "mask" else obs
+
+
+def faulty(fault="", render_mode=None):
+    return Faulty(fault)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 
-from purerl.envs import check_play
+from purerl.envs import check_host, check_play
 from purerl.envs.check_types import trace_problems, type_problems
 from purerl.errors import ConfigError
 from purerl.types import Env, Key
@@ -38,12 +38,16 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     stepped ``num_steps`` times at random under one jit, and the values are looked at: observations within their space,
     finite numbers, flags that exclude each other, states and observations at an episode's end against those that
     `begin` gives, beginnings and steps that depend on their arguments alone. Of several agents episodes must end
-    together, and at least one must act at every step. ``key`` defaults to that of seed 0.
+    together, and at least one must act at every step.
+    What the host steps is played there (`check_host`). ``key`` defaults to that of seed 0.
     """
     key = jax.random.key(0) if key is None else key
     problems = type_problems(env, key)
     if problems:
         return Examined(problems, [])
+    if env.host:
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        return Examined(*check_host.play(env.host, seed, num_steps, num_envs))
     played = check_play.play(env, key, num_steps, num_envs)
     terminated, truncated = int(played.terminated), int(played.truncated)
     notes = [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]

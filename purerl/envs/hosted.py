@@ -28,7 +28,7 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
         if given == "resets":
             raise ConfigError(f"env = {name!r}: resets = {value!r}: begins episodes in JAX; the host begins its own")
         if isinstance(value, jax.core.Tracer):
-            raise ConfigError(f"env = {name!r}: {given}: is the host's, and cannot be swept")
+            raise ConfigError(f"env = {name!r}: {given}: cannot be swept, since the host has it, and not the program")
     return from_host(_made(name, json.dumps(params, sort_keys=True)))
 
 
@@ -95,6 +95,12 @@ def space_of(space: Any) -> Space:
 def _bound(bound: np.ndarray) -> Any:
     """A bound; one number where all of it are equal."""
     return bound.flat[0].item() if np.all(bound == bound.flat[0]) else bound
+
+
+def on_device(env: Env, instead: str) -> None:
+    """Raises `ConfigError`, which says what can be done ``instead``, if ``env`` is of the host."""
+    if env.host:
+        raise ConfigError(f"env = {env.name!r}: steps on the host, not in a program; {instead}")
 
 
 def unflatten(env: Env, leaves: Leaves) -> PyTree:

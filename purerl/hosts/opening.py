@@ -62,37 +62,19 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
 
 def seconds_of_step(host: HostEnv, num_envs: int) -> float:
     """The seconds that a step of ``num_envs`` environments takes in this process, by a few that are tried out."""
-    tried = min(num_envs, 4)
+    from purerl.hosts import moves  # which imports Gymnasium
+
+    tried, draws = min(num_envs, 4), np.random.default_rng(0)
     batch = host.batch(tried)
     try:
         obs, spent = batch.reset(np.arange(tried)), 0.0
         for _ in range(TRIED + 1):
             before = time.perf_counter()
-            obs = batch.step(_legal(host, tried, obs)).obs
+            obs = batch.step(moves.random(host, draws, obs)).obs
             spent = spent + time.perf_counter() - before if _ else 0.0
     finally:
         batch.close()
     return spent / TRIED * num_envs / tried
-
-
-def _legal(host: HostEnv, rows: int, obs: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Some actions ``[rows, ...]`` that may be taken."""
-    from purerl.hosts import leaves  # which imports Gymnasium
-
-    lead = (rows,) if host.num_agents == 1 else (rows, host.num_agents)
-    if host.legal is None:
-        drawn = [host.action_space.sample() for _ in range(int(np.prod(lead)))]
-        return np.stack(drawn).reshape(*lead, *np.shape(drawn[0])).astype(_dtype(host))
-    mask = obs[[leaf.path for leaf in leaves.flat(host.observation_space)].index((host.legal,))]
-    if not hasattr(host.action_space, "nvec"):
-        return np.argmax(mask, axis=-1).astype(np.int32)
-    parts = np.split(mask, np.cumsum(host.action_space.nvec)[:-1], axis=-1)
-    return np.stack([np.argmax(part, axis=-1) for part in parts], axis=-1).astype(np.int32)
-
-
-def _dtype(host: HostEnv) -> np.dtype:
-    kind = np.dtype(host.action_space.dtype)
-    return np.dtype(np.int32) if kind.kind in "iu" else kind
 
 
 @contextlib.contextmanager

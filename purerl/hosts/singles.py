@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -78,7 +79,7 @@ def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame looks for no sound card
         try:
             found = np.asarray(render(i))
-        except ImportError as error:
+        except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
             raise ConfigError(f"no picture: {' '.join(str(error).split())}") from error
         if found.ndim != 3 or found.shape[-1] != 3:
             raise ConfigError(f"no picture: the environment draws an array of shape {found.shape}")

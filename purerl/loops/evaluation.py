@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import trees
+from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
 from purerl.loops.rollout import forgets, restart
@@ -64,8 +65,16 @@ def versus(
 
     The seat of ``one`` changes from one episode to the next. Otherwise it is `evaluate`.
     """
-    seat = np.arange(num_episodes) % env.num_agents
-    ours = np.arange(env.num_agents)[None] == seat[:, None]  # [E, N]
+    both, rows = seated(one, other, num_episodes, env.num_agents)
+    found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
+    return found
+
+
+def seated(one: Player, other: Player, num_episodes: int, num_agents: int) -> tuple[Player, np.ndarray]:
+    """Who plays all rows of ``num_episodes`` games if ``one`` is in one seat of each, by turns, and ``other`` in the
+    others; and the rows ``[E]`` of ``one``."""
+    seat = np.arange(num_episodes) % num_agents
+    ours = np.arange(num_agents)[None] == seat[:, None]  # [E, N]
     rows = np.flatnonzero(ours.reshape(-1))
 
     def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
@@ -79,8 +88,7 @@ def versus(
         lambda num_envs: (one.init_carry(num_envs), other.init_carry(num_envs)),
         lambda carry, step: (one.remember(carry[0], step), other.remember(carry[1], step)),
     )
-    found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
-    return found
+    return both, rows
 
 
 def evaluate(
@@ -123,8 +131,9 @@ def playing(
     side by side.
 
     Arguments are as for `play`; what happens follows from ``key``, which is consumed. Nothing begins anew: of a game
-    that ended, what further moves give means nothing.
+    that ended, what further moves give means nothing. Raises `ConfigError` for an environment of the host.
     """
+    on_device(env, "purerl eval plays in it")
     key_reset, key_step = jax.random.split(key)
     several = env.num_agents > 1
     size = num_episodes * env.num_agents

@@ -1,6 +1,7 @@
 """Recording whole episodes of play as a dataset."""
 
 import functools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -34,17 +35,31 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
     how = backend.compiler_options()
     segment = jax.jit(lambda state, first: jax.lax.scan(act, state, first + jnp.arange(SEGMENT)), compiler_options=how)
     state = jax.jit(begin, compiler_options=how)(), jnp.zeros(num_episodes * env.num_agents, bool)
+
+    def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
+        nonlocal state
+        for first in range(0, max_steps, SEGMENT):
+            state, played = segment(state, jnp.int32(first))
+            yield jax.device_get(played)
+            if np.all(state[1]):
+                return
+
+    return joined(segments())
+
+
+def joined(segments: Iterable[tuple[Dataset, np.ndarray]]) -> Dataset:
+    """The episodes of rows ``[B]``, one after another, of segments ``[T, B]`` of their play.
+
+    In a segment the steps that are of an episode are told, bool ``[T, B]``, and ``final_obs`` is the true next
+    observation of every step.
+    """
     steps, rows, final, final_rows = [], [], [], []
-    for first in range(0, max_steps, SEGMENT):
-        state, (made, live) = segment(state, jnp.int32(first))
-        made, live = jax.device_get((made, live))
+    for made, live in segments:
         over = live & made.last
         steps.append(_where(made._replace(final_obs=()), live))
         rows.append(np.nonzero(live)[1])
         final.append(_where(made.final_obs, over))
         final_rows.append(np.nonzero(over)[1])
-        if np.all(state[1]):
-            break
     return _in_order(steps, rows)._replace(final_obs=_in_order(final, final_rows))
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from purerl import counters, kernels, trees
 from purerl.envs.fleet import Fleet
-from purerl.errors import ConfigError
+from purerl.envs.hosted import on_device
 from purerl.loops.rollout import init_actors, rollout
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Replay, Result, Trainer, TrainState, Transition
 
@@ -148,7 +148,7 @@ def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
 
     Raises `ConfigError` for environments of the host.
     """
-    on_device(trainer)
+    _on_device(trainer)
 
     def run(key: Key) -> Result:
         start = trainer.init(key)
@@ -166,11 +166,10 @@ class Steps(Protocol):
     def step(self) -> Callable[[Any], tuple[Any, Metrics]]: ...
 
 
-def on_device(trainer: Any) -> None:
+def _on_device(trainer: Any) -> None:
     """Raises `ConfigError` for a `Trainer` whose environments are the host's."""
-    env = trainer.fleet.env if isinstance(trainer, Trainer) else None
-    if env is not None and env.host:
-        raise ConfigError(f"env = {env.name!r}: steps on the host, not in a program; train it by purerl.train_on_host")
+    if isinstance(trainer, Trainer):
+        on_device(trainer.fleet.env, "purerl.train_in_chunks trains in it")
 
 
 def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTree, Metrics]]:
@@ -179,7 +178,7 @@ def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTr
     One compiled program serves every length; metrics beyond it are zeros. Raises `ConfigError` for environments of the
     host.
     """
-    on_device(trainer)
+    _on_device(trainer)
 
     step = jax.jit(trainer.step, inline=True)  # traced once for its shapes and for the loop
 

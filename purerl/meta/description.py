@@ -10,6 +10,7 @@ import jax
 from purerl import config as cfg
 from purerl import envs, trees
 from purerl.algos import ALGORITHMS, read_config
+from purerl.envs.hosted import on_device
 from purerl.envs.union import union
 from purerl.errors import ConfigError, own_code
 from purerl.learned import sockets
@@ -89,6 +90,10 @@ def start(file: ConfigFile) -> Start:
     return Start(file, options, file.take("config", dict, {}), {}, {})
 
 
+IN_ONE_PROGRAM = "candidates are trained in one"
+"""Why there is no search in environments of the host, in what `on_device` raises."""
+
+
 @own_code()
 def describe(
     socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any], *, usual: Any = None
@@ -105,6 +110,7 @@ def describe(
     for name in options.env:
         try:
             environments.append(checked(name, env_params))
+            on_device(environments[-1], IN_ONE_PROGRAM)
         except ConfigError as error:
             problems.append(str(error))
     if len(environments) > 1:

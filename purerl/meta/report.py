@@ -19,10 +19,12 @@ from rich.console import Console
 from purerl import backend, envs
 from purerl.algos import ALGORITHMS
 from purerl.display.progress import say, waiting
+from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
 from purerl.meta import evolution
+from purerl.meta.description import IN_ONE_PROGRAM
 from purerl.names import Trust, check_trusted
 from purerl.runs.describing.file_checks import parameter_problems
 from purerl.store import json_files
@@ -83,6 +85,8 @@ def report(
     params = envs.renamed(card["env_params"], *named)
     places = {place: params if place in named else {} for place in (*named, *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
+    for env in made.values():
+        on_device(env, IN_ONE_PROGRAM)
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
     for env in made.values():

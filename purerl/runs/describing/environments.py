@@ -42,6 +42,8 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
         make = functools.partial(envs.make, name, **params, **rest)
         try:
             jax.eval_shape(lambda x, given=given, make=make: make(**{given: x}).reset(key), first[given])
+        except ConfigError as error:
+            problems.append(str(error))
         except Exception as error:
             cause = error.__cause__ or error
             what = told(cause) if place(cause) else type(cause).__name__

@@ -11,13 +11,13 @@ import numpy as np
 from purerl import backend, population, spaces, trees
 from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, own_code, place, told
-from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, versus
+from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
 from purerl.names import Trust
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.reading import host_evaluation, sweeps
 from purerl.store import policies
-from purerl.types import Env, Key, Learner, PyTree, Trainer
+from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
 EVALUATION_SALT = 2**31
 """Folded into a seed's key before it is evaluated, so that evaluating touches no key of the training."""
@@ -204,17 +204,21 @@ def prepare(
         return state, versus(key, env, mine, rival, episodes, max_steps)
 
     program = jax.jit(population.spread(one, layout), compiler_options=backend.compiler_options())
-    if setup.host and others:
-        raise ConfigError(f"against: {setup.make_env().name} is stepped on the host, where only the run's agents play")
+
+    def seats(given: dict[str, Any], policy: PyTree, theirs: PyTree) -> tuple[Env, Player, np.ndarray]:
+        env, mine = setup.make_env(given.get("env_params")), player(setup.make_learner(**given), policy)
+        if others is None:
+            return env, mine, np.arange(episodes * env.num_agents)
+        return env, *seated(mine, others.player(env, theirs), episodes, env.num_agents)
+
+    hosted = host_evaluation.Playing(lambda mine: seats(*mine)[:2], host_evaluation.ends)
 
     def on_host(everyone: Any) -> Evaluation:
-        given, keys, policy, _ = everyone
-        make = lambda mine: (
-            setup.make_env(mine[0].get("env_params")),
-            player(setup.make_learner(**mine[0]), mine[1]),
-        )
-        drawn = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
-        return host_evaluation.evaluate(keys, (given, policy), make, setup.host, episodes, max_steps, drawn)
+        given, keys, policy, theirs = everyone
+        mine = given, policy, theirs
+        found = host_evaluation.evaluate(hosted, keys, mine, episodes, max_steps)
+        rows = seats(*trees.take(mine, 0))[2]
+        return Evaluation(*(x[:, rows] for x in found))
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
         size, found = trees.length(policy), []
@@ -245,8 +249,11 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
     """Traces how the first member's policy plays, so that what raises is met before it is trained. Computes nothing."""
 
     def played(key: Key) -> PyTree:
-        policy = trainer.learner.policy(trainer.init(key).learner)
-        return evaluate(key, setup.make_env(env_part(setup.swept, 0)), trainer.learner, policy, episodes, max_steps)
+        env, learner, state = setup.make_env(env_part(setup.swept, 0)), trainer.learner, trainer.init(key)
+        policy = learner.policy(state.learner)
+        if env.host:
+            return learner.exploit(policy, Situation(state.actors.obs, state.actors.carry), key)
+        return evaluate(key, env, learner, policy, episodes, max_steps)
 
     jax.eval_shape(played, setup.members.keys[0])
 

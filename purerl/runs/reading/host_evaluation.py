@@ -1,6 +1,7 @@
 """Playing whole episodes in environments of the host."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -8,65 +9,90 @@ import numpy as np
 
 from purerl import backend, trees
 from purerl.hosts import opening
-from purerl.hosts.bundle import HostEnv
+from purerl.hosts.bundle import Stepper
 from purerl.hosts.opening import How
 from purerl.loops import hosting
 from purerl.loops.evaluation import Evaluation, Player
 from purerl.loops.hosting import Came, Choice, Lane
+from purerl.loops.recording import joined
 from purerl.population.collecting import Reader
 from purerl.population.hosting import every, whole
-from purerl.types import Env, Key, PyTree, Situation
+from purerl.types import Dataset, Env, Key, PyTree, Situation, Transition
 
 HOW = How(double_buffering="off")
 """How environments are stepped: nobody is asked."""
 
+Make = Callable[[PyTree], tuple[Env, Player]]
+"""A member's environment and who plays in it, by what the member is given."""
 
-def evaluate(
-    keys: Key,
-    given: PyTree,
-    make: Callable[[PyTree], tuple[Env, Player]],
-    host: HostEnv,
-    num_episodes: int,
-    max_steps: int,
-    seeds: np.ndarray,
-) -> Evaluation:
-    """Plays ``num_episodes`` episodes of each member, whose environment and `Player` ``make(given)`` makes, each for at
-    most ``max_steps`` steps: what `loops.evaluate` does, with the leading axis ``[P]``.
 
-    The first episode of each environment counts. ``seeds`` int64 ``[P]`` are of the environments; consumes ``keys``
-    ``[P]``.
+class Playing:
+    """Players of members in environments of the host: ``make(given)`` of each, and ``shown(row)`` of what they do.
+
+    Its programs are compiled once for each number of members and episodes.
     """
-    size, rows = len(seeds), num_episodes
-    deal = whole(size)
-    like = make(trees.take(given, 0))[0]
-    reader, agents = Reader(like, size), like.num_agents
 
-    def choose(given: PyTree, lane: Lane, key: Key, time: Any) -> Choice:
-        action, carry = make(given)[1].act(Situation(lane.obs, lane.carry), jax.random.fold_in(key, time))
-        return Choice(action, carry, ())
+    def __init__(self, make: Make, shown: Callable[[Transition], PyTree] = lambda row: row):
+        def choose(given: PyTree, lane: Lane, key: Key, time: Any) -> Choice:
+            action, carry = make(given)[1].act(Situation(lane.obs, lane.carry), jax.random.fold_in(key, time))
+            return Choice(action, carry, ())
 
-    def begin(given: PyTree, first: PyTree, key: Key) -> tuple[Lane, Choice]:
-        env, player = make(given)
-        lane = hosting.arrive(env, player.init_carry, first)
-        return lane, choose(given, lane, key, 0)
+        def begin(given: PyTree, first: PyTree, key: Key) -> tuple[Lane, Choice]:
+            env, player = make(given)
+            lane = hosting.arrive(env, player.init_carry, first)
+            return lane, choose(given, lane, key, 0)
 
-    def move(given: PyTree, lane: Lane, choice: Choice, came: Came, key: Key, time: Any):
-        env, player = make(given)
-        lane, row = hosting.go_on(env, player.remember, lane, choice, came)
-        return lane, choose(given, lane, key, time), (row.reward, row.last)
+        def move(given: PyTree, lane: Lane, choice: Choice, came: Came, key: Key, time: Any):
+            env, player = make(given)
+            lane, row = hosting.go_on(env, player.remember, lane, choice, came)
+            return lane, choose(given, lane, key, time), shown(row)
 
-    options = backend.compiler_options()
-    start, go_on = (jax.jit(every(one, deal), compiler_options=options) for one in (begin, move))
-    total, length = np.zeros((size, rows * agents), np.float32), np.zeros((size, rows * agents), np.int32)
-    finished = np.zeros((size, rows * agents), bool)
-    who = opening.decided(host, size * rows, rows, HOW)
-    with opening.opened(host, size * rows, HOW, who, print) as (stepper,):
-        lane, choice = start(given, reader.observed(stepper.reset(_spread(seeds, rows))), keys)
-        for time in range(1, max_steps + 1):
+        @functools.cache
+        def programs(size: int) -> tuple[Callable[..., Any], ...]:
+            deal, options = whole(size), backend.compiler_options()
+            return tuple(jax.jit(every(one, deal), compiler_options=options) for one in (begin, move))
+
+        self._make, self._programs = make, programs
+
+    def env(self, given: PyTree) -> Env:
+        """The first member's environment."""
+        return self._make(trees.take(given, 0))[0]
+
+    def rows(self, stepper: Stepper, keys: Key, given: PyTree, num_episodes: int) -> Iterator[PyTree]:
+        """Yields what is shown of step after step, without end: a row ``[P, E]`` of all ``num_episodes`` games of all
+        members. Consumes ``keys`` ``[P]``, from which the seeds of the environments follow."""
+        size = len(keys)
+        start, go_on = self._programs(size)
+        reader = Reader(self.env(given), size)
+        lane, choice = start(given, reader.observed(stepper.reset(_seeds(keys, num_episodes))), keys)
+        time = 0
+        while True:
+            time += 1
             stepper.send(reader.actions(choice.action))
             came = reader.came(stepper.receive())
-            lane, choice, step = go_on(given, lane, choice, came, keys, np.full(size, time, np.int32))
-            reward, last = map(np.asarray, step)
+            lane, choice, shown = go_on(given, lane, choice, came, keys, np.full(size, time, np.int32))
+            yield shown
+
+
+def ends(row: Transition) -> tuple[PyTree, PyTree]:
+    """Rewards and ends of a row, all that an evaluation needs."""
+    return row.reward, row.last
+
+
+def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_steps: int) -> Evaluation:
+    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps: what `loops.evaluate` does,
+    with the leading axis ``[P]``.
+
+    The first episode of each environment counts. ``playing`` shows the `ends`. Consumes ``keys`` ``[P]``.
+    """
+    env, size = playing.env(given), len(keys)
+    shape = size, num_episodes * env.num_agents
+    total, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, bool)
+    who = opening.decided(env.host, size * num_episodes, num_episodes, HOW)
+    with opening.opened(env.host, size * num_episodes, HOW, who, print) as (stepper,):
+        rows = playing.rows(stepper, keys, given, num_episodes)
+        for _, row in zip(range(max_steps), rows, strict=False):
+            reward, last = map(np.asarray, row)
             total += np.where(finished, 0.0, reward)
             length += ~finished
             finished |= last
@@ -76,7 +102,28 @@ def evaluate(
     return Evaluation(*found)
 
 
-def _spread(seeds: np.ndarray, rows: int) -> np.ndarray:
-    """Seeds of ``rows`` environments of each member, ``[P * rows]``."""
-    drawn = [np.random.SeedSequence(int(seed)).generate_state(rows) for seed in seeds]
-    return np.concatenate(drawn).astype(np.int64) >> 1
+def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Dataset:
+    """`loops.record` in an environment of the host."""
+    playing = Playing(lambda given: (env, whole))
+    who = opening.decided(env.host, num_episodes, num_episodes, HOW)
+
+    def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
+        finished = np.zeros(num_episodes * env.num_agents, bool)
+        with opening.opened(env.host, num_episodes, HOW, who, print) as (stepper,):
+            rows = playing.rows(stepper, key[None], (np.zeros(1),), num_episodes)
+            for time, row in zip(range(max_steps), rows, strict=False):
+                made = Dataset(*jax.device_get(row._replace(extras=()))[:6])
+                made = made._replace(truncated=made.truncated | ((time + 1 >= max_steps) & ~made.terminated))
+                yield made, ~finished[None]
+                finished |= made.last[0]
+                if finished.all():
+                    return
+
+    return joined(segments())
+
+
+def _seeds(keys: Key, num_episodes: int) -> np.ndarray:
+    """Seeds of the environments of each member, int64 ``[P * num_episodes]``."""
+    drawn = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
+    spread = [np.random.SeedSequence(int(seed)).generate_state(num_episodes) for seed in drawn]
+    return np.concatenate(spread).astype(np.int64) >> 1

@@ -15,7 +15,7 @@ from purerl.names import called, imported
 from purerl.runs.describing.directory import check_out
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions
-from purerl.runs.reading import evaluation
+from purerl.runs.reading import evaluation, host_evaluation
 from purerl.runs.reading.evaluation import RANDOM
 from purerl.store import checkpoint, datasets, trusted
 from purerl.types import Env
@@ -45,7 +45,8 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
     else:
         cast = _of_run(options, env_params)
     key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
-    data = record(key, cast.env, cast.player, options.episodes, options.max_steps)
+    played = host_evaluation.record if cast.env.host else record
+    data = played(key, cast.env, cast.player, options.episodes, options.max_steps)
     if wrong := replay.dataset_problems(data, cast.env.observation_space, cast.env.action_space):
         raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
     ends = np.flatnonzero(data.last)

@@ -1,5 +1,7 @@
 """``purerl render``: an agent of a run plays, and what happens is drawn."""
 
+import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +13,18 @@ import numpy as np
 
 from purerl import backend
 from purerl.display import drawings, films
-from purerl.display.drawings import Moment
+from purerl.display.drawings import Drawing, Moment
 from purerl.display.drawings.sheet import captioned
 from purerl.display.films import Picture
+from purerl.errors import ConfigError
+from purerl.hosts import local
+from purerl.hosts.bundle import Turn
 from purerl.loops.evaluation import player, playing
 from purerl.runs.describing.directory import FILMS, check_out
 from purerl.runs.describing.options import RenderOptions
 from purerl.runs.reading import evaluation
 from purerl.runs.reading.evaluation import Agent
+from purerl.runs.reading.host_evaluation import Playing
 from purerl.store import trusted
 from purerl.types import Array, PyTree, Situation
 
@@ -49,7 +55,11 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
     agent = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
-    drawing = drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
+    host = _Filmed(agent) if agent.env.host else None
+    drawing = (
+        host.drawing if host else drawings.drawing(agent.saved["env"], agent.env_params, agent.env.observation_space)
+    )
+    played = host.episodes if host else functools.partial(episodes, agent)
     fps = options.fps or drawing.fps
     returns: list[float] = []
 
@@ -59,7 +69,7 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
         return captioned(drawing.frame(moment, options.size - strip), words, strip)
 
     def pictures() -> Iterator[Picture]:
-        for number, episode in enumerate(episodes(agent, options)):
+        for number, episode in enumerate(played(options)):
             total = np.zeros(agent.env.num_agents)
             for time, step in enumerate(episode):
                 before = f"step {time}, {_returns(total)}"
@@ -72,7 +82,8 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
                     yield Picture(last, told, 1 + round(HOLD * fps))
             returns.append(float(np.mean(total)))
 
-    return path, films.write(path, pictures(), fps), returns
+    with contextlib.closing(host) if host else contextlib.nullcontext():
+        return path, films.write(path, pictures(), fps), returns
 
 
 def _returns(total: np.ndarray) -> str:
@@ -106,6 +117,57 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
     key = jax.random.fold_in(jax.random.key(options.seed), SALT)
     for number in range(options.episodes):
         yield _episode(jax.random.fold_in(key, number), start, go_on, options.max_steps, env.num_agents)
+
+
+class _Filmed:
+    """An environment of the host that an agent plays in, and that draws itself. Raises `ConfigError` if it cannot."""
+
+    def __init__(self, agent: Agent):
+        env = agent.env
+        self._env, self._batch = env, env.host.batch(1)
+        if self._batch.frame is None:
+            self.close()
+            raise ConfigError(f"env = {agent.saved['env']!r}: draws no pictures (render_mode 'rgb_array')")
+        self._frame = self._batch.frame
+        whole = player(agent.learner, agent.policy)
+        self._playing = Playing(lambda given: (env, whole))
+        try:
+            self._batch.reset(np.zeros(1, np.int64))
+            self._frame(0)
+        except BaseException:
+            self.close()
+            raise
+        self.drawing = Drawing(lambda moment, sheet: sheet.photo(moment.state), env.host.fps)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._batch.close()
+
+    def episodes(self, options: RenderOptions) -> Iterator[Iterator[Played]]:
+        """What `episodes` yields. The picture of a moment is taken before its step, and the last one of an episode that
+        ended is that of the step before, since the next one has begun then."""
+        key = jax.random.fold_in(jax.random.key(options.seed), SALT)
+        for number in range(options.episodes):
+            yield self._episode(jax.random.fold_in(key, number), options.max_steps)
+
+    def _episode(self, key: Array, max_steps: int) -> Iterator[Played]:
+        before: list[np.ndarray] = []
+
+        def step(action: np.ndarray) -> Turn:
+            before[:] = [self._frame(0)]
+            return self._batch.step(action)
+
+        stepper = local.inline(self._batch._replace(step=step))
+        rows = self._playing.rows(stepper, key[None], (np.zeros(1),), 1)
+        for time, row in enumerate(rows, 1):
+            obs, action, reward, terminated, truncated = (jax.tree.map(lambda x: np.asarray(x)[0], x) for x in row[:5])
+            over = (terminated | truncated).all()
+            moment = Moment(before[0], obs, action)
+            if over or time == max_steps:
+                last = Moment(before[0] if over else self._frame(0), obs, None)
+                yield Played(moment, reward, "terminated" if terminated.all() else "cut off", last)
+                return
+            yield Played(moment, reward)
 
 
 def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int) -> Iterator[Played]:

@@ -10,12 +10,14 @@ import jax
 
 from purerl import backend, trees
 from purerl.display import progress
+from purerl.errors import ConfigError
 from purerl.hardware import absent
 from purerl.population import arithmetic, planning
-from purerl.runs.describing import datasets
+from purerl.runs.describing import datasets, hosting
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.running.forecast import Forecast, forecast
+from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import Program, compile_program
 
 SECONDS = 3.0
@@ -42,9 +44,16 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     """
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
-    devices = [absent.device(options.target)] if options.target else None
-    with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
-        program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes, algo=description.algo)
+    if setup.host and options.target:
+        raise ConfigError(f"target = {options.target!r}: forecasts whole programs; {description.env} steps on the host")
+    devices, algo = [absent.device(options.target)] if options.target else None, description.algo
+    program: Program | HostProgram
+    if setup.host:
+        how = hosting.how(options), options.ahead
+        program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
+    else:
+        with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
+            program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes, algo=algo)
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
@@ -52,12 +61,12 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
     products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
     cost = cost._replace(**kept, dataset_bytes=shared, product_flops_per_frame=products)
-    if options.target:
+    if isinstance(program, Program) and options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None
 
 
-def speed(setup: Setup, program: Program) -> Speed:
+def speed(setup: Setup, program: Program | HostProgram) -> Speed:
     """The speed of a training, from one warm-up chunk of its first batch and at least `SECONDS` of further ones.
 
     The beginning of a batch, such as the filling of a replay, is timed apart. Chunks may go on beyond the end of a
@@ -66,13 +75,14 @@ def speed(setup: Setup, program: Program) -> Speed:
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     start = time.perf_counter()
     batch = trees.take(setup.members, slice(0, batch_size))
-    running = program.chunks(batch, program.begin(batch), 0, sys.maxsize)
-    first = next(running).done
-    warm = time.perf_counter()
-    for count, chunk in enumerate(running, 1):
-        elapsed, done = time.perf_counter() - warm, chunk.done
-        if count >= LEAST_CHUNKS and elapsed >= SECONDS:
-            break
+    with contextlib.closing(program):
+        running = program.chunks(batch, program.begin(batch), 0, sys.maxsize)
+        first = next(running).done
+        warm = time.perf_counter()
+        for count, chunk in enumerate(running, 1):
+            elapsed, done = time.perf_counter() - warm, chunk.done
+            if count >= LEAST_CHUNKS and elapsed >= SECONDS:
+                break
     iteration = elapsed / (done - first)
     beginning = max(0.0, warm - start - first * iteration)
     wall_seconds = math.ceil(size / batch_size) * (beginning + num_iterations * iteration)

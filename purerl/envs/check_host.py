@@ -1,0 +1,219 @@
+"""What `check_env` says of an environment of the host: random play there, in which every promise is looked at."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
+
+_ROUNDING = 1e-6
+"""How far a float32 observation may lie outside of its space, in units of one plus the bound."""
+AGAIN = 32
+"""Steps that are played once more from the same seeds."""
+
+
+class Found(NamedTuple):
+    """Broken promises and what the play did not meet, a line each, and how many episodes ended which way."""
+
+    problems: list[str]
+    notes: list[str]
+    terminated: int
+    truncated: int
+
+
+def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
+    """Steps ``num_envs`` environments ``num_steps`` times at random, and a few of these steps a second time.
+
+    Looked at are structures, shapes, dtypes, spaces, finite numbers, flags that exclude each other, agents that end
+    together, masks, the last observation of an episode against the first of the next, beginnings that follow from their
+    seeds, and the picture.
+    """
+    from purerl.hosts import moves  # which imports Gymnasium
+
+    draws = np.random.default_rng(seed)
+    seeds, checks = draws.integers(0, 2**31, num_envs), _Checks(host, num_envs)
+    batch = host.batch(num_envs)
+    try:
+        obs = checks.begun(batch, seeds)
+        first, given, turns = obs, [], []
+        for time in range(1, num_steps + 1):
+            if checks.broken:
+                break
+            given.append(moves.random(host, draws, obs))
+            turn = batch.step(given[-1].copy())
+            checks.stepped(time, obs, turn)
+            if not checks.broken:
+                obs = turn.obs
+            turns += [turn] * (time <= AGAIN)
+        if not checks.broken:
+            checks.repeated(batch, seeds, first, list(zip(given, turns, strict=False)))
+            checks.pictured(batch)
+    finally:
+        batch.close()
+    notes = checks.told(num_steps, num_envs)
+    return Found(list(checks.problems), notes, checks.terminated, checks.truncated)
+
+
+class _Checks:
+    """The problems and the notes so far, and counts of what was met."""
+
+    def __init__(self, host: HostEnv, num_envs: int):
+        from purerl.hosts import leaves
+
+        self._host = host
+        lead = (num_envs,) if host.num_agents == 1 else (num_envs, host.num_agents)
+        self._lead, self._leaves = lead, leaves.flat(host.observation_space)
+        self._bounds = [_bounds(_at(host.observation_space, leaf.path)) for leaf in self._leaves]
+        self._like = tuple(np.zeros((*lead, *leaf.shape), leaf.dtype) for leaf in self._leaves)
+        self.problems: dict[str, None] = {}
+        self.notes: list[str] = []
+        self.broken, self.terminated, self.truncated = False, 0, 0
+        self._ends = self._like_first = 0
+
+    def begun(self, batch: Batch, seeds: np.ndarray) -> Leaves:
+        """Looks at how episodes begin; returns the observations."""
+        obs = batch.reset(seeds)
+        self._seen(obs, "reset")
+        if self.broken:
+            return obs
+        obs = tuple(x.copy() for x in obs)
+        others, again = batch.reset(seeds + 1 - 2 * (seeds > 0)), batch.reset(seeds)
+        if not _same(obs, again):
+            self._tell("reset: the same seeds do not begin the same episodes")
+        if _same(obs, others) and all(_same(_row(obs, 0), _row(obs, i)) for i in range(self._lead[0])):
+            self.notes.append("every episode begins with the same observation: nothing is drawn")
+        return again
+
+    def stepped(self, time: int, before: Leaves, turn: Turn) -> None:
+        """Looks at what step ``time`` came to."""
+        from purerl.hosts.sound import Nonsense, sound_turn
+
+        at = f"first at step {time}"
+        try:
+            turn = sound_turn(turn, self._lead, self._like)
+        except Nonsense as error:
+            self._tell(f"step: {error}, {at}")
+            self.broken = True
+            return
+        self._seen(turn.obs, "step's obs", at)
+        if turn.next_obs is not turn.obs:
+            self._seen(turn.next_obs, "step's next_obs", at)
+        rows = turn.last.reshape(self._lead[0], -1)
+        if (rows != rows[:, :1]).any():
+            self._tell(f"terminated, truncated: some agents' episodes end without the others', {at}")
+        ended = rows[:, 0]
+        self.terminated += int(np.sum(turn.terminated))
+        self.truncated += int(np.sum(turn.truncated))
+        for i in range(self._lead[0]):
+            same = _same(_row(turn.next_obs, i), _row(turn.obs, i))
+            if ended[i]:
+                self._ends, self._like_first = self._ends + 1, self._like_first + same
+            elif not same:
+                self._tell(f"step: where no episode ended next_obs and obs differ, {at}")
+
+    def repeated(self, batch: Batch, seeds: np.ndarray, first: Leaves, played: list[tuple[np.ndarray, Turn]]) -> None:
+        """Plays the first steps once more."""
+        same = _same(batch.reset(seeds), first)
+        for action, turn in played:
+            other = batch.step(action.copy())
+            same = same and _same(other.next_obs, turn.next_obs) and _same(other.obs, turn.obs)
+            same = same and np.array_equal(other.reward, turn.reward) and np.array_equal(other.last, turn.last)
+        if not same:
+            self.notes.append("the same seeds and actions came to other steps: no run in it can be repeated")
+
+    def pictured(self, batch: Batch) -> None:
+        """Asks for a picture, if there is one."""
+        if batch.frame is None:
+            self.notes.append("it draws no pictures: purerl render cannot film it")
+            return
+        try:
+            picture = batch.frame(0)
+        except ConfigError as error:
+            self.notes.append(str(error))
+            return
+        if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
+            self._tell(f"frame: is {_told(picture)}, must be uint8 [height, width, 3]")
+
+    def told(self, num_steps: int, num_envs: int) -> list[str]:
+        """The notes, with those of the whole play; and tells problems of it."""
+        ends = self.terminated + self.truncated
+        if self._ends and self._like_first == self._ends:
+            line = "where an episode ended next_obs was always the first observation of the next"
+            if self._ends > 1 and not any("every episode begins" in note for note in self.notes):
+                self._tell(f"step: {line}; must be what the last action led to")
+            else:
+                self.notes.append(f"{line}: whether it is the true last one cannot be seen")
+        if not ends:
+            self.notes.append("no episode ended: what happens at an end was not looked at; give more steps")
+        elif self._ends >= num_steps * num_envs:
+            self.notes.append("every step ended an episode: nothing in the middle of one was looked at")
+        elif not self.terminated or not self.truncated:
+            self.notes.append(f"no episode was {'truncated' if self.terminated else 'terminated'}")
+        return self.notes
+
+    def _tell(self, line: str) -> None:
+        """Notes a problem, the first time that it is met."""
+        name = line.partition(", first at")[0]
+        if not any(each.partition(", first at")[0] == name for each in self.problems):
+            self.problems[line] = None
+
+    def _seen(self, obs: Any, name: str, at: str = "") -> None:
+        """Looks at observations."""
+        from purerl.hosts.sound import Nonsense, sound_obs
+
+        at = f", {at}" if at else ""
+        try:
+            sound_obs(obs, self._like)
+        except Nonsense as error:
+            self._tell(f"{name}: {error}{at}")
+            self.broken = True
+            return
+        for leaf, bounds, x, like in zip(self._leaves, self._bounds, obs, self._like, strict=True):
+            path = "".join(f"[{key!r}]" for key in leaf.path)
+            if x.dtype != like.dtype:
+                self._tell(f"{name}{path}: is {x.dtype}, its space says {like.dtype}{at}")
+            low, high = bounds
+            below, above = x < low - _ROUNDING * (1 + np.abs(low)), x > high + _ROUNDING * (1 + np.abs(high))
+            if (below | above).any():
+                worst = x[tuple(np.argwhere(below | above)[0])]
+                self._tell(f"{name}{path}: leaves observation_space{at} (found {worst:.6g})")
+        self._masked(obs, name, at)
+
+    def _masked(self, obs: Leaves, name: str, at: str) -> None:
+        """Looks at the mask of legal actions."""
+        if self._host.legal is None:
+            return
+        mask = obs[[leaf.path for leaf in self._leaves].index((self._host.legal,))]
+        space: Any = self._host.action_space
+        sizes = [int(n) for n in space.nvec] if hasattr(space, "nvec") else [int(space.n)]
+        if mask.shape[-1] != sum(sizes):
+            self._tell(f"{name}[{self._host.legal!r}]: has {mask.shape[-1]} elements, there are {sum(sizes)} actions")
+            self.broken = True
+        elif not all(part.astype(bool).any(axis=-1).all() for part in np.split(mask, np.cumsum(sizes)[:-1], axis=-1)):
+            self._tell(f"{name}[{self._host.legal!r}]: no action is legal{at}")
+            self.broken = True
+
+
+def _bounds(space: Any) -> tuple[Any, Any]:
+    if hasattr(space, "low"):
+        return np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    return (0, space.nvec - 1) if hasattr(space, "nvec") else (0, space.n - 1)
+
+
+def _at(space: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        space = space[key]
+    return space
+
+
+def _row(obs: Leaves, i: int) -> Leaves:
+    return tuple(x[i] for x in obs)
+
+
+def _same(one: Leaves, other: Leaves) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def _told(x: Any) -> str:
+    return f"{x.dtype} {list(x.shape)}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"

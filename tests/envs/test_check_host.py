@@ -1,0 +1,58 @@
+"""What `check_env` says of environments of the host."""
+
+import jax
+import pytest
+
+from purerl import ConfigError, envs
+
+
+def examined(name, **params):
+    return envs.examine(envs.make(name, **params), jax.random.key(0), 40, 3)
+
+
+def test_cartpole_keeps_the_contract():
+    found = examined("gymnasium/CartPole-v1")
+    assert not found.problems and found.terminated > 0 == found.truncated
+    assert found.notes[-1] == "no episode was truncated" and not any("nothing is drawn" in note for note in found.notes)
+    cut = examined("gymnasium/CartPole-v1", max_episode_steps=7)
+    assert not cut.problems and cut.truncated > 0 == cut.terminated
+
+
+def test_agents_keep_it():
+    found = examined("hosted:pair")
+    assert not found.problems and found.terminated == 40 // 4 * 3 * 2
+    assert "it draws no pictures: purerl render cannot film it" in found.notes
+
+
+@pytest.mark.parametrize(
+    "name, params, line",
+    [
+        ("script", {"nan": 3}, "step: the observation of environment 0 is not finite, first at step 3"),
+        ("script", {"unpaid": 2}, "step: the reward of environment 0 is not finite, first at step 2"),
+        ("faulty", {"fault": "space"}, "step's obs: leaves observation_space, first at step 5 (found 5)"),
+        ("faulty", {"fault": "seeds"}, "reset: the same seeds do not begin the same episodes"),
+        ("faulty", {"fault": "mask"}, "step's obs['action_mask']: no action is legal, first at step 3"),
+        ("pair", {"alone": 2}, "terminated, truncated: some agents' episodes end without the others', first at step 2"),
+        (
+            "pair",
+            {"reset_early": True},
+            "step: where an episode ended next_obs was always the first observation of the next; must be what the last"
+            " action led to",
+        ),
+    ],
+)
+def test_a_broken_promise_is_told(name, params, line):
+    env = envs.make(f"hosted:{name}", **params)
+    found = envs.examine(env, jax.random.key(0), 12, 3)
+    if params == {"fault": "space"}:  # the time that leaves it is the last of an episode
+        line = line.replace("step's obs", "step's next_obs")
+    assert line in found.problems
+    with pytest.raises(ConfigError, match="must|step|reset|terminated"):
+        envs.check_env(env, num_steps=12, num_envs=3)
+
+
+def test_what_cannot_be_repeated_is_noted():
+    found = examined("hosted:faulty", fault="steps")
+    assert not found.problems
+    assert "the same seeds and actions came to other steps: no run in it can be repeated" in found.notes
+    assert "every episode begins with the same observation: nothing is drawn" in found.notes
