@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = OUTSIDE + [page for page in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in page.parents]
-RUN = (DOCS / "first-hour.md",)
+RUN = (DOCS / "first-hour.md", DOCS / "your-gymnasium-environment.md")
 """Pages whose commands run, one after the other."""
 SMALLER = {
     "train": "--total-steps 1024 --num-seeds 2 --eval-episodes 2 --hidden-sizes 8",

@@ -80,7 +80,7 @@ def ends(row: Transition) -> tuple[PyTree, PyTree]:
 
 
 def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_steps: int) -> Evaluation:
-    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps: what `loops.evaluate` does,
+    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps: what `evaluation.evaluate` does,
     with the leading axis ``[P]``.
 
     The first episode of each environment counts. ``playing`` shows the `ends`. Consumes ``keys`` ``[P]``.
@@ -103,7 +103,7 @@ def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Dataset:
-    """`loops.record` in an environment of the host."""
+    """`recording.record` in an environment of the host."""
     playing = Playing(lambda given: (env, whole))
     who = opening.decided(env.host, num_episodes, num_episodes, HOW)
 
