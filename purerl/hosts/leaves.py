@@ -123,12 +123,13 @@ def coder(space: Any, field: str) -> Coder:
     """What codes the actions in ``space``.
 
     A `Discrete` is counted from 0, a `MultiDiscrete` is one axis from 0, a `MultiBinary` is a `MultiDiscrete` of twos,
-    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` gets its own dtype.
+    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` gets its own dtype, and
+    actions are clipped to it.
     Raises `ConfigError`, which begins with ``field``, for other spaces.
     """
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         box = space if space.dtype == np.float32 else _retyped(space, np.dtype(np.float32))
-        return Coder(box, lambda action: np.asarray(action).astype(space.dtype), list)
+        return Coder(box, lambda action: np.clip(np.asarray(action).astype(space.dtype), space.low, space.high), list)
     if isinstance(space, spaces.Discrete):
         first = np.int64(space.start)
         return Coder(spaces.Discrete(int(space.n)), lambda action: np.asarray(action, np.int64) + first, list)

@@ -116,6 +116,16 @@ def test_boxes_of_float64_are_given_float64():
     assert copies[1].given[0].dtype == np.float64 and env.action_space.dtype == np.float32
 
 
+def test_actions_outside_of_a_box_are_clipped_to_it():
+    box = spaces.Box(np.array([-0.1, -np.inf]), np.array([0.3, 2]), dtype=np.float64)
+    env, copies = environment(spaces.Box(0, 1), box)
+    batch = env.batch(1)
+    batch.reset(np.arange(1))
+    for action, given in ([9, -9], [0.3, -9]), ([-9, 9], [-0.1, 2]):
+        batch.step(np.array([action], np.float32))
+        np.testing.assert_array_equal(copies[1].given[-1], given)
+
+
 def test_masks_in_info_are_seen_beside_the_observation():
     env, _ = environment(spaces.Box(0, 1, (2,)), spaces.Discrete(3), masked=True)
     assert env.legal == "action_mask" and list(env.observation_space.spaces) == ["action_mask", "obs"]
