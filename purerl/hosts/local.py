@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.errors import HostError
+from purerl.errors import RAISED, HostError, told
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
 from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
 
@@ -17,7 +17,8 @@ CLOSE_SECONDS = 1.0
 def inline(batch: Batch) -> Stepper:
     """Steps ``batch`` in this thread, while its turn is waited for.
 
-    What it raises is raised here; `HostError` if it returns `Nonsense`, where what it observed first is what is right.
+    Raises `HostError` for what a step raises, and if what is returned is `Nonsense`, where what was observed first is
+    what is right.
     """
     like: Leaves = ()
     chosen: np.ndarray = np.empty(0)
@@ -33,7 +34,10 @@ def inline(batch: Batch) -> Stepper:
         chosen = action
 
     def receive() -> Turn:
-        turn = batch.step(chosen)
+        try:
+            turn = batch.step(chosen)
+        except RAISED as error:
+            raise HostError(f"the environment raised {told(error)}") from error
         return _sound(lambda: sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like))
 
     return Stepper(reset, send, receive, batch.close)

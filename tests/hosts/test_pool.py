@@ -98,9 +98,10 @@ def test_a_thread_goes_on_while_another_steps():
 @pytest.mark.parametrize("make", [local.inline, local.threaded])
 def test_faults_here_are_raised_here(make):
     stepper = make(faulty.walk().batch(2))
-    for fault, error in (("raise", ValueError), ("nan", HostError), ("shape", HostError), ("dict", HostError)):
+    words = {"raise": "raised ValueError", "nan": "not finite", "shape": "nonsense", "dict": "nonsense"}
+    for fault, said in words.items():
         stepper.reset(np.array([1, faulty.PLANTED + faulty.FAULTS.index(fault)]))
-        with pytest.raises(error):
+        with pytest.raises(HostError, match=said):
             for _ in range(faulty.AT):
                 stepper.send(np.zeros(2, np.int32))
                 stepper.receive()
