@@ -137,7 +137,7 @@ class Collector:
     """
 
     def __init__(self, actor: Actor, behaviour: PyTree, version: int, key: Key, total: int, ahead: int):
-        self._actor, self._key, self._left = actor, key, total
+        self._actor, self._key, self._left, self._closed = actor, key, total, False
         self._behaviours: queue.SimpleQueue[tuple[PyTree, int] | None] = queue.SimpleQueue()
         self._rollouts: queue.SimpleQueue[Rollout | BaseException] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -163,8 +163,8 @@ class Collector:
         self._behaviours.put((behaviour, version))
 
     def close(self) -> None:
-        """Ends the thread, after at most the rollouts that it has parameters for."""
-        self._left = 0
+        """Ends the thread, after the rollout that it is at."""
+        self._closed = True
         self._behaviours.put(None)
         if self._thread is not None:
             self._thread.join()
@@ -172,7 +172,7 @@ class Collector:
     def _collect(self) -> Rollout:
         before = time.perf_counter()
         given = self._behaviours.get()
-        if given is None or not self._left:
+        if given is None or self._closed:
             raise Closed
         waited = time.perf_counter() - before
         found = self._actor.collect(*given, self._key)
