@@ -116,10 +116,9 @@ def make_controller(config: Config) -> Controller:
     reward (section 3.2). The first ``N`` episodes of actor ``i`` play each policy once, from number ``i`` on."""
     num = config.num_policies
 
-    def choose(control: bandits.Pulls, noise: Array) -> Array:
-        first = jnp.arange(len(noise), dtype=jnp.int32)
+    def choose(control: bandits.Pulls, noise: Array, actor: Array) -> Array:
         one = lambda *each: bandits.choose(each[0], num, config.bandit_width, config.bandit_epsilon, each[1], each[2])
-        return jax.vmap(one)(control, noise, first)
+        return jax.vmap(one)(control, noise, actor)
 
     def record(control: bandits.Pulls, policy: Array, total: Array, last: Array) -> bandits.Pulls:
         return trees.restart(control, jax.vmap(bandits.record)(control, policy, total), last)

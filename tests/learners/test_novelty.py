@@ -18,7 +18,7 @@ from purerl.learners.parts import novelty
 from purerl.learners.wrappers.intrinsic import Settings, curious
 from purerl.loops.rollout import init_actors, rollout
 from purerl.networks import MLP
-from purerl.types import Learner, Transition, Updated
+from purerl.types import Learner, Situation, Transition, Updated
 
 KEY = jax.random.key(0)
 
@@ -211,11 +211,24 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
 
 def test_actors_of_ngu_keep_their_policies():
     controller = policy_families.fixed(3)
-    np.testing.assert_array_equal(controller.choose(controller.init(7), jnp.zeros((7, 2))), [0, 1, 2, 0, 1, 2, 0])
+    chosen = controller.choose(controller.init(7), jnp.zeros((7, 2)), jnp.arange(7))
+    np.testing.assert_array_equal(chosen, [0, 1, 2, 0, 1, 2, 0])
     learner = ngu.make_learner(ngu.Config(**SMALL), envs.make("CartPole-v1"))
     carry = learner.init_carry(4)
     assert carry.episode.embedded.shape == (4, 16, 4) and carry.control == ()
     assert make_controller(agent57.Config(**SMALL)).init(4).arm.shape == (4, 90)
+
+
+@pytest.mark.parametrize("algo", [agent57, pytest.param(ngu, marks=pytest.mark.rest)])
+def test_actors_that_act_apart_from_others_play_their_own_policies(algo):
+    """The second half of six, as where the host steps the halves by turns."""
+    env = envs.make("CartPole-v1")
+    learner = algo.make_learner(algo.Config(**{**SMALL, "num_policies": 6}), env)
+    obs = fleet(env, 3).reset(KEY)[1]
+    noise = jax.tree.map(lambda x: x[3:], learner.noise(KEY, (6,)))
+    behaviour = learner.behaviour(learner.init(KEY, obs))
+    _, _, recorded = learner.explore(behaviour, Situation(obs, learner.init_carry(3)), noise)
+    np.testing.assert_array_equal(recorded.every.policy, [3, 4, 5])
 
 
 def test_two_values_sum_to_that_of_the_sum():

@@ -84,7 +84,7 @@ class Controller(NamedTuple):
     """Who plays which policy. ``record`` is told at the end of an episode, and ``choose`` asked where one begins."""
 
     init: Callable[[int], PyTree]  # (num_envs) -> control
-    choose: Callable[[PyTree, Array], Array]  # (control, noise [B, 2]) -> policy [B]
+    choose: Callable[[PyTree, Array, Array], Array]  # (control, noise [B, 2], number of the actor [B]) -> policy [B]
     record: Callable[[PyTree, Array, Array, Array], PyTree]  # (control, policy, total reward, last) -> control
 
 
@@ -142,7 +142,7 @@ def fixed(num_policies: int) -> Controller:
     """Each actor keeps one policy: number ``i`` has ``i % N``."""
     return Controller(
         init=lambda num_envs: (),
-        choose=lambda control, noise: jnp.arange(len(noise), dtype=jnp.int32) % num_policies,
+        choose=lambda control, noise, actor: actor % num_policies,
         record=lambda control, policy, total, last: control,
     )
 
@@ -182,12 +182,17 @@ def make_learner(
         following = carry._replace(memory=memory, told=told, episode=episode, begins=jnp.zeros_like(carry.begins))
         return read(out, which), told, following
 
-    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+    def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Numbers, and which of all actors a row is: those that act together may be a part of them."""
+        return draw.uniform(key, (*shape, 4)), jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
+
+    def explore(behaviour: Behaviour, here: Situation, noise: tuple[Array, Array]):
         carry: Carry = here.carry
-        which = jnp.where(carry.begins, controller.choose(carry.control, noise[:, 2:]), carry.told.policy)
+        drawn, actor = noise
+        which = jnp.where(carry.begins, controller.choose(carry.control, drawn[:, 2:], actor), carry.told.policy)
         q, told, following = step(Policy(behaviour.values.params, behaviour.judges), here, which)
         epsilon = action_values.epsilons(config, behaviour.values, q.shape[0])
-        number = exploration.epsilon_greedy(q, epsilon, noise[:, :2], actions.legal(here.obs))
+        number = exploration.epsilon_greedy(q, epsilon, drawn[:, :2], actions.legal(here.obs))
         following = following._replace(told=following.told._replace(action=number))
         return actions.action(number), following, Recorded(carry.memory, told)
 
@@ -228,7 +233,7 @@ def make_learner(
     return Learner(
         init=init,
         init_carry=init_carry,
-        noise=lambda key, shape: draw.uniform(key, (*shape, 4)),
+        noise=noise,
         behaviour=behaviour,
         explore=explore,
         policy=lambda state: Policy(state.params, judges(state)),
