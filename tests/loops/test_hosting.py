@@ -1,5 +1,7 @@
 """Trainings in environments of the host, against loops in plain Python and against those in a program."""
 
+from types import SimpleNamespace
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -8,10 +10,11 @@ import pytest
 
 import purerl.config as cfg
 from purerl import dqn, envs, impala, population, ppo, r2d2, trees
+from purerl.errors import ConfigError
 from purerl.hosts import local
 from purerl.hosts.opening import How
-from purerl.population import collecting
-from purerl.population.hosting import programs
+from purerl.population import collecting, hosting
+from purerl.population.hosting import check_groups, programs
 from purerl.runs.running.host_program import HostProgram, seeds
 
 NUM_ENVS, NUM_STEPS = 4, 64
@@ -193,3 +196,19 @@ def test_who_steps_changes_nothing(members):
     plain, _ = trained(members, How("none", "on"))
     workers, _ = trained(members, How("2", "on"))
     jax.tree.map(np.testing.assert_array_equal, plain, workers)
+
+
+@pytest.mark.parametrize(("asked", "groups"), [("auto", 1), ("on", 2)])
+def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monkeypatch, asked, groups):
+    """And are refused then, where the programs are made."""
+    found = []
+    monkeypatch.setattr(hosting, "programs", lambda *args: found.append(args[2]) or SimpleNamespace(chunk=None))
+
+    def make(config):
+        trainer = make_trainer(config)
+        return trainer._replace(learner=trainer.learner._replace(rows=np.arange(2)))
+
+    HostProgram(make, members, How("2", asked), ahead=0)
+    with pytest.raises(ConfigError, match="rows of their own"):
+        check_groups(make(CONFIG), 2)
+    assert found == [groups]

@@ -46,6 +46,8 @@ class HostProgram:
         self._how, self._ahead, self._tell = how, ahead, tell
         self._trainer = make_trainer(**trees.take(members.given, 0))
         each = self._trainer.fleet.env_steps
+        if self._trainer.learner.rows is not None and how.double_buffering == "auto":  # they cannot be halved
+            how = how._replace(double_buffering="off")
         self.who = opening.decided(self._trainer.fleet.env.host, each * size, each, how)
         with own_code(algo):
             batch = trees.take(members, slice(0, size))
@@ -79,7 +81,8 @@ class HostProgram:
         else:
             state = program.saved(step, size, made.like, self.chunk.layout)
             actors = state.actors
-            self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0))
+            rows = self._trainer.fleet.size // num_envs  # of an environment
+            self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0)) // rows
             zeros = jax.tree.map(jnp.zeros_like, (actors.episode_return, actors.episode_length))
             state = state._replace(actors=actors._replace(episode_return=zeros[0], episode_length=zeros[1]))
         self._actor = actor
@@ -94,7 +97,7 @@ class HostProgram:
         key: Key = jax.vmap(lambda key: jax.random.fold_in(key, WARMUP))(state.key)
         for _ in range(trainer.warmup_steps // trainer.env_steps):
             found = actor.collect(behaviour, 0, key)
-            key = found.next_key
+            key, self._cut = found.next_key, self._cut + found.cut
             state, _nothing = self._made.fill(state, self._given, found.lanes, found.rows)
         return state
 
