@@ -116,6 +116,25 @@ def test_play_on_the_host_is_recorded(scripted, paired, tmp_path):
 
 
 @pytest.mark.rest
+def test_opponents_play_in_workers(tmp_path, capsys):
+    past = [
+        "train",
+        "ppo",
+        "--env",
+        "hosted:pair",
+        *SIZES[2:-2],
+        "--num-envs",
+        "4",
+        "--opponents",
+        "past",
+        "--total-steps",
+        "64",
+    ]
+    assert "cannot be cut into halves" in line(capsys, *past, "--double-buffering", "on", "--out", tmp_path / "halves")
+    run(*past, "--workers", "2", "--out", tmp_path / "run")  # whose rows are not halved by themselves
+
+
+@pytest.mark.rest
 def test_demonstrations_teach_on_the_host(tmp_path):
     demos = tmp_path / "demos.safetensors"
     run("record", "random", *CARTPOLE, "--episodes", "20", "--out", demos)

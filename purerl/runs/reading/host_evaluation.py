@@ -1,6 +1,7 @@
 """Playing whole episodes in environments of the host."""
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,8 +81,8 @@ def ends(row: Transition) -> tuple[PyTree, PyTree]:
 
 
 def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_steps: int) -> Evaluation:
-    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps: what `evaluation.evaluate` does,
-    with the leading axis ``[P]``.
+    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps, as `evaluation.evaluate`
+    does, with the leading axis ``[P]``.
 
     The first episode of each environment counts. ``playing`` shows the `ends`. Consumes ``keys`` ``[P]``.
     """
@@ -89,7 +90,7 @@ def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_
     shape = size, num_episodes * env.num_agents
     total, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, bool)
     who = opening.decided(env.host, size * num_episodes, num_episodes, HOW)
-    with opening.opened(env.host, size * num_episodes, HOW, who, print) as (stepper,):
+    with opening.opened(env.host, size * num_episodes, HOW, who, _tell) as (stepper,):
         rows = playing.rows(stepper, keys, given, num_episodes)
         for _, row in zip(range(max_steps), rows, strict=False):
             reward, last = map(np.asarray, row)
@@ -109,7 +110,7 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
 
     def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
         finished = np.zeros(num_episodes * env.num_agents, bool)
-        with opening.opened(env.host, num_episodes, HOW, who, print) as (stepper,):
+        with opening.opened(env.host, num_episodes, HOW, who, _tell) as (stepper,):
             rows = playing.rows(stepper, key[None], (np.zeros(1),), num_episodes)
             for time, row in zip(range(max_steps), rows, strict=False):
                 made = Dataset(*jax.device_get(row._replace(extras=()))[:6])
@@ -120,6 +121,10 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
                     return
 
     return joined(segments())
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _seeds(keys: Key, num_episodes: int) -> np.ndarray:
