@@ -1,6 +1,5 @@
 """EnvPool: environments in C++ that are stepped by threads of its own."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from purerl.hosts import atari, leaves
 from purerl.hosts.bundle import Leaves
 from purerl.hosts.leaves import MASK
 from purerl.hosts.libraries import not_made, opened, quiet
+from purerl.hosts.processes import cores
 from purerl.hosts.rows import Ends, Rows, Source, Which
 from purerl.hosts.singles import numbers, observed, picture
 from purerl.names import nearest
@@ -44,7 +44,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 
     def make(num_envs: int, seeds: list[int]) -> tuple[Any, Any, Any]:
         """A pool, and the spaces of its observations and actions."""
-        threads = {"num_threads": min(num_envs, len(os.sched_getaffinity(0)))} | options
+        threads = {"num_threads": min(num_envs, cores())} | options
         try:
             with quiet():
                 pool = envpool.make_gymnasium(

@@ -1,14 +1,13 @@
 """Who steps the environments of a run: this process, a thread of it, or workers."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from purerl.hosts import local, pool
+from purerl.hosts import local, pool, processes
 from purerl.hosts.bundle import HostEnv, Stepper
 
 WORTH_SECONDS = 2e-3
@@ -54,7 +53,7 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
     workers = 0
     if how.workers.isdecimal():
         workers = min(int(how.workers), num_envs)
-    elif how.workers == "auto" and not host.threaded and num_envs > 1 and (cores := len(os.sched_getaffinity(0))) > 1:
+    elif how.workers == "auto" and not host.threaded and num_envs > 1 and (cores := processes.cores()) > 1:
         workers = min(cores, num_envs) if seconds_of_step(host, num_envs) >= WORTH_SECONDS else 0
     halves = each % 2 == 0 and workers > 0 if how.double_buffering == "auto" else how.double_buffering == "on"
     return Decided(workers, 2 if halves else 1)

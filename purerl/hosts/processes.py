@@ -39,6 +39,11 @@ class Process(NamedTuple):
     polls: tuple[Any, ...]
 
 
+def cores() -> int:
+    """Counts the cores that this process may use; all there are where the system does not tell (macOS)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
     """Starts a worker on its ``share``, which lacks the file descriptors of `Share`, and does not wait for it.
 

@@ -10,6 +10,7 @@ import psutil
 
 from purerl import compat
 from purerl.hardware import absent
+from purerl.hosts.processes import cores
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
@@ -26,7 +27,7 @@ def use_cpu_cores() -> None:
     ``JAX_NUM_CPU_DEVICES`` already sets the number of CPU devices.
     """
     if not _devices_are_chosen():
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        jax.config.update("jax_num_cpu_devices", cores())
 
 
 def use_one_thread() -> None:

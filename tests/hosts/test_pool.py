@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from purerl.errors import ConfigError, HostError
-from purerl.hosts import local, pool
+from purerl.hosts import local, pool, processes
 from purerl.hosts.bundle import Recipe
 
 WALK = Recipe("faulty:walk", {})
@@ -129,6 +129,12 @@ def test_environments_are_spread_evenly():
     before = len(psutil.Process().children())
     with pool.open(WALK, 5, num_workers=4, groups=2):
         assert len(psutil.Process().children()) == before + 2  # the smaller group has two
+
+
+def test_cores_are_counted_where_the_system_does_not_tell_which_are_ours(monkeypatch):
+    assert processes.cores() == len(os.sched_getaffinity(0))
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert processes.cores() == os.cpu_count()
 
 
 def test_actions_of_another_shape_or_kind_are_refused():
