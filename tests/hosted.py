@@ -228,6 +228,8 @@ class Faulty(Script):
         obs, reward, terminated, truncated, info = super().step(action)
         if self.fault == "steps":
             obs = obs + np.random.random(2)
+        if self.fault == "shape" and self.time == 4:
+            obs = np.zeros(3)
         return self.masked(obs), reward, terminated, truncated, info
 
     def masked(self, obs):

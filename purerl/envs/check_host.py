@@ -1,10 +1,12 @@
 """What `check_env` says of an environment of the host: random play there, in which every promise is looked at."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.errors import ConfigError
+from purerl.errors import ConfigError, place
 from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
 
 _ROUNDING = 1e-6
@@ -41,11 +43,12 @@ def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
             if checks.broken:
                 break
             given.append(moves.random(host, draws, obs))
-            turn = batch.step(given[-1].copy())
-            checks.stepped(time, obs, turn)
+            turn = checks.called(functools.partial(batch.step, given[-1].copy()), f"step: {{}}, first at step {time}")
+            if turn is not None:
+                checks.stepped(time, turn)
             if not checks.broken:
                 obs = turn.obs
-            turns += [turn] * (time <= AGAIN)
+                turns += [turn] * (time <= AGAIN)
         if not checks.broken:
             checks.repeated(batch, seeds, first, list(zip(given, turns, strict=False)))
             checks.pictured(batch)
@@ -73,10 +76,11 @@ class _Checks:
 
     def begun(self, batch: Batch, seeds: np.ndarray) -> Leaves:
         """Looks at how episodes begin; returns the observations."""
-        obs = batch.reset(seeds)
-        self._seen(obs, "reset")
+        obs = self.called(lambda: batch.reset(seeds), "reset: {}")
+        if obs is not None:
+            self._seen(obs, "reset")
         if self.broken:
-            return obs
+            return ()
         obs = tuple(x.copy() for x in obs)
         others, again = batch.reset(seeds + 1 - 2 * (seeds > 0)), batch.reset(seeds)
         if not _same(obs, again):
@@ -85,7 +89,18 @@ class _Checks:
             self.notes.append("every episode begins with the same observation: nothing is drawn")
         return again
 
-    def stepped(self, time: int, before: Leaves, turn: Turn) -> None:
+    def called(self, call: Callable[[], Any], line: str) -> Any:
+        """``call()``; None, and a problem, if an adapter raises since it was given something that cannot be."""
+        try:
+            return call()
+        except (ValueError, TypeError, KeyError) as error:
+            if place(error):
+                raise
+            self._tell(line.format(error))
+            self.broken = True
+            return None
+
+    def stepped(self, time: int, turn: Turn) -> None:
         """Looks at what step ``time`` came to."""
         from purerl.hosts.sound import Nonsense, sound_turn
 

@@ -25,6 +25,11 @@ START_SECONDS = 300.0
 """Seconds that a worker may take to make its environments."""
 
 
+def to_stderr(line: str) -> None:
+    """Prints a line where errors are told."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def open(
     recipe: Recipe,
     num_envs: int,
@@ -33,7 +38,7 @@ def open(
     groups: int = 1,
     timeout: float = 60.0,
     max_restarts: int = 10,
-    tell: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+    tell: Callable[[str], None] = to_stderr,
 ) -> "Pool":
     """Starts the workers that step ``num_envs`` environments in ``groups``, and waits until they are ready.
 

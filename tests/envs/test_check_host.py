@@ -30,6 +30,7 @@ def test_agents_keep_it():
         ("script", {"nan": 3}, "step: the observation of environment 0 is not finite, first at step 3"),
         ("script", {"unpaid": 2}, "step: the reward of environment 0 is not finite, first at step 2"),
         ("faulty", {"fault": "space"}, "step's obs: leaves observation_space, first at step 5 (found 5)"),
+        ("faulty", {"fault": "shape"}, "step: an observation has shape (3,), its space has (2,), first at step 4"),
         ("faulty", {"fault": "seeds"}, "reset: the same seeds do not begin the same episodes"),
         ("faulty", {"fault": "mask"}, "step's obs['action_mask']: no action is legal, first at step 3"),
         ("pair", {"alone": 2}, "terminated, truncated: some agents' episodes end without the others', first at step 2"),

@@ -1,7 +1,6 @@
 """Playing whole episodes in environments of the host."""
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import numpy as np
 
 from purerl import backend, trees
-from purerl.hosts import opening
+from purerl.hosts import opening, pool
 from purerl.hosts.bundle import Stepper
 from purerl.hosts.opening import How
 from purerl.loops import hosting
@@ -90,7 +89,7 @@ def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_
     shape = size, num_episodes * env.num_agents
     total, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, bool)
     who = opening.decided(env.host, size * num_episodes, num_episodes, HOW)
-    with opening.opened(env.host, size * num_episodes, HOW, who, _tell) as (stepper,):
+    with opening.opened(env.host, size * num_episodes, HOW, who, pool.to_stderr) as (stepper,):
         rows = playing.rows(stepper, keys, given, num_episodes)
         for _, row in zip(range(max_steps), rows, strict=False):
             reward, last = map(np.asarray, row)
@@ -110,7 +109,7 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
 
     def segments() -> Iterator[tuple[Dataset, np.ndarray]]:
         finished = np.zeros(num_episodes * env.num_agents, bool)
-        with opening.opened(env.host, num_episodes, HOW, who, _tell) as (stepper,):
+        with opening.opened(env.host, num_episodes, HOW, who, pool.to_stderr) as (stepper,):
             rows = playing.rows(stepper, key[None], (np.zeros(1),), num_episodes)
             for time, row in zip(range(max_steps), rows, strict=False):
                 made = Dataset(*jax.device_get(row._replace(extras=()))[:6])
@@ -121,10 +120,6 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
                     return
 
     return joined(segments())
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _seeds(keys: Key, num_episodes: int) -> np.ndarray:

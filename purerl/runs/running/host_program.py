@@ -11,7 +11,7 @@ import numpy as np
 
 from purerl import population, trees
 from purerl.errors import HostError, own_code
-from purerl.hosts import opening
+from purerl.hosts import opening, pool
 from purerl.hosts.opening import How
 from purerl.population import hosting
 from purerl.population.collecting import Actor, Collector, Rollout
@@ -40,7 +40,7 @@ class HostProgram:
         lanes: int | None = None,
         stage: Callable[[str], None] = lambda name: None,
         algo: str = "",
-        tell: Callable[[str], None] = print,
+        tell: Callable[[str], None] = pool.to_stderr,
     ):
         start, size = time.perf_counter(), members.size if batch_size == "auto" else min(int(batch_size), members.size)
         self._how, self._ahead, self._tell = how, ahead, tell
