@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from purerl import cli
+from purerl.errors import HostError
 from purerl.hosts.opening import How
 from purerl.runs.describing.description import Description, Setup
+from purerl.runs.reading import host_evaluation
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import saved
 from purerl.store import checkpoint
@@ -74,3 +76,14 @@ def test_going_on_is_the_same_each_time(stopped):
     texts = [(stopped / name / "policy.safetensors").read_bytes() for name in ("one", "other")]
     assert texts[0] == texts[1] != (stopped / "run" / "policy.safetensors").read_bytes()
     np.testing.assert_equal(*([row["loss"] for row in rows(stopped / name)] for name in ("one", "other")))
+
+
+def test_what_is_learned_is_saved_if_an_evaluation_fails(tmp_path, monkeypatch):
+    def fails(*args):
+        raise HostError("the environment broke")
+
+    monkeypatch.setattr(host_evaluation, "evaluate", fails)
+    arguments = ["train", "dqn", "--env", "gymnasium/CartPole-v1", *SMALL, "--out", str(tmp_path / "run")]
+    run(*arguments, "--total-steps", str(4 * ITERATION + WARMUP), "--eval-every", str(2 * ITERATION), expect=1)
+    assert checkpoint.newest(tmp_path / "run" / "checkpoints" / "0").number == 2
+    assert [row["iteration"] for row in rows(tmp_path / "run")] == [1, 2]

@@ -111,7 +111,11 @@ def train_batches(
                     best.watch(chunk.metrics)
                 if plays and (done % every == 0 or done == num_iterations):
                     before = time.perf_counter()
-                    found = plays(on_host(state, batch.size), first=first)
+                    try:
+                        found = plays(on_host(state, batch.size), first=first)
+                    except HostError as error:
+                        failed = error
+                        break
                     saving.later(functools.partial(written.evaluation, found, done, first))
                     start += time.perf_counter() - before
                     if early.by_evaluations(stop):
