@@ -31,7 +31,7 @@ def inline(batch: Batch) -> Stepper:
 
     def send(action: np.ndarray) -> None:
         nonlocal chosen
-        chosen = action
+        chosen = action.copy()  # what a program returned cannot be written to
 
     def receive() -> Turn:
         try:

@@ -108,6 +108,20 @@ def test_faults_here_are_raised_here(make):
     stepper.close()
 
 
+def test_an_environment_may_write_to_its_actions():
+    batch, given = faulty.walk().batch(2), np.ones(2, np.int32)
+    given.flags.writeable = False
+
+    def step(action):
+        action += 1
+        return batch.step(action)
+
+    stepper = local.inline(batch._replace(step=step))
+    stepper.reset(np.arange(2))
+    stepper.send(given)
+    stepper.receive()
+
+
 def test_what_was_received_is_kept_as_it_was():
     with pool.open(WALK, 3, num_workers=1) as opened:
         (stepper,) = opened.steppers
