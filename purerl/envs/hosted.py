@@ -11,7 +11,7 @@ import numpy as np
 from purerl import spaces
 from purerl.errors import ConfigError
 from purerl.hosts import making
-from purerl.hosts.bundle import HostEnv, Leaves, Recipe
+from purerl.hosts.bundle import HostEnv, Recipe
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
@@ -101,9 +101,3 @@ def on_device(env: Env, instead: str) -> None:
     """Raises `ConfigError`, which says what can be done ``instead``, if ``env`` is of the host."""
     if env.host:
         raise ConfigError(f"env = {env.name!r}: steps on the host, not in a program; {instead}")
-
-
-def unflatten(env: Env, leaves: Leaves) -> PyTree:
-    """Observations of the host, ``leaves`` with any leading axes, as the tree that ``env.levels`` draws."""
-    structure = jax.tree.structure(jax.eval_shape(env.levels, jax.random.key(0), ()))
-    return jax.tree.unflatten(structure, leaves)

@@ -27,7 +27,6 @@ def make(name: str, params: dict[str, Any]) -> HostEnv:
     the `TRANSFORMS`, unless the function has a parameter of that name itself. Raises `ConfigError` for what does not
     exist, with the nearest names, and for what is not installed.
     """
-    source = None
     declared: tuple[str, ...] = parameters(imported("env", name)) if not is_host(name) else ()
     transforms = {each: value for each, value in params.items() if each in TRANSFORMS and each not in declared}
     rest = {each: value for each, value in params.items() if each not in transforms}
