@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -32,6 +32,11 @@ class Fleet(NamedTuple):
     # (noise, env_state, action [B, ...]) -> (env_state, obs, Step); leaves [B, ...]
     metrics: Callable[[Array], Metrics] = resets.nothing
     env: Env | None = None
+
+    @property
+    def host(self) -> Any:
+        """What steps the environments if the host does (`Env.host`), None otherwise."""
+        return self.env and self.env.host
 
 
 def fleet(env: Env, num_envs: int) -> Fleet:

@@ -47,26 +47,26 @@ def off_policy(
         )
     collect = collector(fleet, learner, num_steps)
 
-    def begin(key: Key) -> TrainState:
+    def start(key: Key) -> tuple[TrainState, Key]:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
         actors = init_actors(key_actors, fleet, learner)
         initial = learner.init(key_learner, actors.obs)
         _, trajectory, _ = jax.eval_shape(collect, learner.behaviour(initial), actors, key_warmup)
         item = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), trajectory)
-        return initial_state(initial, actors, replay.init(item), key)
+        return initial_state(initial, actors, replay.init(item), key), key_warmup
 
     def fill(state: TrainState, trajectory: Transition) -> TrainState:
         return state._replace(replay=replay.add(state.replay, own_rows(learner, trajectory)))
 
     def init(key: Key) -> TrainState:
-        state = begin(key)
+        state, key_warmup = start(key)
         behaviour = learner.behaviour(state.learner)
 
         def act(now: tuple[Actors, PyTree], key: Key) -> tuple[tuple[Actors, PyTree], None]:
             actors, trajectory, _ = collect(behaviour, now[0], key)
             return (actors, fill(state._replace(replay=now[1]), trajectory).replay), None
 
-        keys = jax.random.split(jax.random.split(key, 4)[3], warmup // num_steps)
+        keys = jax.random.split(key_warmup, warmup // num_steps)
         with jax.named_scope("warm-up"):
             (actors, stored), _ = jax.lax.scan(act, (state.actors, state.replay), keys)
         return state._replace(actors=actors, replay=stored)
@@ -85,6 +85,7 @@ def off_policy(
         (after, stored), metrics = trees.scan_means(update, start, keys)
         return next_state(state, after, stored, {**metrics, **more})
 
+    begin = lambda key: start(key)[0]
     return Trainer(init, collect, learn, learner, fleet, num_steps, fleet.env_steps * warmup, begin, fill)
 
 
@@ -168,7 +169,7 @@ class Steps(Protocol):
 
 def _on_device(trainer: Any) -> None:
     """Raises `ConfigError` for a `Trainer` whose environments are the host's."""
-    if isinstance(trainer, Trainer):
+    if isinstance(trainer, Trainer) and trainer.fleet.host:
         on_device(trainer.fleet.env, "purerl.train_in_chunks trains in it")
 
 

@@ -316,9 +316,12 @@ def test_measured_time_counts_every_batch(monkeypatch):
             yield Chunk(None, done, length, {})
 
     monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    program = SimpleNamespace(chunk=SimpleNamespace(batch_size=2), begin=begin, chunks=chunks)
+    closed = []
+    program = SimpleNamespace(
+        chunk=SimpleNamespace(batch_size=2), begin=begin, chunks=chunks, close=lambda: closed.append(True)
+    )
     found = measure.speed(setup, program)
-    assert found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
+    assert closed and found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
     assert found.steps_per_second == pytest.approx(5 * 1024 / found.wall_seconds)
     assert measure.in_words(found).splitlines()[1].endswith(" 18 s")
 

@@ -32,7 +32,7 @@ def train_in_chunks(
     """
     found: list[Any] = []
     with contextlib.ExitStack() as stack:
-        state, chunks = (_hosted if trainer.fleet.env.host else _compiled)(trainer, key, num_iterations, every, stack)
+        state, chunks = (_hosted if trainer.fleet.host else _compiled)(trainer, key, num_iterations, every, stack)
         for state, metrics in chunks:
             found.append(metrics)
             if on_chunk(state, metrics) is True:
