@@ -15,7 +15,7 @@ from purerl.hosts.bundle import HostEnv, Recipe
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
-ON_HOST = "mask_nonfinite", "sticky_actions", "action_repeat", "max_episode_steps"
+ON_HOST = tuple(making.TRANSFORMS)
 """Transforms that the host applies, because they change which actions it is given, or when an episode ends."""
 
 

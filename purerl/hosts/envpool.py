@@ -63,11 +63,8 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
         return _rows(num_envs, make, space, action_space, masked, layout)
 
     return Source(
-        name,
-        leaves.plain(_laid_out(space, layout), f"env = {name!r}: observation_space"),
-        leaves.coder(action_space, f"env = {name!r}: action_space").space,
-        rows,
-        legal=leaves.mask_key(space),
+        **leaves.fields(name, _laid_out(space, layout), action_space),
+        rows=rows,
         threaded=True,
     )
 

@@ -68,11 +68,8 @@ def single(name: str, make: Callable[..., Any]) -> Source:
         return serial([make(**more) for _ in range(num_envs)], masked)
 
     return Source(
-        name,
-        leaves.plain(space, f"env = {name!r}: observation_space"),
-        leaves.coder(action_space, f"env = {name!r}: action_space").space,
-        rows,
-        legal=leaves.mask_key(space),
+        **leaves.fields(name, space, action_space),
+        rows=rows,
         fps=float(probe.metadata.get("render_fps") or 30),
     )
 

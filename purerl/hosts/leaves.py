@@ -80,6 +80,19 @@ def mask_key(space: Any) -> str | None:
     return MASK if isinstance(space, spaces.Dict) and MASK in space.spaces else None
 
 
+def fields(name: str, observation_space: Any, action_space: Any) -> dict[str, Any]:
+    """What a `Source` called ``name`` has of its library's spaces: its name, its plain spaces and the key of its mask.
+
+    Raises `ConfigError`, which names the environment, for spaces that have no plain one.
+    """
+    return {
+        "name": name,
+        "observation_space": plain(observation_space, f"env = {name!r}: observation_space"),
+        "action_space": coder(action_space, f"env = {name!r}: action_space").space,
+        "legal": mask_key(observation_space),
+    }
+
+
 def gatherer(space: Any) -> Callable[[Sequence[Any]], Leaves]:
     """A function that makes the leaves ``[n, ...]`` of ``n`` observations of ``space``.
 

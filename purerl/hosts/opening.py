@@ -67,10 +67,10 @@ def seconds_of_step(host: HostEnv, num_envs: int) -> float:
     batch = host.batch(tried)
     try:
         obs, spent = batch.reset(np.arange(tried)), 0.0
-        for _ in range(TRIED + 1):
+        for count in range(TRIED + 1):
             before = time.perf_counter()
             obs = batch.step(moves.random(host, draws, obs)).obs
-            spent = spent + time.perf_counter() - before if _ else 0.0
+            spent += time.perf_counter() - before if count else 0.0
     finally:
         batch.close()
     return spent / TRIED * num_envs / tried

@@ -82,12 +82,9 @@ def parallel(name: str, make: Callable[..., Any]) -> Source:
         return _rows([make(**more) for _ in range(num_envs)], agents, space, action_space, masked)
 
     return Source(
-        name,
-        leaves.plain(space, f"env = {name!r}: observation_space"),
-        leaves.coder(action_space, f"env = {name!r}: action_space").space,
-        rows,
+        **leaves.fields(name, space, action_space),
+        rows=rows,
         num_agents=len(agents),
-        legal=leaves.mask_key(space),
         fps=float(probe.metadata.get("render_fps") or 30),
     )
 

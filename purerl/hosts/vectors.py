@@ -53,11 +53,8 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
         return _rows(*made(num_envs), masked)
 
     return Source(
-        name,
-        leaves.plain(space, f"env = {name!r}: observation_space"),
-        leaves.coder(action_space, f"env = {name!r}: action_space").space,
-        rows,
-        legal=leaves.mask_key(space),
+        **leaves.fields(name, space, action_space),
+        rows=rows,
         threaded=isinstance(env.unwrapped, AsyncVectorEnv),
         fps=float(env.metadata.get("render_fps", 30)),
         apart=False,

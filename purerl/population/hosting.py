@@ -43,7 +43,6 @@ class Programs(NamedTuple):
     learn: Callable[..., tuple[TrainState, Metrics]]
     like: TrainState
     chunk: planning.Compiled
-    groups: int
 
 
 def whole(size: int, lanes: int | None = None) -> Layout:
@@ -155,7 +154,7 @@ def programs(
     ready = {name: traced.lower().compile(backend.compiler_options()) for name, traced in made.items()}
     planning.check_program(ready["learn"], deal.devices, "cut num_envs or what else makes an agent large")
     chunk = planning.Compiled(ready["learn"], deal, size, time.perf_counter() - start)
-    return Programs(**{"fill": None, **ready}, like=state, chunk=chunk, groups=groups)
+    return Programs(**{"fill": None, **ready}, like=state, chunk=chunk)
 
 
 OVERWRITES = "step", "last", "fill", "learn"

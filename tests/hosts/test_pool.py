@@ -116,10 +116,13 @@ def test_an_environment_may_write_to_its_actions():
         action += 1
         return batch.step(action)
 
-    stepper = local.inline(batch._replace(step=step))
-    stepper.reset(np.arange(2))
-    stepper.send(given)
-    stepper.receive()
+    stepper, plain = local.inline(batch._replace(step=step)), local.inline(faulty.walk().batch(2))
+    for each, action in ((stepper, given), (plain, given + 1)):
+        each.reset(np.arange(2))
+        each.send(action)
+    written, expected = stepper.receive(), plain.receive()
+    np.testing.assert_array_equal(written.obs, expected.obs)
+    np.testing.assert_array_equal(given, 1)
 
 
 def test_what_was_received_is_kept_as_it_was():
