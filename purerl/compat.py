@@ -34,6 +34,14 @@ def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., A
     return call(function, compute_type="device_host", out_memory_spaces=space)
 
 
+def loop_sizes(params: dict[str, Any]) -> tuple[int, int]:
+    """How many constants and how many carries a traced `jax.lax.scan` has, by the parameters of its operation."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carries, _ = params["ft_in"].unpack()  # since jax 0.11
+    return len(consts), len(carries)
+
+
 @functools.cache
 def has_compiler_option(device: jax.Device, name: str, value: Any) -> bool:
     """Whether the compiler for ``device`` knows the option ``name``, asked once by compiling a program of nothing."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl import shards
 from purerl.counters import Count
 from purerl.spaces import Space
 
@@ -344,7 +345,8 @@ class Trainer(NamedTuple):
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
-        key, key_collect, key_learn = jax.random.split(state.key, 3)
+        key, *keys = jax.random.split(state.key, 3)
+        key_collect, key_learn = map(shards.own, keys)
         behaviour = self.learner.behaviour(state.learner)
         return self.after(state, key, self.collect(behaviour, state.actors, key_collect), key_learn)
 

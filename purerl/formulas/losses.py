@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl import shards
 from purerl.types import Array
 
 
@@ -55,10 +56,21 @@ def clipped_value_loss(value: Array, old_value: Array, target: Array, config: An
 
 
 def mean(x: Array, counts: Array | tuple[()] = ()) -> Array:
-    """The mean of the elements that ``counts`` (bool, of the shape of ``x``), zero if none does; ``()``: of all."""
+    """The mean of the elements that ``counts`` (bool, of the shape of ``x``), zero if none does; ``()``: of all.
+
+    The mean over the `shards` of an agent of what each computes is that of all their elements.
+    """
     if isinstance(counts, tuple):
         return jnp.mean(x)
-    return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
+    return jnp.sum(jnp.where(counts, x, 0.0)) / at_least_one(jnp.sum(counts))
+
+
+def at_least_one(size: Array) -> Array:
+    """``size``, a number of elements, or 1 if there are none: what sums over them are divided by. In a split agent it
+    is the mean of all `shards`."""
+    if shards.count() == 1:
+        return jnp.maximum(size, 1)
+    return jnp.maximum(shards.mean(size.astype(jnp.float32)), 1 / shards.count())
 
 
 def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8) -> Array:
@@ -67,10 +79,21 @@ def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8)
 
     Rounding is assumed where ``std`` is at most ``1e-6 * abs(mean)``.
     """
-    middle = mean(x, counts)
-    centred = x - middle
-    std = jnp.sqrt(mean(jnp.square(centred), counts))
-    return centred * jnp.where(std > 1e-6 * jnp.abs(middle), 1 / (std + epsilon), 0.0)
+    middle, variance = moments(x, counts)
+    std = jnp.sqrt(variance)
+    return (x - middle) * jnp.where(std > 1e-6 * jnp.abs(middle), 1 / (std + epsilon), 0.0)
+
+
+def moments(x: Array, counts: Array | tuple[()] = ()) -> tuple[Array, Array]:
+    """Mean and variance, scalars, of the elements that ``counts`` (`mean`), in all `shards` of an agent."""
+    where = None if isinstance(counts, tuple) else counts
+    size = x.size if where is None else jnp.sum(where)
+
+    def average(x: Array) -> Array:
+        return jnp.mean(x) if where is None else jnp.sum(jnp.where(where, x, 0.0)) / jnp.maximum(size, 1)
+
+    middle = average(x)
+    return shards.joined(middle, average(jnp.square(x - middle)), size)
 
 
 def three_terms(
@@ -106,5 +129,8 @@ def explained_variance(prediction: Array, target: Array, counts: Array | tuple[(
     """``1 - Var(target - prediction) / Var(target)`` over the elements that ``counts`` (`mean`), a scalar; nan if the
     target is constant."""
     where = None if isinstance(counts, tuple) else counts
-    variance = jnp.var(target, where=where)
-    return jnp.where(variance > 0, 1 - jnp.var(target - prediction, where=where) / variance, jnp.nan)
+    both = target, target - prediction
+    size = target.size if where is None else jnp.sum(where)
+    means, variances = (jnp.stack([f(x, where=where) for x in both]) for f in (jnp.mean, jnp.var))
+    variance, unexplained = shards.joined(means, variances, size)[1]
+    return jnp.where(variance > 0, 1 - unexplained / variance, jnp.nan)

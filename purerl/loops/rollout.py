@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
 
-from purerl import backend, kernels, trees
+from purerl import backend, kernels, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Situation, Step, Transition
 
@@ -85,7 +85,7 @@ def rollout(
     episode_return, episode_length, metrics = episode_metrics(
         actors.episode_return, actors.episode_length, trajectory.reward, trajectory.last
     )
-    metrics |= fleet.metrics(trajectory.last)
+    metrics |= shards.mean(fleet.metrics(trajectory.last))
     return Actors(env_state, obs, carry, episode_return, episode_length), trajectory, metrics
 
 
@@ -105,11 +105,14 @@ def episode_metrics(
     unbroken = last_end < 0
     open_return = jnp.where(unbroken, episode_return, 0.0) + jnp.sum(reward * under_way, axis=0)
     open_length = jnp.where(unbroken, episode_length, 0) + jnp.sum(under_way, axis=0, dtype=jnp.int32)
-    ended = jnp.sum(last, dtype=jnp.int32)
+    all_returns, all_lengths, ended = shards.total(
+        (
+            jnp.sum(episode_return) + jnp.sum(reward) - jnp.sum(open_return),
+            jnp.sum(episode_length) + reward.size - jnp.sum(open_length),
+            jnp.sum(last, dtype=jnp.int32),
+        )
+    )
     per_episode = jnp.where(ended > 0, 1 / jnp.maximum(ended, 1).astype(jnp.float32), jnp.nan)
-    metrics = {
-        "episode_return": (jnp.sum(episode_return) + jnp.sum(reward) - jnp.sum(open_return)) * per_episode,
-        "episode_length": (jnp.sum(episode_length) + reward.size - jnp.sum(open_length)) * per_episode,
-        "episodes": ended,
-    }
+    metrics = {"episode_return": all_returns * per_episode, "episode_length": all_lengths * per_episode}
+    metrics["episodes"] = ended
     return open_return, open_length, metrics

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from purerl import counters, kernels, trees
+from purerl import counters, kernels, shards, trees
 from purerl.envs.fleet import Fleet
 from purerl.envs.hosted import on_device
 from purerl.loops.rollout import init_actors, rollout
@@ -20,7 +20,7 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
-        actors = init_actors(key_actors, fleet, learner)
+        actors = init_actors(shards.own(key_actors), fleet, learner)
         return initial_state(learner.init(key_learner, actors.obs), actors, (), key)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
@@ -49,7 +49,7 @@ def off_policy(
 
     def start(key: Key) -> tuple[TrainState, Key]:
         key, key_actors, key_learner, key_warmup = jax.random.split(key, 4)
-        actors = init_actors(key_actors, fleet, learner)
+        actors = init_actors(shards.own(key_actors), fleet, learner)
         initial = learner.init(key_learner, actors.obs)
         _, trajectory, _ = jax.eval_shape(collect, learner.behaviour(initial), actors, key_warmup)
         item = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), trajectory)
@@ -66,7 +66,7 @@ def off_policy(
             actors, trajectory, _ = collect(behaviour, now[0], key)
             return (actors, fill(state._replace(replay=now[1]), trajectory).replay), None
 
-        keys = jax.random.split(key_warmup, warmup // num_steps)
+        keys = jax.random.split(shards.own(key_warmup), warmup // num_steps)
         with jax.named_scope("warm-up"):
             (actors, stored), _ = jax.lax.scan(act, (state.actors, state.replay), keys)
         return state._replace(actors=actors, replay=stored)
@@ -125,7 +125,7 @@ def next_state(state: TrainState, after: PyTree, replay: PyTree, metrics: Metric
     counted, and the learner kept if it survives."""
     alive, learner = survive(state, after, metrics["loss"])
     state = state._replace(learner=learner, replay=replay, iteration=counters.increment(state.iteration), alive=alive)
-    return state, {**metrics, "alive": alive}
+    return state, {**shards.mean(metrics), "alive": alive}
 
 
 def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyTree]:
@@ -137,7 +137,8 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
 
     def choose(before: PyTree, learned: PyTree, alive: Array, loss: Array) -> tuple[PyTree, Array]:
         floats = [x for x in jax.tree.leaves(learned) if jnp.issubdtype(x.dtype, jnp.inexact)]
-        alive = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]), alive)
+        finite = functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in [loss, *floats]))
+        alive = alive & shards.every(finite)
         return jax.tree.map(lambda new, old: jnp.where(alive, new, old), learned, before), alive
 
     learned, alive = kernels.fuse(choose, "survive", samples=False)(state.learner, learned, state.alive, loss)

@@ -4,7 +4,6 @@ What a search computes follows from its description and the number of generation
 saved, killed and resumed makes no difference to any bit on CPU.
 """
 
-import functools
 import json
 import math
 import re
@@ -134,7 +133,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
         if step is None:
             state, spent = program.init(jax.random.key(description.seed)), 0.0
         else:
-            place = functools.partial(jax.device_put, device=program.everywhere)
+            place = lambda array, leaf: jax.device_put(array, program.everywhere)
             state, spent = checkpoint.read(step, program.like, place), step.about["seconds"]
         log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
         resuming.begin(resumed, description, options, [step] if step else [], run.console)

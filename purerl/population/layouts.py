@@ -1,4 +1,8 @@
-"""Placement of members on devices: every device computes groups sequentially, and the members of a group by vmap."""
+"""Placement of members on devices: every device computes groups sequentially, and the members of a group by vmap.
+
+The devices are a mesh ``population x data``: each has members of its own, unless an agent is split
+(`purerl.population.splitting`) and lies over several, each of which has some of its shards.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,62 +17,83 @@ from purerl import backend, kernels
 from purerl.trees import fill, take
 from purerl.types import PyTree
 
-AXIS = "P"
-"""Name of the mesh axis over devices."""
+AXIS, DATA = "P", "data"
+"""Names of the mesh axes, over members and over the shards of one."""
 CPU_LANES = 1
 """Members that a CPU core computes at once, under vmap. 4 are about an eighth faster, but XLA on CPU chooses the order
 of some sums by the size of the whole array, so that members would differ in the last bits from single trainings."""
 
 
 class Layout(NamedTuple):
-    """A placement: each of ``devices`` computes ``groups`` one after another, each of ``lanes`` members under vmap."""
+    """A placement: each of ``devices`` computes ``groups`` one after another, each of ``lanes`` members under vmap.
+
+    A member lies over ``per_agent`` devices.
+    """
 
     devices: tuple[jax.Device, ...]
     groups: int
     lanes: int
+    per_agent: int = 1
 
     @property
     def size(self) -> int:
         """Number of members that the program computes, including padding."""
-        return len(self.devices) * self.groups * self.lanes
+        return len(self.devices) // self.per_agent * self.groups * self.lanes
 
     @property
     def sharding(self) -> Sharding:
         """Where arrays with leading axis ``[P]`` lie: split over the devices, or on the only one."""
+        return self.shardings(False)
+
+    def shardings(self, differs: PyTree) -> PyTree:
+        """Where arrays ``[P, ...]`` lie, leaf by leaf: those that ``differs`` (bool) between the shards of an agent are
+        ``[P, S, ...]``, and split over its devices, too."""
         if len(self.devices) == 1:
-            return SingleDeviceSharding(self.devices[0])
-        return NamedSharding(self.mesh, PartitionSpec(AXIS))
+            return jax.tree.map(lambda _: SingleDeviceSharding(self.devices[0]), differs)
+        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(differs))
+
+    def specs(self, differs: PyTree) -> PyTree:
+        """`shardings` as axes of the mesh."""
+        return jax.tree.map(lambda own: PartitionSpec(AXIS, DATA) if own else PartitionSpec(AXIS), differs)
 
     @property
     def mesh(self) -> Mesh:
-        """The devices as a mesh of one axis."""
-        return Mesh(np.array(self.devices), (AXIS,))
+        """The devices as a mesh of the axes `AXIS` and `DATA`."""
+        return Mesh(np.array(self.devices).reshape(-1, self.per_agent), (AXIS, DATA))
 
 
-def layout(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> Layout:
-    """Distributes ``size`` members evenly over ``devices`` (default: all), in groups of at most ``lanes``.
+def layout(
+    size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None, per_agent: int = 1
+) -> Layout:
+    """Distributes ``size`` members evenly over ``devices`` (default: all), in groups of at most ``lanes``, each over
+    ``per_agent`` devices that lie side by side. What is left over has no members.
 
     ``lanes`` defaults to `CPU_LANES` on CPU, and to all members of a device elsewhere.
     """
-    devices = tuple(devices or jax.devices())[:size]
-    share = math.ceil(size / len(devices))
-    most = lanes or (CPU_LANES if devices[0].platform == "cpu" else share)
+    there = tuple(devices or jax.devices())
+    places = min(len(there) // per_agent, size)
+    share = math.ceil(size / places)
+    most = lanes or (CPU_LANES if there[0].platform == "cpu" else share)
     groups = math.ceil(share / most)
-    return Layout(devices, groups, math.ceil(share / groups))
+    return Layout(there[: places * per_agent], groups, math.ceil(share / groups), per_agent)
 
 
-def place(members: PyTree, layout: Layout) -> PyTree:
-    """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices."""
-    return jax.device_put(fill(members, layout.size), layout.sharding)
+def place(members: PyTree, layout: Layout, sharding: Sharding | None = None) -> PyTree:
+    """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices, as
+    ``sharding`` says (default: each on those of its agent)."""
+    return jax.device_put(fill(members, layout.size), sharding or layout.sharding)
 
 
-def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Callable[..., tuple[PyTree, PyTree]]:
+def spread(
+    function: Callable[..., tuple[PyTree, PyTree]], layout: Layout, differs: tuple[PyTree, PyTree] = (False, False)
+) -> Callable[..., tuple[PyTree, PyTree]]:
     """Maps ``function(given, state, *shared) -> (state, out)`` of one member over ``layout.size`` members.
 
     In the returned function every leaf of ``given``, ``state`` and ``out`` has a leading axis ``[P]``; ``shared`` is
     the same for all members. States are updated in place, group by group. It takes a keyword ``groups``: how many
     groups of each device to compute (an int32 that may be traced; default: all). Members of the other groups keep their
-    state, and their ``out`` is zero.
+    state, and their ``out`` is zero. ``differs`` says which leaves of ``state`` and of ``out`` differ between the
+    shards of an agent, as `Layout.shardings` has it.
     """
 
     function = jax.jit(function, inline=True)  # so that it is traced once, for shapes and for the loop
@@ -94,9 +119,11 @@ def spread(function: Callable[..., tuple[PyTree, PyTree]], layout: Layout) -> Ca
     def everywhere(given, state, *shared, groups=layout.groups):
         if len(layout.devices) == 1:
             return on_device(groups, given, state, *shared)
-        split, replicated = PartitionSpec(AXIS), PartitionSpec()
-        specs = (replicated, split, split, *(replicated for _ in shared))
-        sharded = jax.shard_map(on_device, mesh=layout.mesh, in_specs=specs, out_specs=split, check_vma=False)
+        members, (of_state, of_out), replicated = PartitionSpec(AXIS), layout.specs(differs), PartitionSpec()
+        given_specs = (replicated, members, of_state, *(replicated for _ in shared))
+        sharded = jax.shard_map(
+            on_device, mesh=layout.mesh, in_specs=given_specs, out_specs=(of_state, of_out), check_vma=False
+        )
         return sharded(groups, given, state, *shared)
 
     return everywhere

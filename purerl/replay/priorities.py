@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from purerl import draw
+from purerl import draw, shards
 from purerl.replay import sums
 from purerl.types import Array, Key, PyTree, Replay, Sample, Scalar
 
@@ -33,11 +33,11 @@ def importance(tree: sums.Sums, place: Array, count: Array | int, exponent: Scal
 
 
 def normalised(replay: Replay) -> Replay:
-    """``replay`` with weights divided by the largest in the batch (section 3.4)."""
+    """``replay`` with weights divided by the largest in the batch (section 3.4), that of all `shards`."""
 
     def sample(state: PyTree, key: Key) -> Sample:
         drawn = replay.sample(state, key)
-        largest = jnp.max(drawn.weight)
+        largest = shards.largest(jnp.max(drawn.weight))
         return drawn._replace(weight=drawn.weight / jnp.where(largest > 0, largest, 1.0))
 
     return replay._replace(sample=sample)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import counters
+from purerl import counters, shards
 from purerl.counters import Count
 from purerl.formulas.schedules import anneal, progress
 from purerl.replay import storage, sums
@@ -232,7 +232,7 @@ def weighted(
                 jnp.where(own, index(sample.slot, sample.env), sums.NOWHERE),
                 jnp.where(counted, powered(priority, alpha), 0.0),
             ),
-            largest=jnp.maximum(state.largest, jnp.max(jnp.where(counted, finite(priority), 0.0))),
+            largest=jnp.maximum(state.largest, shards.largest(jnp.max(jnp.where(counted, finite(priority), 0.0)))),
             updates=counters.increment(state.updates),
         )
 

@@ -31,6 +31,11 @@ DTYPES = {
 """Names of dtypes in a safetensors file."""
 
 
+Put = Callable[[np.ndarray, Any], jax.Array]
+"""Places an array, that of a leaf."""
+on_default: Put = lambda array, leaf: jnp.asarray(array)
+
+
 def blocks(tree: PyTree, rows: int | None = None) -> Iterator[Any]:
     """The bytes of a file, piece by piece, without a copy of arrays that lie in the host's memory.
 
@@ -53,11 +58,11 @@ def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
     return jax.tree.map(lambda leaf: copy(_plain(leaf)), tree)
 
 
-def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.asarray) -> PyTree:
+def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
     """The arrays of a file of `blocks`, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
 
-    The file must have proved to be what was written. ``put(array)`` places one array on its devices. Raises
-    `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype, before
+    The file must have proved to be what was written. ``put(array, leaf)`` places the array of a leaf of ``like``.
+    Raises `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype, before
     any is allocated, and if the file ends too soon.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
@@ -76,7 +81,7 @@ def read(path: Path, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.
             array = np.empty(shape.shape, shape.dtype)
             if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
                 raise ConfigError(f"{path}: is cut off")
-            placed = put(array)
+            placed = put(array, leaf)
             found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
     return jax.tree.unflatten(structure, found)
 

@@ -14,13 +14,8 @@ import os
 import reprlib
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.store import arrays, json_files, regular_files, tensors
@@ -117,7 +112,7 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
     raise Damaged("\n".join(damaged.values()))
 
 
-def read(step: Step, like: PyTree, put: Callable[[np.ndarray], jax.Array] = jnp.asarray) -> PyTree:
+def read(step: Step, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
     """The state of a step, in the structure of ``like``; `arrays.read` tells of the arguments and errors."""
     return arrays.read(step.path / ARRAYS, like, put)
 

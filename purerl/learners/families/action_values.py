@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import counters, draw, kernels, replay, trees
+from purerl import counters, draw, kernels, replay, shards, trees
 from purerl.counters import Count
 from purerl.formulas import exploration, schedules
 from purerl.learners.parts import checks, from_replay, gradients, joint_actions, settings, versions
@@ -134,7 +134,8 @@ def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
 
 def epsilons(config: Config, behaviour: Behaviour, num_envs: int) -> Array:
     """The chance of a random action in each of ``B`` environments. ``[B]``."""
-    return exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs)
+    ladder = exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs * shards.count())
+    return ladder if shards.count() == 1 else ladder[shards.numbers(num_envs)]
 
 
 def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:

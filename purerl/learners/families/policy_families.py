@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import config as cfg
-from purerl import draw, networks, trees
+from purerl import draw, networks, shards, trees
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values, family_novelty
@@ -184,7 +184,7 @@ def make_learner(
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Numbers, and which of all actors a row is: those that act together may be a part of them."""
-        return draw.uniform(key, (*shape, 4)), jnp.broadcast_to(jnp.arange(shape[-1], dtype=jnp.int32), shape)
+        return draw.uniform(key, (*shape, 4)), jnp.broadcast_to(shards.numbers(shape[-1]), shape)
 
     def explore(behaviour: Behaviour, here: Situation, noise: tuple[Array, Array]):
         carry: Carry = here.carry

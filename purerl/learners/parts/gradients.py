@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from purerl import backend, counters, draw, kernels
+from purerl import backend, counters, draw, kernels, shards
 from purerl.counters import Count
 from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
@@ -95,7 +95,8 @@ def gradient_step(
 
     The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s): as
     trees, unless it is `Elementwise`.
-    Returns the new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
+    In a split agent the gradient is the mean over its `shards`; the optimiser clips it after that. Returns the new
+    parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
     joined, split = join(optimiser, params)
     step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
@@ -108,7 +109,7 @@ def _step(loss, optimiser, split, state, batch, at=None):
     joined, opt_state = state
     at = split(joined) if at is None else at
     (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
-    grads, _ = join(optimiser, grads)
+    grads = shards.mean(join(optimiser, grads)[0])
     updates, opt_state = optimiser.update(grads, opt_state, joined)
     return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl import shards
 from purerl.types import Array, PyTree, Scalar
 
 MAX_COUNT = 2**30
@@ -54,10 +55,10 @@ def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -
     batch.
     """
     axes = tuple(range(batch.ndim - moments.mean.ndim))
-    size = batch.size // moments.mean.size
+    size = shards.count() * batch.size // moments.mean.size
     count = jnp.minimum(moments.count, max(max_count - size, 0)) + size
     weight = size / count.astype(jnp.float32)
-    batch_mean, batch_var = jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes)
+    batch_mean, batch_var = shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
     shift = batch_mean - moments.mean
     return Moments(
         count=count,
@@ -70,9 +71,10 @@ def compensate(state: Compensated, batch: Array) -> Compensated:
     """`update_moments`, with compensated additions beyond `PLAIN_COUNT` samples, so that no batch is lost."""
     moments, plain = state.moments, update_moments(state.moments, batch)
     axes = tuple(range(batch.ndim - moments.mean.ndim))
-    size, count = batch.size // moments.mean.size, plain.count.astype(jnp.float32)
-    shift = jnp.mean(batch, axis=axes) - moments.mean - state.mean_rest
-    growth = jnp.var(batch, axis=axes) - moments.var - state.var_rest + (1 - size / count) * jnp.square(shift)
+    size, count = shards.count() * batch.size // moments.mean.size, plain.count.astype(jnp.float32)
+    batch_mean, batch_var = shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
+    shift = batch_mean - moments.mean - state.mean_rest
+    growth = batch_var - moments.var - state.var_rest + (1 - size / count) * jnp.square(shift)
     mean, mean_rest = _add(moments.mean, state.mean_rest + shift * size / count)
     var, var_rest = _add(moments.var, state.var_rest + growth * size / count)
     exact = Compensated(Moments(plain.count, mean, var), mean_rest, var_rest)

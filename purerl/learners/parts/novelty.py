@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import networks, spaces, trees
-from purerl.formulas import novelty
+from purerl.formulas import losses, novelty
 from purerl.learners.parts import gradients, normalize
 from purerl.learners.parts.normalize import Moments
 from purerl.types import Array, Env, Key, Metrics, PyTree, Scalar
@@ -140,7 +140,7 @@ def inverse_dynamics(torso: Torso, size: int, num_actions: int, learning_rate: S
         both = jnp.concatenate([apply(params, obs), apply(params, next_obs)], axis=-1)
         logits: Any = guesser.apply(params["guess"], both)
         likelihood = jnp.take_along_axis(jax.nn.log_softmax(logits), number[:, None], axis=-1)[:, 0]
-        return -jnp.sum(used * likelihood) / jnp.maximum(jnp.sum(used), 1.0), ()
+        return -jnp.sum(used * likelihood) / losses.at_least_one(jnp.sum(used)), ()
 
     def update(embedding: Embedding, obs: PyTree, next_obs: PyTree, number: Array, weight: Array):
         batch = obs, next_obs, number, (weight > 0).astype(jnp.float32)
@@ -181,7 +181,7 @@ def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation
     def loss(params: PyTree, batch: PyTree) -> tuple[Array, Array]:
         judge, obs, used = batch
         errors = error_of(params, judge, obs)
-        return jnp.sum(used * errors) / jnp.maximum(jnp.sum(used), 1.0), errors
+        return jnp.sum(used * errors) / losses.at_least_one(jnp.sum(used)), errors
 
     def update(distilled: Distilled, obs: PyTree, weight: Array) -> tuple[Distilled, Metrics]:
         judge = distilled.judge._replace(obs_moments=normalizer.update(distilled.judge.obs_moments, obs))

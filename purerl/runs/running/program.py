@@ -12,13 +12,14 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl import backend, loops, population, trees
+from purerl import backend, population, trees
 from purerl.errors import own_code
-from purerl.population import planning
+from purerl.population import planning, splitting
+from purerl.population.splitting import WHOLE, Split
 from purerl.runs.running import session
 from purerl.runs.running.session import Chunk
 from purerl.store import checkpoint
-from purerl.types import Trainer, TrainState
+from purerl.types import PyTree, Trainer, TrainState
 
 CAPACITY = 256
 """Most iterations of a chunk, and so the rows of metrics that the device holds."""
@@ -28,12 +29,14 @@ CHUNK_SECONDS = 0.25
 
 class Program(NamedTuple):
     """Trainings of ``chunk.batch_size`` members at once, compiled. ``init(members)`` makes a state of the shapes
-    ``like``; ``chunk.program`` donates the state it is given."""
+    ``like``; ``chunk.program`` donates the state it is given. ``differs`` says which of its leaves differ between the
+    shards of an agent (`splitting.Agent`)."""
 
     init: jax.stages.Compiled
     like: TrainState
     chunk: planning.Compiled
     compile_seconds: float
+    differs: PyTree = False
 
     def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
         """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
@@ -44,7 +47,7 @@ class Program(NamedTuple):
         placed = population.place(members, layout)
         if step is None:
             return self.init(placed)
-        return saved(step, members.size, self.like, layout)
+        return saved(step, members.size, self.like, layout, self.differs)
 
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
@@ -67,13 +70,21 @@ class Program(NamedTuple):
         """Does nothing: nothing is open."""
 
 
-def saved(step: checkpoint.Step, size: int, like: TrainState, layout: population.Layout) -> TrainState:
-    """The state of ``size`` members at a saved step, on the devices, filled up to the shapes ``like``.
+def saved(
+    step: checkpoint.Step, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
+) -> TrainState:
+    """The state of ``size`` members at a saved step, on the devices, filled up to the shapes ``like``. Arguments are as
+    for `Program`.
 
     Raises `ConfigError` if the step is of other members.
     """
-    rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), like)
-    return checkpoint.read(step, rows, lambda array: population.place(array, layout))
+    owns = jax.tree.broadcast(differs, like)
+    rows = jax.tree.map(
+        lambda x, place: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype, sharding=place),
+        like,
+        layout.shardings(owns),
+    )
+    return checkpoint.read(step, rows, lambda array, leaf: population.place(array, layout, leaf.sharding))
 
 
 def compile_program(
@@ -84,38 +95,44 @@ def compile_program(
     lanes: int | None = None,
     stage: Callable[[str], None] = lambda name: None,
     algo: str = "",
+    split: Split = WHOLE,
 ) -> Program:
     """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations, and
     beside it, in another thread, the one that makes the state that they begin with.
 
     ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing.
+    Agents are cut as ``split`` says.
     Raises `planning.DoesNotFit`, and while it traces, before anything compiles, `ConfigError` for what somebody's own
     code raises, as `errors.own_code` does, which the name ``algo`` is for.
     """
     start = time.perf_counter()
-    init_one = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)
+    one = trees.take(members, 0)
     with own_code(algo):
-        planning.check_state(init_one, trees.take(members, 0), devices=devices)
+        agent = splitting.agent(make_trainer, one, split.cut)
+        planning.check_state(agent.held, one, devices=devices)
     starts: list[Future[jax.stages.Compiled]] = []
 
     def chunk_of(given, state, length):
-        return loops.chunk(make_trainer(**given), CAPACITY)(state, length)
+        return agent.chunk(given, state, length, CAPACITY)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, population.Layout]:
-        layout = population.layout(size, devices, lanes)
+        layout = population.layout(size, devices, lanes, split.devices)
         given = trees.shapes(trees.fill(members, layout.size), layout.sharding)
         with own_code(algo):
             init = jax.jit(init_all(layout)).trace(given)
-            states = trees.shapes(init.out_info, layout.sharding)
-            traced = jax.jit(population.spread(chunk_of, layout), donate_argnums=1).trace(
-                given.given, states, np.int32(0)
+            states = jax.tree.map(
+                lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+                init.out_info,
+                layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
             )
+            chunk = population.spread(chunk_of, layout, (agent.differs, False))
+            traced = jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, backend.compiler_options()))
         return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
-        init = population.spread(lambda m, _: ((), init_one(m)), layout)
+        init = population.spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
         return lambda members: init(members, ())[1]
 
     with ThreadPoolExecutor(1) as beside:
@@ -124,7 +141,7 @@ def compile_program(
         )
         stage("compiling the start")
         init = starts[-1].result()
-    return Program(init, init.out_info, chunk, time.perf_counter() - start)
+    return Program(init, init.out_info, chunk, time.perf_counter() - start, agent.differs)
 
 
 def _rows(values: jax.Array, length: int) -> np.ndarray:

@@ -1,0 +1,112 @@
+"""One agent over several devices: its training cut into shards, each with its part of the environments, of the replay
+and of every minibatch.
+
+The shards take every gradient step together, from the mean of their gradients, so that what is learned is one. How many
+there are shapes the results; over how many devices they lie does not, but for the order in which sums are added.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import loops
+from purerl.errors import ConfigError
+from purerl.population import collectives
+from purerl.population.collectives import Cut
+from purerl.population.layouts import DATA
+from purerl.population.membership import Members
+from purerl.types import Array, Metrics, PyTree, Trainer, TrainState
+
+
+class Split(NamedTuple):
+    """How agents are asked to be cut: into so many ``shards``, over so many ``devices``, which divide them; ``exact``
+    as in `collectives.Cut`."""
+
+    shards: int = 1
+    devices: int = 1
+    exact: bool = False
+
+    @property
+    def cut(self) -> Cut | None:
+        """What a device computes of an agent; None: all of it."""
+        if self.shards == 1:
+            return None
+        return Cut(self.shards, self.shards // self.devices, DATA if self.devices > 1 else None, self.exact)
+
+
+WHOLE = Split()
+"""Agents are not cut."""
+SHARED_OUT = "num_envs", "batch_size"
+"""Settings of an agent that its shards share in equal parts."""
+ROUNDED_UP = "capacity", "warmup_steps"
+"""Settings of an agent of which each shard has its part, rounded up as the agent itself rounds them."""
+
+
+def share(config: Any, count: int) -> Any:
+    """Returns the config of one of ``count`` shards: its part of environments, samples and frames. Iterations and
+    updates are as many as the agent's."""
+    known = {field.name for field in dataclasses.fields(config)}
+    part = {name: getattr(config, name) // count for name in SHARED_OUT if name in known}
+    part |= {name: -(-getattr(config, name) // count) for name in ROUNDED_UP if name in known}
+    whole = config.total_steps
+    return dataclasses.replace(config, **part, total_steps=whole // count if isinstance(whole, int) else whole / count)
+
+
+class Agent(NamedTuple):
+    """The training of an agent, for `layouts.spread`.
+
+    ``init(member)`` makes its state, ``held(member)`` one of the shapes that a device holds of it, and ``chunk(given,
+    state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools; False: none) between its shards lead with those of the device
+    ``[S / D]``, and outside of `layouts.spread` with all ``[S]``.
+    """
+
+    init: Callable[[Members], TrainState]
+    chunk: Callable[..., tuple[TrainState, Metrics]]
+    held: Callable[[Members], TrainState]
+    differs: PyTree = False
+
+
+class Steps(NamedTuple):
+    """What `loops.chunk` goes on with."""
+
+    step: Callable[[Any], tuple[Any, Metrics]]
+
+
+def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None = None) -> Agent:
+    """Returns the training ``make_trainer(**given)`` of a ``member`` (arrays or shapes), cut into shards if asked for.
+
+    Raises `ConfigError` for one that cannot be cut: its policy would come to differ between shards.
+    """
+    if cut is None:
+        advance = lambda given, state, length, most: loops.chunk(make_trainer(**given), most)(state, length)
+        start = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)  # to be traced once
+        return Agent(start, advance, start)
+
+    def part(given: dict[str, Any]) -> Trainer:
+        return make_trainer(**{**given, "config": share(given["config"], cut.shards)})
+
+    begin = collectives.trace(lambda m: part(m.given).init(m.keys), cut.shards, member)
+    step = collectives.trace(lambda given, state: part(given).step(state), cut.shards, member.given, begin.shapes)
+    alike = [False] * len(jax.tree.leaves(member.given))
+    differs, now = collectives.differing(begin, alike, False), None
+    while differs != now:
+        now = differs
+        after, _ = collectives.differing(step, alike, now)
+        differs = jax.tree.map(lambda a, b: a or b, now, after)
+    policy = collectives.trace(
+        lambda given, state: part(given).learner.policy(state.learner), cut.shards, member.given, begin.shapes
+    )
+    if any(jax.tree.leaves((collectives.differing(policy, alike, differs), differs.alive, differs.key))):
+        raise ConfigError(f"shards = {cut.shards}: what is learned would differ between the shards of an agent")
+
+    def init(member: Members, cut: Cut = cut) -> TrainState:
+        return collectives.together(collectives.run(begin, cut, member), differs, cut)
+
+    def chunk(given: dict[str, Any], state: TrainState, length: Array, capacity: int) -> tuple[TrainState, Metrics]:
+        steps = Steps(lambda state: collectives.run(step, cut, given, state))
+        state, metrics = loops.chunk(steps, capacity)(collectives.apart(state, differs, cut), length)
+        return collectives.together(state, differs, cut), metrics
+
+    return Agent(init, chunk, lambda member: init(member, cut._replace(axis=None)), differs)

@@ -1,0 +1,73 @@
+"""One agent in shards: what a loss, a replay or a wrapper reduces over all rows of an agent goes through here.
+
+An agent may be cut into ``S`` shards, each with its own part of the rows ``B``, of the replay and of every minibatch
+(`purerl.population.splitting`). A shard's code is that of a whole agent; where it needs to know of the others it asks
+here. Outside of a split agent there is one shard, and everything here returns what it is given.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Array, Key, PyTree = jax.Array, jax.Array, Any
+
+AXIS = "shards"
+"""Name of the axis over the shards of an agent."""
+
+
+def count() -> int:
+    """Returns ``S``, the number of shards of the agent that is being traced; 1 for one that is not split."""
+    try:
+        return int(jax.lax.axis_size(AXIS))
+    except NameError:
+        return 1
+
+
+def index() -> Array | int:
+    """Returns which of the shards this is, 0 to ``S - 1``."""
+    return jax.lax.axis_index(AXIS) if count() > 1 else 0
+
+
+def own(key: Key) -> Key:
+    """Returns a key of this shard alone. Does not consume ``key`` where the agent is not split."""
+    return jax.random.fold_in(key, index()) if count() > 1 else key
+
+
+def numbers(rows: int) -> Array:
+    """Returns the numbers ``[rows]`` (int32) of this shard's rows among those of the whole agent."""
+    return jnp.arange(rows) + (index() * rows if count() > 1 else 0)
+
+
+def total(tree: PyTree) -> PyTree:
+    """Returns the sums over the shards."""
+    return jax.lax.psum(tree, AXIS) if count() > 1 else tree
+
+
+def mean(tree: PyTree) -> PyTree:
+    """Returns the means over the shards, of numbers that each has of as many samples."""
+    if count() == 1:
+        return tree
+    return jax.tree.map(lambda x: x / count(), total(tree))
+
+
+def largest(tree: PyTree) -> PyTree:
+    """Returns the largest over the shards."""
+    return jax.lax.pmax(tree, AXIS) if count() > 1 else tree
+
+
+def every(condition: Array) -> Array:
+    """Returns whether ``condition`` (bool) holds in every shard."""
+    return total(jnp.where(condition, 0, 1)) == 0 if count() > 1 else condition
+
+
+def joined(mean: Array, variance: Array, size: Array | float = 1.0) -> tuple[Array, Array]:
+    """Returns mean and variance of the elements of all shards, by those of each and how many elements each has (Chan,
+    Golub & LeVeque 1983, eq. 2.1). Shapes stay; ``size`` is a scalar."""
+    if count() == 1:
+        return mean, variance
+    sizes = jnp.broadcast_to(jnp.asarray(size, jnp.float32), mean.shape)
+    of_each, means, variances = jnp.moveaxis(jax.lax.all_gather(jnp.stack([sizes, mean, variance]), AXIS), 1, 0)
+    weight = of_each / jnp.maximum(jnp.sum(of_each, axis=0), 1e-30)
+    middle = jnp.sum(weight * means, axis=0)
+    return middle, jnp.sum(weight * (variances + jnp.square(means - middle)), axis=0)
