@@ -10,8 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-Array, Key, PyTree = jax.Array, jax.Array, Any
-
 AXIS = "shards"
 """Name of the axis over the shards of an agent."""
 
@@ -24,44 +22,44 @@ def count() -> int:
         return 1
 
 
-def index() -> Array | int:
+def index() -> jax.Array | int:
     """Returns which of the shards this is, 0 to ``S - 1``."""
     return jax.lax.axis_index(AXIS) if count() > 1 else 0
 
 
-def own(key: Key) -> Key:
+def own(key: jax.Array) -> jax.Array:
     """Returns a key of this shard alone. Does not consume ``key`` where the agent is not split."""
     return jax.random.fold_in(key, index()) if count() > 1 else key
 
 
-def numbers(rows: int) -> Array:
+def numbers(rows: int) -> jax.Array:
     """Returns the numbers ``[rows]`` (int32) of this shard's rows among those of the whole agent."""
     return jnp.arange(rows) + (index() * rows if count() > 1 else 0)
 
 
-def total(tree: PyTree) -> PyTree:
+def total(tree: Any) -> Any:
     """Returns the sums over the shards."""
     return jax.lax.psum(tree, AXIS) if count() > 1 else tree
 
 
-def mean(tree: PyTree) -> PyTree:
+def mean(tree: Any) -> Any:
     """Returns the means over the shards, of numbers that each has of as many samples."""
     if count() == 1:
         return tree
     return jax.tree.map(lambda x: x / count(), total(tree))
 
 
-def largest(tree: PyTree) -> PyTree:
+def largest(tree: Any) -> Any:
     """Returns the largest over the shards."""
     return jax.lax.pmax(tree, AXIS) if count() > 1 else tree
 
 
-def every(condition: Array) -> Array:
+def every(condition: jax.Array) -> jax.Array:
     """Returns whether ``condition`` (bool) holds in every shard."""
     return total(jnp.where(condition, 0, 1)) == 0 if count() > 1 else condition
 
 
-def joined(mean: Array, variance: Array, size: Array | float = 1.0) -> tuple[Array, Array]:
+def joined(mean: jax.Array, variance: jax.Array, size: jax.Array | float = 1.0) -> tuple[jax.Array, jax.Array]:
     """Returns mean and variance of the elements of all shards, by those of each and how many elements each has (Chan,
     Golub & LeVeque 1983, eq. 2.1). Shapes stay; ``size`` is a scalar."""
     if count() == 1:

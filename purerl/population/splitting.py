@@ -58,8 +58,9 @@ class Agent(NamedTuple):
     """The training of an agent, for `layouts.spread`.
 
     ``init(member)`` makes its state, ``held(member)`` one of the shapes that a device holds of it, and ``chunk(given,
-    state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools; False: none) between its shards lead with those of the device
-    ``[S / D]``, and outside of `layouts.spread` with all ``[S]``.
+    state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools;
+    False: none) between its shards lead with those of the device ``[S / D]``, and outside of `layouts.spread` with all
+    ``[S]``.
     """
 
     init: Callable[[Members], TrainState]
@@ -93,12 +94,12 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
     differs, now = collectives.differing(begin, alike, False), None
     while differs != now:
         now = differs
-        after, _ = collectives.differing(step, alike, now)
+        after, of_metrics = collectives.differing(step, alike, now)
         differs = jax.tree.map(lambda a, b: a or b, now, after)
-    policy = collectives.trace(
-        lambda given, state: part(given).learner.policy(state.learner), cut.shards, member.given, begin.shapes
-    )
-    if any(jax.tree.leaves((collectives.differing(policy, alike, differs), differs.alive, differs.key))):
+    policy_of = lambda given, state: part(given).learner.policy(state.learner)
+    policy = collectives.trace(policy_of, cut.shards, member.given, begin.shapes)
+    told = collectives.differing(policy, alike, differs), of_metrics, differs.alive, differs.key, differs.stopping
+    if any(jax.tree.leaves(told)):
         raise ConfigError(f"shards = {cut.shards}: what is learned would differ between the shards of an agent")
 
     def init(member: Members, cut: Cut = cut) -> TrainState:

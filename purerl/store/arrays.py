@@ -62,8 +62,8 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
     """The arrays of a file of `blocks`, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
 
     The file must have proved to be what was written. ``put(array, leaf)`` places the array of a leaf of ``like``.
-    Raises `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype, before
-    any is allocated, and if the file ends too soon.
+    Raises `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype,
+    before any is allocated, and if the file ends too soon.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
