@@ -17,6 +17,7 @@ GROUND = (
     "trees",
     "draw",
     "counters",
+    "shards",
     "config",
     "compat",
     "backend",

@@ -56,9 +56,9 @@ def evolve(args: list[str]) -> int:
         if not given.options.dry_run:
             return search.search(description, given.options)
         from purerl.display import progress
-        from purerl.population import planning
+        from purerl.population import devices, planning
 
-        found = cost.plan(description)
+        found = cost.plan(description, devices.chosen(options.num_devices))
         print(f"{'frames':<24}{found['frames']:,}")
         print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
         print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")

@@ -19,10 +19,10 @@ SHORT_LIVES = 2, 16
 """Iterations of the lives whose times tell what a search would cost."""
 
 
-def plan(description: Description) -> dict[str, Any]:
-    """What a search would cost: frames, memory, and hours by the speed of short lives. Compiles, and runs a little, and
+def plan(description: Description, used: Sequence[jax.Device] | None = None) -> dict[str, Any]:
+    """What a search would cost on the devices ``used`` (default: all): frames, memory, and hours by the speed of short lives. Compiles, and runs a little, and
     says what it is about on stderr."""
-    setup = Setup.of(description)
+    setup = Setup.of(description, used)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
     with own_code(description.algo):
         trainer, whole = algo.make_trainer(setup.config, env), setup.config.num_iterations
@@ -32,7 +32,7 @@ def plan(description: Description) -> dict[str, Any]:
         short, size = trainer.frames(length), description.population
         lives = f"lives of {short:,} instead of {trainer.frames(whole):,} frames"
         say(Console(stderr=True), f"compiling, then timing 2 generations of {size} candidates with {lives} ...")
-        peak, taken = _timed(description._replace(config=dict(description.config, total_steps=short)))
+        peak, taken = _timed(description._replace(config=dict(description.config, total_steps=short)), used)
         peaks.append(peak)
         seconds.append(taken)
     generation = _extrapolate(lengths, seconds, whole)
@@ -46,9 +46,9 @@ def plan(description: Description) -> dict[str, Any]:
     }
 
 
-def _timed(description: Description) -> tuple[int, float]:
+def _timed(description: Description, used: Sequence[jax.Device] | None) -> tuple[int, float]:
     """The memory of a search's program, and the seconds of a generation, the faster of two."""
-    program, seconds = compile_program(Setup.of(description), capacity=1, algo=description.algo), []
+    program, seconds = compile_program(Setup.of(description, used), capacity=1, algo=description.algo), []
     state = program.init(jax.random.key(0))
     for _ in range(2):
         start = time.perf_counter()

@@ -51,8 +51,8 @@ class Setup(NamedTuple):
 
     @classmethod
     @own_code()
-    def of(cls, description: Description) -> "Setup":
-        """The search that ``description`` asks for."""
+    def of(cls, description: Description, devices: Sequence[jax.Device] | None = None) -> "Setup":
+        """The search that ``description`` asks for, on ``devices`` (default: all)."""
         algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket, **description.settings)
         config = read_config(description.algo, description.config)
         environments = [envs.make(name, **description.env_params) for name in description.envs]
@@ -62,7 +62,7 @@ class Setup(NamedTuple):
             return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
         like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
         strategy = strategies.make(size=size, like=like, **options)
-        options = {"num_seeds": description.num_seeds, "lanes": description.lanes or None}
+        options = {"num_seeds": description.num_seeds, "lanes": description.lanes or None, "devices": devices}
         return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
 
     @property

@@ -24,7 +24,7 @@ from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.meta.description import Description, Setup
-from purerl.population import planning
+from purerl.population import devices, planning
 from purerl.runs.describing import config_file, interrupts
 from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.describing.facts import machine_facts
@@ -85,8 +85,8 @@ def compile_program(
 
     Raises `planning.DoesNotFit`, and `ConfigError` as `errors.own_code` does, which ``algo`` is for.
     """
-    start, devices = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
-    everywhere = NamedSharding(jax.sharding.Mesh(np.array(devices), (population.AXIS,)), PartitionSpec())
+    start, used = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
+    everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
     with own_code(algo):
@@ -94,8 +94,8 @@ def compile_program(
         traced = program.trace(like, jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere))
     stage("compiling")
     chunk = traced.lower().compile(backend.compiler_options())
-    planning.check_program(chunk, devices, "give fewer --lanes, or cut num_envs or what else makes an agent large")
-    return Program(init, chunk, like, everywhere, planning.held(chunk) * len(devices), time.perf_counter() - start)
+    planning.check_program(chunk, used, "give fewer --lanes, or cut num_envs or what else makes an agent large")
+    return Program(init, chunk, like, everywhere, planning.held(chunk) * len(used), time.perf_counter() - start)
 
 
 def search(description: Description, options: Any) -> int:
@@ -105,7 +105,13 @@ def search(description: Description, options: Any) -> int:
     """
     name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
     directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
-    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    run = Run(
+        description,
+        Setup.of(description, devices.chosen(options.num_devices)),
+        options,
+        directory,
+        Console(stderr=True),
+    )
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
         claim(directory, FILES)
@@ -121,7 +127,13 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     `ConfigError`, before anything is written, if there is nothing sound to go on from.
     """
     directory = resumed.directory
-    run = Run(description, Setup.of(description), options, directory, Console(stderr=True))
+    run = Run(
+        description,
+        Setup.of(description, devices.chosen(options.num_devices)),
+        options,
+        directory,
+        Console(stderr=True),
+    )
     with hold(directory, FILES, resume=True):
         folder = directory / CHECKPOINTS
         resuming.checked(resumed, folder, folder)

@@ -7,6 +7,7 @@ device; it is known by following which values come from the number of the shard.
 can come to differ between its devices.
 """
 
+import collections
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 
-from purerl import compat, shards
+from purerl import backend, compat, shards
 from purerl.kernels import choice
 from purerl.types import Array, PyTree
 
@@ -77,9 +78,11 @@ def differing(traced: Traced, *args: PyTree) -> PyTree:
 
 def run(traced: Traced, cut: Cut, *args: PyTree) -> PyTree:
     """Computes what was traced for the shards of this device. Leaves of ``args`` and of the results are `Each` where
-    shards differ."""
+    shards differ. If sums are exact, the first float among ``args`` must be finite, and an argument of the program."""
     leaves = jax.tree.leaves(args, is_leaf=lambda x: isinstance(x, Each))
-    found = _evaluate(cut, *_open(traced.jaxpr), leaves)
+    floats = (x for x in leaves if not isinstance(x, Each) and jnp.issubdtype(x.dtype, jnp.floating) and x.ndim == 0)
+    sure = jnp.isfinite(next(floats)) if cut.exact else None
+    found = _evaluate(_Here(cut, sure), *_open(traced.jaxpr), leaves)
     return jax.tree.unflatten(jax.tree.structure(traced.shapes), found)
 
 
@@ -177,51 +180,121 @@ def _of_scan(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
         carry = now
 
 
-def _evaluate(cut: Cut, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
-    """Computes ``jaxpr`` for the shards of this device."""
+class _Here(NamedTuple):
+    """What is known while a trace is evaluated: the cut, and where sums are exact a bool that is True, which no compiler
+    knows."""
+
+    cut: Cut
+    sure: Array | None
+
+
+def _evaluate(here: _Here, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Value]) -> list[Value]:
+    """Computes ``jaxpr`` for the shards of this device.
+
+    Between two meetings of the shards all that they share is one group of operations, and all that they do not another.
+    """
     known: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    own = {x: isinstance(value, Each) for x, value in known.items()}
+    users: dict[Any, set[int]] = collections.defaultdict(set)
+    for place, eqn in enumerate(jaxpr.eqns):
+        for x in eqn.invars:
+            if not isinstance(x, Literal):
+                users[x].add(place)
+    for x in jaxpr.outvars:
+        if not isinstance(x, Literal):
+            users[x].add(len(jaxpr.eqns))
+    waiting: dict[bool, list[int]] = {False: [], True: []}
+    touched: set[Any] = set()  # what comes of the operations of each shard, and is not computed yet
+
+    def compute(apart: bool) -> None:
+        places = waiting[apart]
+        if not places:
+            return
+        eqns = [jaxpr.eqns[place] for place in places]
+        made = [x for eqn in eqns for x in eqn.outvars]
+        wanted = [x for x in made if users[x] - set(places)]
+        needed = dict.fromkeys(x for eqn in eqns for x in eqn.invars if not isinstance(x, Literal))
+        inputs = [x for x in needed if x not in set(made)]
+        group = functools.partial(_group, eqns, inputs, wanted)
+        rows = _rows(here.cut, [known[x] for x in inputs]) if apart else [[known[x] for x in inputs]]
+        found = [_separately(here, group, row) for row in rows]
+        for x, *values in zip(wanted, *found, strict=True):
+            known[x] = Each(values) if own[x] else values[0]
+        places.clear()
+
+    def compute_all() -> None:
+        compute(False)
+        compute(True)
+        touched.clear()
+
     look = lambda x: x.val if isinstance(x, Literal) else known[x]
-    for eqn in jaxpr.eqns:
-        known.update(zip(eqn.outvars, _compute(cut, eqn, list(map(look, eqn.invars))), strict=True))
+    is_own = lambda x: not isinstance(x, Literal) and own[x]
+    for place, eqn in enumerate(jaxpr.eqns):
+        given = tuple(map(is_own, eqn.invars))
+        own.update(zip(eqn.outvars, _flags_of(eqn, given), strict=True))
+        if _collective(eqn):
+            compute_all()
+            known.update(zip(eqn.outvars, _meet(here, eqn, list(map(look, eqn.invars))), strict=True))
+            continue
+        apart = any(given) or any(x in touched for x in eqn.invars if not isinstance(x, Literal))
+        waiting[apart].append(place)
+        if apart:
+            touched.update(eqn.outvars)
+    compute_all()
     return list(map(look, jaxpr.outvars))
 
 
-def _compute(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
-    """Computes one operation."""
+def _group(eqns: Sequence[JaxprEqn], inputs: Sequence[Any], wanted: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """What comes of operations of one shard, or of what all share."""
+    known = dict(zip(inputs, values, strict=True))
+    for eqn in eqns:
+        given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
+        found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
+        known.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
+    return [known[x] for x in wanted]
+
+
+def _separately(here: _Here, group: Callable[[Sequence[Any]], list[Any]], values: list[Any]) -> list[Any]:
+    """``group(values)``, fused with nothing else where bits must not follow from how many shards a device has.
+
+    XLA on CPU fuses through a barrier, but not into a branch that may not be taken.
+    """
+    if here.sure is None:
+        return group(values)
+    if not backend.is_cpu():
+        return list(jax.lax.optimization_barrier(group(list(jax.lax.optimization_barrier(values)))))
+    blank = lambda values: [_blank(x) for x in jax.eval_shape(group, values)]
+    found: list[Any] = jax.lax.cond(here.sure, group, blank, values)
+    return found
+
+
+def _blank(like: Any) -> Array:
+    """Zeros, of keys too."""
+    if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), like.shape)
+    return jnp.zeros(like.shape, like.dtype)
+
+
+def _meet(here: _Here, eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
+    """An operation in which the shards meet."""
     name = eqn.primitive.name
     if _axes(eqn):
-        return _join(cut, eqn, given)
+        return _join(here.cut, eqn, given)
     if name in INSIDE:
-        body, consts = _body(eqn)
-        return _evaluate(cut, body, consts, given)
-    if not any(isinstance(x, Each) for x in given) and not _collective(eqn):
-        return _bind(eqn, given)
-    if not _collective(eqn):
-        differs = _flags_of(eqn, tuple(isinstance(x, Each) for x in given))
-        columns = [_bind(eqn, row) for row in _rows(cut, given)]
-        return [
-            Each(values) if own else values[0] for own, values in zip(differs, zip(*columns, strict=True), strict=True)
-        ]
+        return _evaluate(here, *_body(eqn), given)
     if name == "scan":
-        return _scan(cut, eqn, given)
+        return _scan(here, eqn, given)
     if name == "cond" and not isinstance(given[0], Each):
-        return _cond(cut, eqn, given)
+        return _cond(here, eqn, given)
     raise NotImplementedError(f"{name}: cannot hold what reduces over the shards of an agent")
 
 
-def _bind(eqn: JaxprEqn, given: Sequence[Any]) -> Sequence[Any]:
-    found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
-    return found if eqn.primitive.multiple_results else [found]
-
-
 def _rows(cut: Cut, given: Sequence[Value]) -> list[list[Any]]:
-    """The arguments of each shard. Where bits must not follow from how many shards a device has, no shard's operations
-    are fused with those of another, nor with what they share."""
-    rows = [list(row) for row in zip(*(_each(cut, x) for x in given), strict=True)]
-    return [list(jax.lax.optimization_barrier(row)) for row in rows] if cut.exact else rows
+    """The arguments of each shard."""
+    return [[_each(cut, x)[i] for x in given] for i in range(cut.here)]
 
 
-def _scan(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
+def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     """A loop, in each step of which the shards meet."""
     params = eqn.params
     (num_consts, num_carry), body = compat.loop_sizes(params), params["jaxpr"]
@@ -229,20 +302,20 @@ def _scan(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     consts, start, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
 
     def step(carry: list[Value], x: list[Value]) -> tuple[list[Value], list[Value]]:
-        found = _held(cut, _evaluate(cut, *_open(body), [*consts, *carry, *x]), differs)
+        found = _held(here.cut, _evaluate(here, *_open(body), [*consts, *carry, *x]), differs)
         return found[:num_carry], found[num_carry:]
 
     options = {"length": params["length"], "reverse": params["reverse"], "unroll": params["unroll"]}
-    last, ys = jax.lax.scan(step, _held(cut, start, carries), xs, **options)
+    last, ys = jax.lax.scan(step, _held(here.cut, start, carries), xs, **options)
     return [*last, *ys]
 
 
-def _cond(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
+def _cond(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     """A choice that all shards make alike."""
     differs = _flags_of(eqn, tuple(isinstance(x, Each) for x in given))
 
     def taken(branch: Any) -> list[Value]:
-        return _held(cut, _evaluate(cut, *_open(branch), given[1:]), differs)
+        return _held(here.cut, _evaluate(here, *_open(branch), given[1:]), differs)
 
     branches = [functools.partial(taken, branch) for branch in eqn.params["branches"]]
     found: list[Value] = jax.lax.switch(given[0], branches)
@@ -275,8 +348,7 @@ def _reduced(cut: Cut, name: str, parts: Sequence[Array]) -> Array:
     """The sum or the largest of the shards' parts."""
     two, over = (jnp.add, jax.lax.psum) if name == "psum" else (jnp.maximum, jax.lax.pmax)
     if cut.exact and name == "psum" and jnp.issubdtype(parts[0].dtype, jnp.inexact):
-        gathered = jax.lax.optimization_barrier(_gathered(cut, parts))
-        return jax.lax.optimization_barrier(functools.reduce(two, list(gathered)))
+        return functools.reduce(two, list(_gathered(cut, parts)))
     here = functools.reduce(two, parts)
     return over(here, cut.axis) if cut.axis else here
 

@@ -9,6 +9,7 @@ import jax
 import psutil
 
 from purerl import compat
+from purerl.errors import ConfigError
 from purerl.hardware import absent
 from purerl.hosts.processes import cores
 
@@ -48,6 +49,21 @@ def _devices_are_chosen() -> bool:
     return "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "") or (
         "JAX_NUM_CPU_DEVICES" in os.environ
     )
+
+
+def chosen(count: int = 0, per_agent: int = 1) -> list[jax.Device]:
+    """Returns the first ``count`` devices that JAX finds (0: all), a multiple of the ``per_agent`` over which each
+    agent lies.
+
+    Raises `ConfigError` if there are fewer.
+    """
+    there = jax.devices()
+    wanted, name = max(count, per_agent), "num_devices" if count >= per_agent else "devices_per_agent"
+    if wanted > len(there):
+        advice = f"; JAX_NUM_CPU_DEVICES={wanted} has it make as many" if there[0].platform == "cpu" else ""
+        raise ConfigError(f"{name} = {wanted}: JAX finds {len(there)}{advice}")
+    used = count or len(there)
+    return there[: used - used % per_agent]
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:

@@ -38,7 +38,12 @@ class Layout(NamedTuple):
     @property
     def size(self) -> int:
         """Number of members that the program computes, including padding."""
-        return len(self.devices) // self.per_agent * self.groups * self.lanes
+        return self.places * self.groups * self.lanes
+
+    @property
+    def places(self) -> int:
+        """How many members lie side by side."""
+        return len(self.devices) // self.per_agent
 
     @property
     def sharding(self) -> Sharding:
@@ -55,6 +60,11 @@ class Layout(NamedTuple):
     def specs(self, differs: PyTree) -> PyTree:
         """`shardings` as axes of the mesh."""
         return jax.tree.map(lambda own: PartitionSpec(AXIS, DATA) if own else PartitionSpec(AXIS), differs)
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The sizes of the mesh's axes: places for members, and devices of each."""
+        return {"population": self.places, "data": self.per_agent}
 
     @property
     def mesh(self) -> Mesh:

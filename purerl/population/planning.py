@@ -34,6 +34,7 @@ class Plan(NamedTuple):
     - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
     - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
     - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
+    - ``devices_per_member``: devices over which each member lies, in plans of a `Trainer` cut into ``shards``.
     """
 
     members: int
@@ -49,6 +50,8 @@ class Plan(NamedTuple):
     replay_bytes: int = 0
     carry_bytes: int = 0
     dataset_bytes: int = 0
+    devices_per_member: int = 1
+    shards: int = 1
 
 
 def in_words(plan: Plan) -> str:
@@ -56,6 +59,8 @@ def in_words(plan: Plan) -> str:
     quantities = {
         "agents": f"{plan.members:,}",
         "devices": f"{plan.devices}",
+        "mesh": f"{plan.devices // plan.devices_per_member} x {plan.devices_per_member} (population x data)",
+        **({"shards an agent": f"{plan.shards}"} if plan.shards > 1 else {}),
         "agents at once": f"{plan.batch_size:,}",
         "peak memory": gigabytes(plan.peak_bytes),
         "memory an agent": gigabytes(plan.bytes_per_member),
@@ -100,9 +105,10 @@ class Compiled(NamedTuple):
             devices=count,
             batch_size=self.batch_size,
             peak_bytes=self.peak_bytes,
-            bytes_per_member=each,
+            bytes_per_member=each * deal.per_agent,
             available_bytes=free * count,
-            fits=max(0, free - fixed) // each * count,
+            fits=max(0, free - fixed) // each * (count // deal.per_agent),
+            devices_per_member=deal.per_agent,
             flops_per_frame=flops_per_frame,
             compile_seconds=self.compile_seconds,
         )
@@ -139,11 +145,11 @@ def compile_to_fit(
         need, free = held(program), machine.available_bytes(layout.devices)
         if need <= free:
             return Compiled(program, layout, count, time.perf_counter() - start)
-        if batch_size != "auto" or count <= len(layout.devices):
+        if batch_size != "auto" or count <= layout.places:
             raise DoesNotFit(
                 f"{count} agent(s) at once need {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}"
             )
-        count = max(len(layout.devices), min(count - 1, int(0.9 * count * free / need)))
+        count = max(layout.places, min(count - 1, int(0.9 * count * free / need)))
 
 
 def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str) -> None:

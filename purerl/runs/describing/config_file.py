@@ -31,6 +31,8 @@ RECORDED = (
     "diagnostics",
     "agents_at_once",
     "lanes",
+    "num_devices",
+    "devices_per_agent",
     "checkpoint_seconds",
     "keep",
     "keep_best",
@@ -122,8 +124,9 @@ def digest(fields: dict[str, Any]) -> str:
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
     if begun := kept.pop("warm_start", {}):
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
-    if not kept.get("stop"):
-        kept.pop("stop", None)  # runs of earlier versions have none
+    for name in ("stop", "split"):
+        if not kept.get(name):
+            kept.pop(name, None)  # runs of earlier versions have none
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 

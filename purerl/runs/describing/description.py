@@ -18,7 +18,7 @@ from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.learners.wrappers.diagnostics import diagnostics as looking
 from purerl.names import Trust
-from purerl.runs.describing import datasets, early, file_checks, hosting
+from purerl.runs.describing import datasets, early, file_checks, hosting, sharding
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.describing.swept import MOST_PROGRAMS, config_part, env_part
@@ -34,7 +34,8 @@ class Description(NamedTuple):
     place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
     (`datasets.described`). ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
     ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent`` if
-    it is one for all; it is empty if they begin with new ones.
+    it is one for all; it is empty if they begin with new ones. ``split`` says into how many ``shards`` each agent is
+    cut, and whether their sums are ``exact``; it is empty if they are not cut.
     """
 
     algo: str
@@ -47,6 +48,7 @@ class Description(NamedTuple):
     datasets: dict[str, Any] = {}
     stop: dict[str, Any] = {}
     warm_start: dict[str, Any] = {}
+    split: dict[str, Any] = {}
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: Trust = False) -> "Description":
@@ -87,6 +89,7 @@ def start(file: ConfigFile) -> Start:
             )
         options |= {"seed": seeds[0], "num_seeds": len(seeds)}
     options |= early.options(file.take("stop", dict, {}), str(file.path))
+    options |= sharding.options(file.take("split", dict, {}), str(file.path))
     if begun := file.take("warm_start", dict, {}):
         if wrong := file_checks.warm_start_problems(begun):
             raise ConfigError("\n".join(f"{file.path}: {line}" for line in wrong))
@@ -166,6 +169,7 @@ def describe(
     problems += hosting.problems(options, config, env) if env else []
     problems += of_config(config) + cfg.sweep_problems(config, config_part(swept), of_config)
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
+    problems += sharding.problems(options, algorithm, config, env) if env and not problems else []
     problems += cfg.unused(cfg.rows(config, config_part(swept)) or [config], usual)
     try:
         artefacts.read(functions)
@@ -183,7 +187,7 @@ def describe(
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))
     fields = dict(vars(config)), swept, functions, of_play, early.described(options)
-    return Description(algo, options.env, env_params, seeds, *fields)
+    return Description(algo, options.env, env_params, seeds, *fields, split=sharding.described(options))
 
 
 class Setup(NamedTuple):

@@ -12,7 +12,7 @@ from purerl.catalogue import TEXTS
 from purerl.errors import ConfigError
 from purerl.learned import artefacts
 from purerl.names import Trust, check_trusted, choose
-from purerl.runs.describing import datasets, early
+from purerl.runs.describing import datasets, early, sharding
 from purerl.runs.describing.swept import ENV_PREFIX, config_part, env_part
 from purerl.store import untrusted
 from purerl.types import Env
@@ -28,6 +28,7 @@ KINDS = {
     "datasets": dict,
     "stop": dict,
     "warm_start": dict,
+    "split": dict,
 }
 """The type of each field of a `Description` in JSON."""
 LATER = ("target_kl", "convolutions", "max_uses")
@@ -43,7 +44,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     before. Nothing is imported that the run at ``where`` names, unless ``trust``."""
     if not isinstance(fields, dict):
         return ["not the description of a run"]
-    fields = {"learned": {}, "datasets": {}, "stop": {}, "warm_start": {}, **fields}
+    fields = {"learned": {}, "datasets": {}, "stop": {}, "warm_start": {}, "split": {}, **fields}
     wrong = [name for name, kind in KINDS.items() if not isinstance(fields.get(name), kind)]
     if wrong:
         return [f"not the description of a run: {', '.join(wrong)} missing or of another type"]
@@ -69,6 +70,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
+    found += sharding.problems_of_file(fields["split"])
     found += warm_start_problems(fields["warm_start"])
     return found + _learned_problems(algo, fields["learned"])
 

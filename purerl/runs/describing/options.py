@@ -83,6 +83,14 @@ class Described(Overwrite, EnvParams):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Devices:
+    """Of commands that use several devices at once."""
+
+    num_devices: cfg.NonNegativeCount = 0
+    """Number of devices to use, the first that JAX finds. 0: all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lanes:
     """Of commands that carry out many short trainings."""
 
@@ -109,7 +117,7 @@ class Episodes:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOptions(Described, MachineOptions):
+class TrainOptions(Devices, Described, MachineOptions):
     """What to train on, how many agents, and where to write the results."""
 
     env: str
@@ -160,6 +168,15 @@ class TrainOptions(Described, MachineOptions):
     """Number of agents in memory at the same time; the others wait for their turn. 0: as many as fit."""
     lanes: cfg.NonNegativeCount = 0
     """Number of agents that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    shards: Annotated[int, cfg.Range(1, 2**16, open_high=False)] = 1
+    """Number of equal parts into which each agent is cut, to lie over several devices: each has its part of the
+    environments, of the replay and of every batch, and all take each gradient step together. Results follow from it."""
+    devices_per_agent: cfg.Count = 1
+    """Number of devices over which each agent lies; must divide shards. A device computes its shards one after another,
+    so that a run can go on with another number of devices."""
+    exact: bool = False
+    """Add what the shards of an agent sum in one order, and compute each shard apart from the others, so that no bit of
+    the results follows from the number of devices. Somewhat slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +199,7 @@ class PlanOptions(Printed, TrainOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolveOptions(Lanes, Described, MachineOptions):
+class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     """What to evolve on, how long, and where to write the results."""
 
     algo: str = ""

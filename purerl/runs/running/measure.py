@@ -12,8 +12,8 @@ from purerl import backend, trees
 from purerl.display import progress
 from purerl.errors import ConfigError
 from purerl.hardware import absent
-from purerl.population import arithmetic, planning
-from purerl.runs.describing import datasets, hosting
+from purerl.population import arithmetic, devices, planning
+from purerl.runs.describing import datasets, hosting, sharding
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.running.forecast import Forecast, forecast
@@ -46,21 +46,30 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
     if setup.host and options.target:
         raise ConfigError(f"target = {options.target!r}: forecasts whole programs; {description.env} steps on the host")
-    devices, algo = [absent.device(options.target)] if options.target else None, description.algo
+    algo, per_agent = description.algo, options.devices_per_agent
+    if options.target:
+        if per_agent > 1 or options.num_devices > 1:
+            raise ConfigError(f"target = {options.target!r}: is one device")
+        used = [absent.device(options.target)]
+    else:
+        used = devices.chosen(options.num_devices, per_agent)
+    split = sharding.split(description.split, per_agent)
     program: Program | HostProgram
     if setup.host:
         how = hosting.how(options), options.ahead
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
     else:
         with backend.tracing_for("gpu") if options.target else contextlib.nullcontext():
-            program = compile_program(setup.make_trainer, setup.members, batch_size, devices, lanes, algo=algo)
+            program = compile_program(
+                setup.make_trainer, setup.members, batch_size, used, lanes, algo=algo, split=split
+            )
     trainer = setup.trainer
     state = jax.eval_shape(trainer.init, setup.members.keys[0])
     cost = program.chunk.plan(setup.members.size, arithmetic.flops(trainer.step, state) / trainer.env_steps)
     shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
     kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
     products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
-    cost = cost._replace(**kept, dataset_bytes=shared, product_flops_per_frame=products)
+    cost = cost._replace(**kept, shards=split.shards, dataset_bytes=shared, product_flops_per_frame=products)
     if isinstance(program, Program) and options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None

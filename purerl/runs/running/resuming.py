@@ -31,13 +31,15 @@ SOFT = (
     "device",
     "deterministic",
     "threads",
+    "num_devices",
+    "devices_per_agent",
     "kernels",
     "workers",
     "worker_timeout",
     "worker_restarts",
 )
 """What may change: how long a run is, and what its results do not follow from."""
-UNSHAPED = ("lanes",)
+UNSHAPED = ("lanes", "exact")
 """What may change beside the floats of a config if somebody insists: it shapes no array of the run's state."""
 
 
@@ -142,6 +144,8 @@ def begin(resumed: Resumed, description: Any, options: Any, steps: list[checkpoi
         say(console, f"changed: {line}")
         if line.startswith("total_steps"):
             say(console, "what is annealed over the training now ends at the new total")
+        if line.startswith("devices_per_agent") and getattr(description, "split", {}).get("exact") is False:
+            say(console, "what the shards of an agent sum is added in another order now, so that bits may differ")
     history = [*file.history, *resumed.changes]
     config_file.write(resumed.directory, file.command, description, options, history)
     for folder in (resumed.directory / CHECKPOINTS).rglob("*.tmp"):

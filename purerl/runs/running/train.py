@@ -16,7 +16,8 @@ from purerl.display.progress import say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
-from purerl.runs.describing import config_file, hosting, interrupts
+from purerl.population import devices
+from purerl.runs.describing import config_file, hosting, interrupts, sharding
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.directory import (
     CHECKPOINTS,
@@ -162,6 +163,8 @@ def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
             known |= {"tell": functools.partial(say, run.console)}
             program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
         else:
+            used = devices.chosen(options.num_devices, options.devices_per_agent)
+            known |= {"devices": used, "split": sharding.split(name.split, options.devices_per_agent)}
             program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
     compile_times.note(digest, program.compile_seconds)
     at_once, size = program.chunk.batch_size, setup.members.size
@@ -183,7 +186,10 @@ def _tell(run: Run, trainer: Trainer) -> None:
     frames = trainer.frames(config.num_iterations)
     if frames != config.total_steps:
         say(run.console, f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
-    agents, device = run.setup.members.size, f"{len(jax.devices())} {jax.devices()[0].platform} device(s)"
+    agents, used = run.setup.members.size, run.options.num_devices or len(jax.devices())
+    device = f"{used} {jax.devices()[0].platform} device(s)"
+    if name.split:
+        device += f", {run.options.devices_per_agent} for each, in {name.split['shards']} shards"
     say(run.console, f"{name.algo} on {name.env}, {agents} agent(s), {device}: compiling ...")
 
 
@@ -206,6 +212,7 @@ def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
         "alive_per_seed": alive,
         **({"stopped_at_per_seed": trained.stopped_at} if description.stop else {}),
         "predicted_peak_bytes": program.chunk.peak_bytes,
+        "mesh": program.chunk.layout.axes,
         **machine_facts(),
     }
     if interrupted:

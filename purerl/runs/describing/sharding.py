@@ -1,0 +1,62 @@
+"""Agents over several devices as a person asks for them, and as a run's description has them."""
+
+from typing import Any
+
+from purerl.algos.algorithm import Algorithm
+from purerl.errors import ConfigError
+from purerl.population import splitting
+from purerl.population.splitting import Split
+from purerl.types import Env
+
+KEYS = {"shards", "exact"}
+MOST = 2**16
+"""Most shards of an agent."""
+
+
+def split(described: dict[str, Any], devices: int = 1) -> Split:
+    """How the agents of a description are cut, over so many devices each."""
+    return Split(described.get("shards", 1), devices, described.get("exact", False))
+
+
+def described(options: Any) -> dict[str, Any]:
+    """How agents are cut, as a description has it; empty: they are not."""
+    return {"shards": options.shards, "exact": options.exact} if options.shards > 1 else {}
+
+
+def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[str]:
+    """Why agents cannot be cut as ``options`` ask, a line each. ``config`` has no problem of its own."""
+    shards, found = options.shards, []
+    if shards % options.devices_per_agent:
+        asked = f"devices_per_agent = {options.devices_per_agent}"
+        found.append(f"{asked}: must divide shards = {shards}, the parts into which an agent is cut")
+    if options.num_devices % options.devices_per_agent:
+        found.append(f"num_devices = {options.num_devices}: must be a multiple of devices_per_agent")
+    if shards == 1:
+        return found + (["exact = True: has no effect without shards"] if options.exact else [])
+    if env.host:
+        return [*found, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
+    if options.kernels != "off":
+        found.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
+    uneven = [name for name in splitting.SHARED_OUT if getattr(config, name, 0) % shards]
+    found += [f"{name} = {getattr(config, name)}: must be a multiple of shards = {shards}" for name in uneven]
+    if uneven:
+        return found
+    part = splitting.share(config, shards)
+    found += [f"shards = {shards}: in one of them {line}" for line in algorithm.problems(part, env)]
+    if not found and algorithm.make_learner(part, env).rows is not None:
+        found.append(f"shards = {shards}: cannot be with past selves or a league, whose environments differ")
+    return found
+
+
+def problems_of_file(described: dict[str, Any]) -> list[str]:
+    """What is wrong with what a file says of the shards of an agent, a line each."""
+    shards = described.get("shards")
+    sound = set(described) == KEYS and type(shards) is int and 1 < shards <= MOST and type(described["exact"]) is bool
+    return [] if not described or sound else ["split: must have a number of shards, at least 2, and exact"]
+
+
+def options(described: dict[str, Any], source: str) -> dict[str, Any]:
+    """The options that a description of a file stands for. Raises `ConfigError`, naming ``source``."""
+    if found := problems_of_file(described):
+        raise ConfigError("\n".join(f"{source}: {line}" for line in found))
+    return described
