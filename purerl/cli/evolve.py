@@ -58,7 +58,7 @@ def evolve(args: list[str]) -> int:
         from purerl.display import progress
         from purerl.population import devices, planning
 
-        found = cost.plan(description, devices.chosen(options.num_devices))
+        found = cost.plan(description, devices.chosen(given.options.num_devices))
         print(f"{'frames':<24}{found['frames']:,}")
         print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
         print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")

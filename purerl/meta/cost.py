@@ -20,8 +20,8 @@ SHORT_LIVES = 2, 16
 
 
 def plan(description: Description, used: Sequence[jax.Device] | None = None) -> dict[str, Any]:
-    """What a search would cost on the devices ``used`` (default: all): frames, memory, and hours by the speed of short lives. Compiles, and runs a little, and
-    says what it is about on stderr."""
+    """What a search would cost on the devices ``used`` (default: all): frames, memory, and hours by the speed of short
+    lives. Compiles, and runs a little, and says what it is about on stderr."""
     setup = Setup.of(description, used)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
     with own_code(description.algo):

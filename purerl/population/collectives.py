@@ -181,8 +181,8 @@ def _of_scan(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
 
 
 class _Here(NamedTuple):
-    """What is known while a trace is evaluated: the cut, and where sums are exact a bool that is True, which no compiler
-    knows."""
+    """What is known while a trace is evaluated: the cut, and where sums are exact a bool that is True, which no
+    compiler knows."""
 
     cut: Cut
     sure: Array | None
