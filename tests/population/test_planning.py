@@ -114,7 +114,7 @@ def test_a_state_that_cannot_fit_is_refused_before_compiling(monkeypatch):
 
 def test_plan_counts_devices_and_members():
     program = jax.jit(lambda x: jnp.sin(x) * 2).lower(jnp.ones((4, 1000))).compile()
-    layout = type("Layout", (), {"devices": tuple(jax.devices()[:1]), "groups": 1, "lanes": 4})
+    layout = type("Layout", (), {"devices": tuple(jax.devices()[:1]), "groups": 1, "lanes": 4, "per_agent": 1})
     plan = planning.Compiled(program, layout, 4, 1.0).plan(9, 3.0)
     assert plan.peak_bytes == plan.bytes_per_member * 4 and plan.peak_bytes >= 2 * 4 * 4000
     assert plan.members == 9 and plan.batch_size == 4 and plan.fits == plan.available_bytes // plan.bytes_per_member
