@@ -21,6 +21,8 @@ GROUND = (
     "config",
     "compat",
     "backend",
+    "channel",
+    "processes",
     "catalogue",
 )
 ROOMS = [

@@ -1,8 +1,9 @@
 """The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
 Exit codes: 0 done, 1 code of the user's own failed where no check met it, or this package did, 2 bad input (nothing was
-run), 3 diverged, 4 out of memory, 5 a file could not be written, 130 and 143 interrupted by SIGINT and SIGTERM and
-saved.
+run), 3 diverged, 4 out of memory, 5 a file could not be written or another process of the run has died, 130 and 143
+interrupted by SIGINT and SIGTERM and saved. Of several processes (``--processes``) one that fails ends all with its
+code.
 
 Modules that need JAX are imported by the commands that compute, after what they were given has been looked at, so that
 help, lists and mistakes in names answer at once.
@@ -13,8 +14,10 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 
+from purerl import channel
 from purerl.errors import RAISED, ConfigError, HostError, place, printable, told
 from purerl.hardware import drivers
 from purerl.names import choose
@@ -95,14 +98,21 @@ def main(args: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
+    except ConnectionError as error:
+        print(f"purerl: error: {printable(str(error))}", file=sys.stderr)
+        code = EXIT_IO
     except OSError as error:
         print(f"purerl: error: {printable(str(error))}; what was saved before is as it was", file=sys.stderr)
         code = EXIT_IO
     except RAISED as error:
-        if not place(error):
+        if place(error):
+            print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
+        elif channel.current():
+            traceback.print_exc()
+        else:
             raise
-        print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
         code = EXIT_OWN_CODE
+    channel.leave(code)
     sys.exit(code)
 
 

@@ -2,11 +2,14 @@
 
 import contextlib
 import os
+import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from purerl import catalogue
+from purerl import catalogue, channel
 from purerl.errors import ConfigError
+from purerl.runs.describing import interrupts
 
 if TYPE_CHECKING:
     from purerl.runs.describing.options import MachineOptions, TrainOptions
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 CACHE_OFF = "off"
 """The directory of compiled programs that stands for none."""
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+NEWS_SECONDS = 5.0
+"""How long after the death of a process another one may know of its consequences alone."""
 SMALL_ENVS, SMALL_WIDTH = 16, 128
 """Environments of an agent, and units of a layer, up to which one thread of a CPU was measured to be the faster."""
 
@@ -27,20 +32,29 @@ def is_small(options: "TrainOptions", config: Any) -> bool:
     return few and options.num_seeds == 1 and options.env in catalogue.VECTORS
 
 
+def ended(words: str, code: int) -> None:
+    """Ends this process because another one has."""
+    interrupts.leave(code, f"purerl: error: {words}")
+
+
 @contextlib.contextmanager
 def prepared(options: "MachineOptions", target: str = "", small: bool = False) -> Iterator[None]:
     """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
     With a ``target``, a GPU that is only compiled for, JAX looks for no device but the CPU. What is ``small``
-    (`is_small`) gets one thread of the CPU if the options leave it open. Raises `ConfigError` if the
-    machine has no device of the kind that was asked for.
+    (`is_small`) gets one thread of the CPU if the options leave it open. With ``--processes`` all of them enter it, and
+    leave it together; one of which another dies ends with a line. Raises `ConfigError` if the machine has no device of
+    the kind that was asked for, and `ConnectionError` if the other processes cannot be reached.
     """
     import jax
 
-    from purerl import backend, kernels
+    from purerl import backend, kernels, processes
     from purerl.hardware.drivers import lacks_gpu
     from purerl.population.devices import use_cache, use_cpu_cores, use_one_thread
 
+    together = getattr(options, "processes", "")
+    if together:
+        processes.check(together)
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # called from a program that has computed before
@@ -50,6 +64,9 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
             use_cpu_cores()
         if options.device == "cpu" or target or lacks_gpu():
             jax.config.update("jax_platforms", "cpu")
+    if together:
+        print(f"processes {together}: waiting for all of them", file=sys.stderr)
+        processes.begin(together, ended)
     found = jax.devices()[0].platform
     if options.device not in ("any", found):
         raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {found}")
@@ -60,8 +77,11 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     try:
         with kernels.wanted(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
             yield
+            processes.finish()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
+            if channel.current():
+                time.sleep(NEWS_SECONDS)  # what fails here may be that another process has died: that ends this one
             raise
         advice = "give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
         if found == "gpu":

@@ -65,6 +65,8 @@ def plan(args: list[str]) -> int:
     problems = (
         ["measure = True: cannot be with a target, on which nothing is run"] if target and given.options.measure else []
     )
+    if given.options.processes:
+        problems.append(f"processes = {given.options.processes!r}: a plan is made by one process")
     cfg.check(given.options, *problems)
     if target:
         choose("target", target, GPUS)

@@ -44,7 +44,8 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
                 _abandon(directory)
             raise
         except OSError:
-            _leave(directory)
+            if words := _leave(directory):
+                print(words, file=sys.stderr)
             raise
         except RAISED:
             _abandon(directory)
@@ -126,9 +127,9 @@ def _abandon(directory: Path) -> None:
             directory.rmdir()
 
 
-def _leave(directory: Path) -> None:
-    """Tells how to go on with a run that ends early, or removes what it has not used."""
+def _leave(directory: Path) -> str:
+    """How to go on with a run that ends early; empty if it has saved nothing: then what it has not used is removed."""
     if has_checkpoints(directory):
-        print(f"go on with: {resume_command(directory)}", file=sys.stderr)
-    else:
-        _abandon(directory)
+        return f"go on with: {resume_command(directory)}"
+    _abandon(directory)
+    return ""

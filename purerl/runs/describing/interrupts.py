@@ -11,14 +11,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from purerl import channel
+
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 _watching: list[int] = []
 """Where signals are written, while a thread receives them."""
 _deferred: list[list[int]] = []
 """Where the first signal is put, if a run asked for it: at most one list."""
-_cleaning: list[Callable[[], None]] = []
-"""What is called before the process leaves."""
+_cleaning: list[Callable[[], str | None]] = []
+"""What is called before the process leaves; it may have a word to say."""
 
 
 @contextlib.contextmanager
@@ -57,8 +59,9 @@ def deferred() -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def cleaning(clean: Callable[[], None]) -> Iterator[None]:
-    """Within it ``clean()`` is called before a signal ends the process. It runs in another thread."""
+def cleaning(clean: Callable[[], str | None]) -> Iterator[None]:
+    """Within it ``clean()`` is called before a signal or `leave` ends the process, and what it returns is told. It runs
+    in another thread."""
     _cleaning.append(clean)
     try:
         yield
@@ -74,17 +77,22 @@ def _watch(reader: int) -> None:
         if _deferred and not _deferred[-1]:
             _deferred[-1].append(number[0])
         else:
-            _leave(number[0])
+            leave(128 + number[0])
     os.close(reader)
 
 
-def _leave(number: int) -> None:
-    """Ends the process at once; the interpreter's own end would wait for what still runs, or crash in it."""
+def leave(code: int, words: str = "") -> None:
+    """Ends the process at once, with an exit code and ``words``, if there are any; the interpreter's own end would wait
+    for what still runs, or crash in it."""
+    told = [words] if words else []
     for clean in _cleaning:
         with contextlib.suppress(Exception):
-            clean()
+            told += filter(None, [clean()])
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr.isatty():
             sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
+        if told:
+            sys.stderr.write("; ".join(told) + "\n")
         sys.stderr.flush()
-    os._exit(128 + number)
+    channel.leave(code)
+    os._exit(code)

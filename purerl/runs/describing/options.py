@@ -88,6 +88,10 @@ class Devices:
 
     num_devices: cfg.NonNegativeCount = 0
     """Number of devices to use, the first that JAX finds. 0: all."""
+    processes: str = ""
+    """Other processes that carry out this command too, each with devices of its own, over all of which agents are
+    dealt: ADDRESS,N,ID with HOST:PORT of process 0, the number of processes, and that of this one, from 0 on; or auto,
+    as Slurm, Open MPI and Kubernetes tell. The run directory lies on a file system that they share. Empty: none."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,8 @@ SOFT = (
     "worker_restarts",
 )
 """What may change: how long a run is, and what its results do not follow from."""
+NOW = ("processes",)
+"""What a run knows nothing of: it is told anew each time."""
 UNSHAPED = ("lanes", "exact")
 """What may change beside the floats of a config if somebody insists: it shapes no array of the run's state."""
 
@@ -90,7 +92,7 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
         free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
         for field in dataclasses.fields(new):
             name, was, value = field.name, getattr(old, field.name, field.default), getattr(new, field.name)
-            if was == value or hasattr(ResumeOptions, name):
+            if was == value or name in NOW or hasattr(ResumeOptions, name):
                 continue
             if (name in (*SOFT, *soft) and name not in hard) or (override and name in free):
                 found.append(f"{name}: {was!r} -> {value!r}")

@@ -1,0 +1,180 @@
+"""Words between the first process of a run and each of the others, and a watch over whether they are still there.
+
+Every two are joined by a connection over which lines of JSON go. A process that dies closes its connections, which the
+others are told of at once, wherever they are, also while they compile; one whose machine is gone stops answering.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+EXIT_LOST = 5
+"""Exit code of a process another one of which has died."""
+GRACE = 2.0
+"""Seconds that a process has to end by itself after another one has said that it ends: mistakes are found by all."""
+PATIENCE = 60.0
+"""Seconds in which the others connect to the first process."""
+PROBES = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 8000}
+"""How soon a connection to a machine that is gone is given up, in seconds; the last in milliseconds."""
+
+Ended = Callable[[str, int], None]
+"""``ended(words, code)`` ends this process with an exit code, by `leave`; the words say why."""
+_open: list["Channel"] = []
+"""That of this process, if there are others: at most one."""
+
+
+class Address(NamedTuple):
+    """Where the first process listens: names of its machine, any of which may be the one that the others know, a port,
+    and a word without which nobody is let in."""
+
+    hosts: Sequence[str]
+    port: int
+    secret: str
+
+
+class Channel:
+    """The connections of the process ``index`` of ``count`` to the first one, or from there to all others."""
+
+    def __init__(self, index: int, count: int, peers: dict[int, socket.socket], ended: Ended):
+        self._index, self._count, self._peers, self._ended = index, count, peers, ended
+        self._inbox: dict[int, queue.SimpleQueue] = {peer: queue.SimpleQueue() for peer in peers}
+        self._ending = threading.RLock()
+        for peer, connection in peers.items():
+            _watched(connection)
+            threading.Thread(target=self._listen, args=(peer, connection), name="channel", daemon=True).start()
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gave, ``value`` here, in their order. All must call it, and wait for one another.
+
+        ``value`` is JSON; numbers keep their bits, tuples become lists.
+        """
+        if self._index:
+            self._send(0, {"value": value})
+            found: list[Any] = self._inbox[0].get()
+            return found
+        values = [json.loads(json.dumps(value)), *(self._inbox[peer].get() for peer in range(1, self._count))]
+        for peer in self._peers:
+            self._send(peer, {"value": values})
+        return values
+
+    def close(self, code: int) -> None:
+        """Says good-bye: this process ends with an exit code. If it is not 0 the others end with it, too."""
+        if not self._ending.acquire(blocking=False):
+            threading.Event().wait()  # another thread is ending this process
+        for peer, connection in self._peers.items():
+            self._send(peer, {"code": code})
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
+    def _send(self, peer: int, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # who has gone is met by `_listen`
+            self._peers[peer].sendall(json.dumps(message).encode() + b"\n")
+
+    def _listen(self, peer: int, connection: socket.socket) -> None:
+        """Receives what another process says, until it has ended; and ends this one, unless it said good-bye."""
+        code, words = EXIT_LOST, f"process {peer} of {self._count} has died"
+        with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                if "code" in message:
+                    code = message["code"]
+                    words = f"process {peer} of {self._count} has ended with exit code {code}"
+                    break
+                self._inbox[peer].put(message["value"])
+        if code == 0:
+            return
+        if code != EXIT_LOST:
+            time.sleep(GRACE)
+        if self._ending.acquire(blocking=False):
+            self._ended(words, code)
+
+
+def begin(channel: Channel) -> None:
+    """Makes ``channel`` that of this process."""
+    _open.append(channel)
+
+
+def end() -> None:
+    """Leaves this process without a channel."""
+    _open.clear()
+
+
+def current() -> Channel | None:
+    """Returns the channel of this process; None: it has none."""
+    return _open[-1] if _open else None
+
+
+def leave(code: int) -> None:
+    """Ends a process that leaves others behind, at once, and has these end too; does nothing if there are none.
+
+    The interpreter's own end would have JAX wait for the others.
+    """
+    if channel := current():
+        channel.close(code)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def listen(hosts: Sequence[str], bind: str = "") -> tuple[socket.socket, Address]:
+    """Returns a socket of the first process and its address; ``hosts`` are names of its machine, and ``bind`` is the
+    only one that it listens on (default: all)."""
+    server = socket.create_server((bind, 0))
+    server.settimeout(PATIENCE)
+    return server, Address(hosts, server.getsockname()[1], secrets.token_hex(16))
+
+
+def accepted(server: socket.socket, address: Address, count: int) -> dict[int, socket.socket]:
+    """Returns the connections of the other processes by their number. Raises `OSError` if they do not come in time."""
+    found: dict[int, socket.socket] = {}
+    with server:
+        while len(found) < count - 1:
+            connection, _ = server.accept()
+            connection.settimeout(PATIENCE)
+            with contextlib.suppress(OSError, ValueError):
+                secret, _, index = connection.recv(100).decode().strip().partition(" ")
+                if secrets.compare_digest(secret, address.secret) and 0 < int(index) < count:
+                    connection.sendall(b"\n")
+                    found[int(index)] = connection
+                    continue
+            connection.close()
+    return found
+
+
+def connected(address: Address, index: int) -> dict[int, socket.socket]:
+    """Returns the connection to the first process. Raises `OSError` if there is no way to it."""
+    for host in dict.fromkeys(address.hosts):
+        with contextlib.suppress(OSError):
+            connection = socket.create_connection((host, address.port), timeout=PATIENCE / len(address.hosts))
+            connection.sendall(f"{address.secret} {index}\n".encode())
+            if connection.recv(1) == b"\n":
+                return {0: connection}
+    raise ConnectionError(f"process 0 cannot be reached at {' or '.join(address.hosts)}, port {address.port}")
+
+
+def names() -> list[str]:
+    """Returns names and addresses by which this machine may be known to others."""
+    found = [socket.getfqdn(), socket.gethostname()]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # nothing is sent: it only tells which way out there is
+        found.insert(0, probe.getsockname()[0])
+    return found
+
+
+def _watched(connection: socket.socket) -> None:
+    """Has the system look whether the other end is there."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for name, value in PROBES.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,197 @@
+"""The processes of a run, which run the same program in step: who is who, arrays that they hold together, and what one
+of them tells all. With one process all of this is what it would be without it.
+
+JAX joins them (`jax.distributed`); every two speak over a `purerl.channel`.
+"""
+
+import json
+import sys
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from purerl import channel
+from purerl.channel import Channel, Ended
+from purerl.errors import ConfigError
+from purerl.types import PyTree
+
+AUTO = "auto"
+FORM = (
+    "must be auto, or ADDRESS,N,ID such as 10.0.0.1:1234,2,0: where process 0 is, how many there are, and which this is"
+)
+JOIN_SECONDS = 300
+"""How long the processes wait for one another at first."""
+HEARTBEAT = 10
+"""Seconds without a sign of life after which JAX gives up a process whose machine is gone."""
+LOOPBACK = "localhost", "127.0.0.1", "[::1]"
+MOST_BYTES = 1024
+"""Of the address of a channel."""
+
+
+def index() -> int:
+    """Returns the number of this process, from 0 on."""
+    return jax.process_index()
+
+
+def count() -> int:
+    """Returns how many processes there are."""
+    return jax.process_count()
+
+
+def is_first() -> bool:
+    """Returns whether this is the process that writes what all have in common."""
+    return index() == 0
+
+
+def put(tree: PyTree, sharding: Any) -> PyTree:
+    """Places a tree of arrays and typed keys, which every process has, as `jax.device_put` does: every device gets its
+    part. ``sharding`` is one for all, or a tree of them."""
+    if count() == 1:
+        return jax.device_put(tree, sharding)
+    return jax.tree.map(_put, tree, jax.tree.broadcast(sharding, tree))
+
+
+def fetch(tree: PyTree) -> PyTree:
+    """Returns a tree of arrays on the host, as `jax.device_get` does, on every process. All must call it."""
+    leaves, structure = jax.tree.flatten(tree)
+    far = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array) and not x.is_fully_addressable}
+    parted = [i for i, x in far.items() if not x.is_fully_replicated]
+    if parted:
+        sharding: Any = far[parted[0]].sharding
+        everywhere = NamedSharding(sharding.mesh, PartitionSpec())
+        whole = jax.jit(_same, out_shardings=everywhere)([far[i] for i in parted])
+        far |= dict(zip(parted, whole, strict=True))
+    near = [far[i].addressable_data(0) if i in far else x for i, x in enumerate(leaves)]
+    return jax.device_get(jax.tree.unflatten(structure, near))
+
+
+def gathered(value: Any) -> list[Any]:
+    """Returns what every process gave, ``value`` here, in their order. All must call it, and wait for one another.
+
+    ``value`` is JSON, of which numbers keep their bits.
+    """
+    return [value] if count() == 1 else _channel().gathered(value)
+
+
+def told(value: Any) -> Any:
+    """Returns what the first process gave, on all of them. All must call it; ``value`` is as for `gathered`."""
+    return gathered(value if is_first() else None)[0]
+
+
+def check(how: str) -> None:
+    """Raises `ConfigError` unless ``how`` is of the form of `FORM`."""
+    if how != AUTO:
+        _read(how)
+
+
+def begin(how: str, ended: Ended) -> None:
+    """Joins the processes of a run, before JAX computes anything; ``how`` is as for `check`.
+
+    If another process dies or fails after that, or does not come within `JOIN_SECONDS`, ``ended(words, code)`` is
+    called, by any thread. Raises `ConfigError` for bad input, and `ConnectionError` if they cannot be joined.
+    """
+    given: dict[str, Any] = {}
+    if how != AUTO:
+        given = dict(zip(("coordinator_address", "num_processes", "process_id"), _read(how), strict=True))
+    jax.config.update("jax_enable_preemption_service", False)  # it would receive SIGTERM in place of this package
+    late = f"processes = {how!r}: not all of them have come within {JOIN_SECONDS} seconds"
+    waiting = threading.Timer(JOIN_SECONDS, ended, (late, channel.EXIT_LOST))
+    waiting.daemon = True
+    waiting.start()  # JAX would abort this process
+    given |= {"initialization_timeout": 2 * JOIN_SECONDS, "heartbeat_timeout_seconds": HEARTBEAT}
+    try:
+        jax.distributed.initialize(**given)
+        jax.devices()
+    except (ValueError, TypeError) as error:
+        none = "no Slurm, Open MPI or Kubernetes that tells of processes; " if how == AUTO else ""
+        raise ConfigError(f"processes = {how!r}: {none}{_line(error)}") from None
+    except RuntimeError as error:
+        raise ConnectionError(f"processes = {how!r}: cannot be joined, or its port is taken: {_line(error)}") from None
+    finally:
+        waiting.cancel()
+    if len(jax.devices()) != count() * jax.local_device_count():
+        raise ConfigError(
+            f"processes = {how!r}: all must have as many devices; this one has {jax.local_device_count()}"
+        )
+    if count() > 1:
+        host = given.get("coordinator_address", "").rpartition(":")[0]
+        channel.begin(_joined([host] if host else channel.names(), ended))
+
+
+def finish() -> None:
+    """Returns once all processes are done, and parts them. Does nothing if there are no others."""
+    if count() > 1:
+        gathered(None)
+        _channel().close(0)
+        channel.end()
+        jax.distributed.shutdown()
+
+
+def _read(how: str) -> tuple[str, int, int]:
+    """The address, the number of processes and that of this one. Raises `ConfigError`."""
+    address, *numbers = how.split(",")
+    host, _, port = address.rpartition(":")
+    if len(numbers) != 2 or not host or not all(x.isascii() and x.isdecimal() for x in (port, *numbers)):
+        raise ConfigError(f"processes = {how!r}: {FORM}")
+    size, number = map(int, numbers)
+    if not 0 < int(port) < 2**16 or not number < size:
+        raise ConfigError(f"processes = {how!r}: the port must be in [1, 65535], and ID in [0, N)")
+    return address, size, number
+
+
+def _channel() -> Channel:
+    """The channel of this process; one is made if the processes were joined by somebody else."""
+    if channel.current() is None:
+        channel.begin(_joined(channel.names(), _end))
+    found = channel.current()
+    assert found
+    return found
+
+
+def _joined(hosts: list[str], ended: Ended) -> Channel:
+    """A channel between all processes, of which the first is at ``hosts``; the others learn the rest from JAX."""
+    bind = "127.0.0.1" if hosts[0] in LOOPBACK else ""
+    if is_first():
+        server, address = channel.listen(hosts, bind)
+        _broadcast(address)
+        return Channel(0, count(), channel.accepted(server, address, count()), ended)
+    address = _broadcast(None)
+    return Channel(index(), count(), channel.connected(address, index()), ended)
+
+
+def _broadcast(address: channel.Address | None) -> channel.Address:
+    """The address that the first process gives."""
+    from jax.experimental import multihost_utils
+
+    text = json.dumps(address).encode() if address else b""
+    found = multihost_utils.broadcast_one_to_all(np.frombuffer(text.ljust(MOST_BYTES), np.uint8))
+    return channel.Address(*json.loads(bytes(found)))
+
+
+def _end(words: str, code: int) -> None:
+    """Ends this process with a line."""
+    print(words, file=sys.stderr)
+    channel.leave(code)
+
+
+def _line(error: BaseException) -> str:
+    """What an error says, in a line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _same(tree: PyTree) -> PyTree:
+    return tree
+
+
+def _put(x: Any, sharding: Any) -> jax.Array:
+    """`put` of one array, to devices of several processes."""
+    if isinstance(x, jax.Array) and not x.is_fully_addressable:
+        return jax.device_put(x, sharding)
+    if jax.dtypes.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_put(jax.random.key_data(x), sharding), impl=jax.random.key_impl(x))
+    whole = np.asarray(jnp.asarray(x))
+    return jax.make_array_from_callback(whole.shape, sharding, lambda part: whole[part])
