@@ -68,6 +68,14 @@ def lane_options(device: jax.Device) -> dict[str, Any]:
     return {name: value for name, value in options.items() if has_compiler_option(device, name, value)}
 
 
+def exact_options(device: jax.Device) -> dict[str, Any]:
+    """Options for a CPU under which the same operations in programs for one device and for several give the same bits,
+    as far as its compiler has them: for several XLA simplifies in another order, and at its usual level LLVM then
+    chooses between exponentials of vectors and of scalars, which round differently (jax 0.10.2)."""
+    name, level = "xla_backend_optimization_level", 1
+    return {name: level} if has_compiler_option(device, name, level) else {}
+
+
 def quick_options(device: jax.Device) -> dict[str, Any]:
     """The options of `purerl.quick_options` for a CPU, those that its compiler has: jax 0.11.2 has no emitters but the
     newer ones."""

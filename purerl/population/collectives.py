@@ -249,9 +249,13 @@ def _group(eqns: Sequence[JaxprEqn], inputs: Sequence[Any], wanted: Sequence[Any
     known = dict(zip(inputs, values, strict=True))
     for eqn in eqns:
         given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
-        found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
-        known.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
-    return [known[x] for x in wanted]
+        if eqn.primitive.name in INSIDE:
+            body, consts = _body(eqn)
+            found = _group(body.eqns, [*body.constvars, *body.invars], body.outvars, [*consts, *given])
+        else:
+            found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
+        known.update(zip(eqn.outvars, found if isinstance(found, list | tuple) else [found], strict=True))
+    return [x.val if isinstance(x, Literal) else known[x] for x in wanted]
 
 
 def _separately(here: _Here, group: Callable[[Sequence[Any]], list[Any]], values: list[Any]) -> list[Any]:

@@ -131,17 +131,22 @@ def census(program: jax.stages.Lowered | jax.stages.Compiled, unknown_trips: int
 
 
 def compile_to_fit(
-    lower: Callable[[int], tuple[jax.stages.Lowered, Any]], members: int, batch_size: int | str, advice: str
+    lower: Callable[[int], tuple[jax.stages.Lowered, Any]],
+    members: int,
+    batch_size: int | str,
+    advice: str,
+    options: dict[str, Any] | None = None,
 ) -> Compiled:
     """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that fits into free memory.
 
     ``batch_size`` is a number, or "auto": all ``members`` if they fit, otherwise as many as do. Raises `DoesNotFit`,
-    with ``advice``, if the given number does not fit, or with "auto" if not even one member per device does.
+    with ``advice``, if the given number does not fit, or with "auto" if not even one member per device does. It is
+    compiled with ``options`` (None: `backend.compiler_options`).
     """
     start, count = time.perf_counter(), members if batch_size == "auto" else min(int(batch_size), members)
     while True:
         lowered, layout = lower(count)
-        program = lowered.compile(backend.compiler_options())
+        program = lowered.compile(options or backend.compiler_options())
         need, free = held(program), machine.available_bytes(layout.devices)
         if need <= free:
             return Compiled(program, layout, count, time.perf_counter() - start)

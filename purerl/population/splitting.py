@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl import loops
+from purerl import compat, loops
 from purerl.errors import ConfigError
 from purerl.population import collectives
 from purerl.population.collectives import Cut
@@ -34,6 +34,11 @@ class Split(NamedTuple):
         if self.shards == 1:
             return None
         return Cut(self.shards, self.shards // self.devices, DATA if self.devices > 1 else None, self.exact)
+
+    def compiler_options(self, device: jax.Device) -> dict[str, Any]:
+        """Returns what programs for ``device`` are compiled with: on a CPU some optimisations follow from how many
+        devices there are."""
+        return compat.exact_options(device) if self.exact and device.platform == "cpu" else {}
 
 
 WHOLE = Split()

@@ -110,6 +110,8 @@ def compile_program(
     with own_code(algo):
         agent = splitting.agent(make_trainer, one, split.cut)
         planning.check_state(agent.held, one, devices=devices)
+    first = (devices or jax.devices())[0]
+    options = (backend.compiler_options() or {}) | split.compiler_options(first)
     starts: list[Future[jax.stages.Compiled]] = []
 
     def chunk_of(given, state, length):
@@ -128,7 +130,7 @@ def compile_program(
             chunk = population.spread(chunk_of, layout, (agent.differs, False))
             traced = jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
         stage("compiling")
-        starts.append(beside.submit(init.lower().compile, backend.compiler_options()))
+        starts.append(beside.submit(init.lower().compile, options))
         return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
@@ -137,7 +139,7 @@ def compile_program(
 
     with ThreadPoolExecutor(1) as beside:
         chunk = planning.compile_to_fit(
-            lower, members.size, batch_size, "cut num_envs or what else makes an agent large"
+            lower, members.size, batch_size, "cut num_envs or what else makes an agent large", options
         )
         stage("compiling the start")
         init = starts[-1].result()
