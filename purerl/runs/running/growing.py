@@ -73,6 +73,8 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
         raise ConfigError(f"out = {str(target)!r}: is a symbolic link; a run writes into its own directory alone")
     if target.resolve().is_relative_to(source.resolve()):
         raise ConfigError(f"out = {str(target)!r}: lies in the run that grows, which is only read")
+    if old.split:
+        raise ConfigError(f"{source}: its agents are cut into shards, and cannot grow")
     console = Console(stderr=True)
     new = new._replace(warm_start={})  # it goes on from checkpoints
     run = Run(new, Setup.of(new), options, target, console)

@@ -148,5 +148,6 @@ def compile_program(
 
 def _rows(values: jax.Array, length: int) -> np.ndarray:
     """The first ``length`` columns of an array ``[P, capacity]``, part by part: no CPU device copies the rest."""
-    parts = sorted(values.addressable_shards, key=lambda part: part.index[0].start or 0)
+    mine = [part for part in values.addressable_shards if part.replica_id == 0]
+    parts = sorted(mine, key=lambda part: part.index[0].start or 0)
     return np.concatenate([np.asarray(part.data)[:, :length] for part in parts])
