@@ -46,7 +46,8 @@ def epochs(
     ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
     means over all updates of the metrics.
 
-    From the first minibatch on for whose metrics, before its step, ``over(metrics)`` is True no more steps are taken
+    From the first minibatch on for whose metrics, before its step, ``over(metrics)`` is True (of their means over all
+    `shards` of an agent) no more steps are taken
     (None: all are). Schedules of step sizes (`descent`) go on as if they were. Metrics are means over the minibatches
     up to that one, and ``updates_taken`` is the part of the steps that were taken.
     """
@@ -60,6 +61,7 @@ def epochs(
     def step_until(state, index):
         before, looking = state
         after, metrics = step(before, index)
+        metrics = shards.mean(metrics)
         taking = looking & ~over(metrics)
         metrics = {name: jnp.where(looking, value, 0.0) for name, value in metrics.items()}
         parts = {"updates_taken": taking.astype(jnp.float32), "looked": looking.astype(jnp.float32)}
