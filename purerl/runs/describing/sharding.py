@@ -1,5 +1,6 @@
 """Agents over several devices as a person asks for them, and as a run's description has them."""
 
+import dataclasses
 from typing import Any
 
 from purerl.algos.algorithm import Algorithm
@@ -37,8 +38,9 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
         return [*found, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
     if options.kernels != "off":
         found.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
-    uneven = [name for name in splitting.SHARED_OUT if getattr(config, name, 0) % shards]
-    found += [f"{name} = {getattr(config, name)}: must be a multiple of shards = {shards}" for name in uneven]
+    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    uneven = [name for name in splitting.SHARED_OUT if settings.get(name, 0) % shards]
+    found += [f"{name} = {settings[name]}: must be a multiple of shards = {shards}" for name in uneven]
     if uneven:
         return found
     part = splitting.share(config, shards)
