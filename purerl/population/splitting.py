@@ -13,7 +13,7 @@ import jax
 
 from purerl import compat, loops
 from purerl.errors import ConfigError
-from purerl.population import collectives
+from purerl.population import collectives, tracing
 from purerl.population.collectives import Cut
 from purerl.population.layouts import DATA
 from purerl.population.membership import Members
@@ -93,17 +93,17 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
     def part(given: dict[str, Any]) -> Trainer:
         return make_trainer(**{**given, "config": share(given["config"], cut.shards)})
 
-    begin = collectives.trace(lambda m: part(m.given).init(m.keys), cut.shards, member)
-    step = collectives.trace(lambda given, state: part(given).step(state), cut.shards, member.given, begin.shapes)
+    begin = tracing.trace(lambda m: part(m.given).init(m.keys), cut.shards, member)
+    step = tracing.trace(lambda given, state: part(given).step(state), cut.shards, member.given, begin.shapes)
     alike = [False] * len(jax.tree.leaves(member.given))
-    differs, now = collectives.differing(begin, alike, False), None
+    differs, now = tracing.differing(begin, alike, False), None
     while differs != now:
         now = differs
-        after, of_metrics = collectives.differing(step, alike, now)
+        after, of_metrics = tracing.differing(step, alike, now)
         differs = jax.tree.map(lambda a, b: a or b, now, after)
     policy_of = lambda given, state: part(given).learner.policy(state.learner)
-    policy = collectives.trace(policy_of, cut.shards, member.given, begin.shapes)
-    told = collectives.differing(policy, alike, differs), of_metrics, differs.alive, differs.key, differs.stopping
+    policy = tracing.trace(policy_of, cut.shards, member.given, begin.shapes)
+    told = tracing.differing(policy, alike, differs), of_metrics, differs.alive, differs.key, differs.stopping
     if any(jax.tree.leaves(told)):
         raise ConfigError(f"shards = {cut.shards}: what is learned would differ between the shards of an agent")
 

@@ -1,0 +1,165 @@
+"""What a program of one shard of an agent computes, looked at without computing it: which values differ between shards,
+where the shards meet, and what each can do by itself in between.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+
+from purerl import compat, shards
+from purerl.kernels import choice
+from purerl.types import PyTree
+
+INSIDE = "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"
+"""Operations that only compute what is inside of them."""
+Flags = tuple[bool, ...]
+"""Of values: which differ between shards."""
+
+
+class Traced(NamedTuple):
+    """What a shard computes, and the structure of the results with their shapes."""
+
+    jaxpr: ClosedJaxpr
+    shapes: PyTree
+
+
+def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
+    """Traces ``function(*args)`` as one of ``count`` shards; ``args`` are arrays or shapes of one shard."""
+    with choice.wanted(choice.OFF):  # shards cannot meet in a kernel
+        made = jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args)
+    return Traced(*made)
+
+
+def differing(traced: Traced, *args: PyTree) -> PyTree:
+    """Returns which results differ between shards, as a tree of bools, by which of the ``args`` do, trees of bools.
+
+    What comes from the number of the shard differs, until the shards meet in a collective.
+    """
+    found = results(opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
+    return jax.tree.unflatten(jax.tree.structure(traced.shapes), found)
+
+
+class Group(NamedTuple):
+    """Operations in which no shards meet, and which make ``outputs`` of ``inputs``. Outputs differ between shards where
+    ``differs`` says so. They are computed for each shard if they are ``apart``, otherwise once."""
+
+    eqns: list[JaxprEqn]
+    inputs: list[Any]
+    outputs: list[Any]
+    differs: Flags
+    apart: bool
+
+
+def opened(body: Any) -> tuple[Any, Sequence[Any]]:
+    """A trace, closed or not, and its constants."""
+    return getattr(body, "jaxpr", body), getattr(body, "consts", ())
+
+
+def body(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]]:
+    """What is inside of an operation of `INSIDE`, and its constants."""
+    return next(opened(eqn.params[name]) for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in eqn.params)
+
+
+def is_collective(eqn: JaxprEqn) -> bool:
+    """Whether an operation is over the axis of the shards."""
+    names = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    return shards.AXIS in (names if isinstance(names, tuple | list) else (names,))
+
+
+@functools.lru_cache(maxsize=1024)
+def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
+    """The operations of ``jaxpr`` in an order in which they can be computed: those in which shards meet, and between
+    two of them at most one group of what all share and one of what each has of its own."""
+    own = _known(jaxpr, given)
+    found: list[Group | JaxprEqn] = []
+    waiting: dict[bool, list[JaxprEqn]] = {False: [], True: []}
+    not_yet: set[Any] = set()  # what the operations of each shard will have made
+
+    def close() -> None:
+        found.extend(_group(jaxpr, waiting[apart], own, apart) for apart in (False, True) if waiting[apart])
+        not_yet.clear()
+        waiting.update({False: [], True: []})
+
+    for eqn in jaxpr.eqns:
+        if _shards_meet(eqn):
+            close()
+            found.append(eqn)
+        else:
+            apart = any(own.get(x) or x in not_yet for x in _variables(eqn.invars))
+            waiting[apart].append(eqn)
+            not_yet.update(eqn.outvars if apart else ())
+    close()
+    return found
+
+
+def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
+    """Which carries of a `jax.lax.scan` differ between shards, and which of its results do."""
+    num_consts, num_carry = compat.loop_sizes(eqn.params)
+    consts, carry, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
+    while True:
+        found = results(opened(eqn.params["jaxpr"])[0], (*consts, *carry, *xs))
+        now = tuple(a or b for a, b in zip(carry, found[:num_carry], strict=True))
+        if now == carry:
+            return carry, (*carry, *found[num_carry:])
+        carry = now
+
+
+def of_operation(eqn: JaxprEqn, given: Flags) -> Flags:
+    """Which results of an operation differ between shards, by which of its arguments do."""
+    name = eqn.primitive.name
+    if is_collective(eqn):
+        return (name == "axis_index",) * len(eqn.outvars)
+    if name in INSIDE:
+        return results(body(eqn)[0], given)
+    if name == "scan":
+        return of_loop(eqn, given)[1]
+    if name == "cond" and not given[0]:
+        found = [results(opened(branch)[0], given[1:]) for branch in eqn.params["branches"]]
+        return tuple(map(any, zip(*found, strict=True)))
+    return (any(given),) * len(eqn.outvars)
+
+
+@functools.lru_cache(maxsize=1024)
+def results(jaxpr: Any, given: Flags) -> Flags:
+    """Which results of ``jaxpr`` differ between shards, by which of its arguments do."""
+    known = _known(jaxpr, given)
+    return tuple(not isinstance(x, Literal) and known[x] for x in jaxpr.outvars)
+
+
+def _known(jaxpr: Any, given: Flags) -> dict[Any, bool]:
+    """Of every variable of ``jaxpr`` whether it differs between shards."""
+    known = dict.fromkeys(jaxpr.constvars, False) | dict(zip(jaxpr.invars, given, strict=True))
+    for eqn in jaxpr.eqns:
+        flags = tuple(not isinstance(x, Literal) and known[x] for x in eqn.invars)
+        known.update(zip(eqn.outvars, of_operation(eqn, flags), strict=True))
+    return known
+
+
+def _group(jaxpr: Any, eqns: list[JaxprEqn], own: dict[Any, bool], apart: bool) -> Group:
+    """These operations of ``jaxpr`` as a group."""
+    inside = set(map(id, eqns))
+    elsewhere = {x for eqn in jaxpr.eqns if id(eqn) not in inside for x in _variables(eqn.invars)}
+    elsewhere.update(_variables(jaxpr.outvars))
+    made = dict.fromkeys(x for eqn in eqns for x in eqn.outvars)
+    inputs = dict.fromkeys(x for eqn in eqns for x in _variables(eqn.invars) if x not in made)
+    outputs = [x for x in made if x in elsewhere]
+    return Group(eqns, list(inputs), outputs, tuple(own[x] for x in outputs), apart)
+
+
+def _variables(values: Sequence[Any]) -> list[Any]:
+    """``values`` but for constants."""
+    return [x for x in values if not isinstance(x, Literal)]
+
+
+def _shards_meet(eqn: JaxprEqn) -> bool:
+    """Whether an operation needs to know of other shards, or which one this is."""
+    return is_collective(eqn) or any(map(_anywhere, jaxprs_in_params(eqn.params)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _anywhere(jaxpr: Any) -> bool:
+    """Whether shards meet in any operation of ``jaxpr``."""
+    return any(map(_shards_meet, jaxpr.eqns))
