@@ -64,7 +64,7 @@ def compiling(how: str) -> Iterator[None]:
 def compiler_options() -> dict[str, Any] | None:
     """What the programs of a command are compiled with: `purerl.quick_options` within a quick `compiling` for a CPU,
     otherwise None."""
-    return compat.quick_options(jax.devices()[0]) if _QUICKLY.get() and is_cpu() else None
+    return compat.quick_options(jax.local_devices()[0]) if _QUICKLY.get() and is_cpu() else None
 
 
 def tensor_cores() -> bool:

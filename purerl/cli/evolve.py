@@ -46,6 +46,8 @@ def evolve(args: list[str]) -> int:
     begin = start(file) if file else None
     options = parsing.with_settings(EvolveOptions, socket)
     given = parsing.with_preset(options, algo, f"purerl evolve {socket}", rest, begin)
+    if given.options.processes and given.options.dry_run:
+        raise ConfigError(f"processes = {given.options.processes!r}: a plan is made by one process")
     with prepared(given.options):
         from purerl.meta import cost, search
         from purerl.meta.description import describe

@@ -47,6 +47,7 @@ def resume(args: list[str]) -> int:
 
 def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     """A sweep of several programs, each of which is a run in a folder of its own."""
+    from purerl import processes
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file, description
     from purerl.runs.describing.options import SweepOptions
@@ -73,7 +74,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
             return _training(place, of_program, algo, args)
 
         def begun() -> None:
-            if changed:
+            if changed and processes.is_first():
                 told = [*file.history, *changed]
                 config_file.write(directory, "sweep", found[0], given.options, told, programs=start.programs)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
+from purerl import processes
 from purerl.errors import printable
 from purerl.formulas import aggregates
 
@@ -20,6 +21,11 @@ WAIT = 10.0
 """Seconds between two lines of a program that compiles."""
 SOON = 2.0
 """Seconds after which a line is due, before the first tenth is done."""
+
+
+def console() -> Console:
+    """Where a run talks to: the standard error, and of several processes that of the first alone."""
+    return Console(stderr=True, quiet=not processes.is_first())
 
 
 def frames_per_second(rate: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 from purerl import loops, population, trees
 from purerl.envs.union import union
@@ -151,7 +152,10 @@ def lives(
 
     def run(given: PyTree, keys: Key) -> Array:
         members = trees.fill(population.Members(given, keys), layout.size)
-        return live_all(members, ())[1][:size]
+        found = live_all(members, ())[1]
+        if len(layout.devices) > 1:  # what follows is computed by each device in full, so that it is the same for any
+            found = jax.lax.with_sharding_constraint(found, NamedSharding(layout.mesh, PartitionSpec()))
+        return found[:size]
 
     return run
 

@@ -4,12 +4,12 @@ What a search computes follows from its description and the number of generation
 saved, killed and resumed makes no difference to any bit on CPU.
 """
 
+import contextlib
 import json
 import math
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from rich.console import Console
 
-from purerl import backend, loops, population, trees
+from purerl import backend, loops, population, processes, trees
 from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
@@ -31,7 +30,7 @@ from purerl.runs.describing.facts import machine_facts
 from purerl.runs.running import compile_times, resuming, session
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
-from purerl.runs.running.train import EXIT_DIVERGED
+from purerl.runs.running.train import EXIT_DIVERGED, place
 from purerl.store import checkpoint, json_files, log, trusted
 from purerl.store.log import Log
 from purerl.store.saver import saver
@@ -68,6 +67,10 @@ class Program(NamedTuple):
     peak_bytes: int
     seconds: float
 
+    def begin(self, seed: int) -> PyTree:
+        """The state at the start of a search."""
+        return self.init(processes.put(jax.random.key(seed), self.everywhere))
+
 
 class Progress(NamedTuple):
     """Where a search goes on from: its state, its finished generations, and the seconds that were spent before."""
@@ -85,7 +88,9 @@ def compile_program(
 
     Raises `planning.DoesNotFit`, and `ConfigError` as `errors.own_code` does, which ``algo`` is for.
     """
-    start, used = time.perf_counter(), setup.evolution.devices or jax.devices()[:1]
+    if processes.count() > 1 and not setup.evolution.devices:
+        raise ConfigError("strategy = 'meta_gradient': is computed by one device, and so by one process")
+    start, used = time.perf_counter(), setup.evolution.devices or jax.local_devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
@@ -104,20 +109,21 @@ def search(description: Description, options: Any) -> int:
     Raises `ConfigError` before anything compiles or is written.
     """
     name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
-    directory = Path(options.out or f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}")
+    directory = place(options, name)
     run = Run(
         description,
         Setup.of(description, devices.chosen(options.num_devices)),
         options,
         directory,
-        Console(stderr=True),
+        progress.console(),
     )
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
-        claim(directory, FILES)
-        config_file.write(directory, "evolve", description, options)
-        trusted.remember(directory, [description.algo, *description.envs])
-        return _search(run, program, Progress(program.init(jax.random.key(description.seed)), 0, 0.0))
+        if processes.is_first():
+            claim(directory, FILES)
+            config_file.write(directory, "evolve", description, options)
+            trusted.remember(directory, [description.algo, *description.envs])
+        return _search(run, program, Progress(program.begin(description.seed), 0, 0.0))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
@@ -132,7 +138,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
         Setup.of(description, devices.chosen(options.num_devices)),
         options,
         directory,
-        Console(stderr=True),
+        progress.console(),
     )
     with hold(directory, FILES, resume=True):
         folder = directory / CHECKPOINTS
@@ -143,12 +149,15 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
             raise ConfigError(f"generations = {description.generations}: the search has done {done}")
         program = _compile(run)
         if step is None:
-            state, spent = program.init(jax.random.key(description.seed)), 0.0
+            state, spent = program.begin(description.seed), 0.0
         else:
-            place = lambda array, leaf: jax.device_put(array, program.everywhere)
-            state, spent = checkpoint.read(step, program.like, place), step.about["seconds"]
-        log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
-        resuming.begin(resumed, description, options, [step] if step else [], run.console)
+            put = lambda array, leaf: processes.put(array, program.everywhere)
+            state, spent = checkpoint.read(step, program.like, put), step.about["seconds"]
+        resuming.agreed(done)
+        if processes.is_first():
+            log.cut(directory / LOG, lambda row: row.get("generation", math.inf) <= done, done)
+            resuming.begin(resumed, description, options, [step] if step else [], run.console)
+        processes.gathered(None)
         return _search(run, program, Progress(state, done, spent))
 
 
@@ -162,27 +171,30 @@ def _compile(run: Run) -> Program:
             stages(name)
 
         program = compile_program(run.setup, stage=stage, algo=run.description.algo)
-    compile_times.note(digest, program.seconds)
+    if processes.is_first():
+        compile_times.note(digest, program.seconds)
     progress.say(run.console, f"compiled in {program.seconds:.1f} s")
     return program
 
 
 def _search(run: Run, program: Program, so_far: Progress) -> int:
-    """Searches, and writes what came of it; returns the exit code."""
+    """Searches, and writes what came of it, on the first process; returns the exit code."""
     description, directory, setup = run.description, run.directory, run.setup
     first = so_far.done
     with interrupts.deferred() as interrupted:
         so_far, barren = _generations(run, program, so_far, interrupted)
-    done = so_far.done
+        over = session.is_interrupted(interrupted)
+    done, mean = so_far.done, processes.fetch(setup.evolution.mean(so_far.state))
     failed = barren >= min(PATIENCE, max(1, done))
+    if not processes.is_first():
+        return 128 + interrupted[0] if over else EXIT_DIVERGED if failed else 0
     status = "completed" if done == description.generations else "stopped"
-    if interrupted or failed:
-        status = "interrupted" if interrupted else "diverged"
+    if over or failed:
+        status = "interrupted" if over else "diverged"
     last = list(log.rows(directory / LOG))[-1:]
     evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
     card, measured = {**description._asdict(), **evidence}, {"seconds": so_far.seconds, **machine_facts()}
-    mean = setup.evolution.mean(so_far.state)
     artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:
@@ -192,7 +204,7 @@ def _search(run: Run, program: Program, so_far: Progress) -> int:
     _draw(directory, artefact, setup.config)
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
     progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
-    if interrupted:
+    if over:
         progress.say(run.console, f"go on with: {resume_command(directory)}")
         return 128 + interrupted[0]
     if failed:
@@ -207,12 +219,12 @@ def _generations(run: Run, program: Program, so_far: Progress, interrupted: list
     state, done, first, barren = so_far.state, so_far.done, so_far.done, _barren(directory)
     digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
     elapsed = lambda: so_far.seconds + time.perf_counter() - start
-    over = lambda: bool(options.budget_seconds) and elapsed() >= options.budget_seconds
+    over = lambda: bool(processes.told(bool(options.budget_seconds) and elapsed() >= options.budget_seconds))
     paced = session.advance(
         program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
     )
     with (
-        Log(directory / LOG) as rows,
+        Log(directory / LOG) if processes.is_first() else contextlib.nullcontext() as rows,
         saver() as saving,
         progress.show(run.console, frames * max(1, description.generations - first)) as report,
     ):
@@ -220,20 +232,25 @@ def _generations(run: Run, program: Program, so_far: Progress, interrupted: list
         def save() -> None:
             if done:
                 about = {"frames": done * frames, "seconds": elapsed(), "config_sha256": digest}
-                saving.save(directory / CHECKPOINTS, done, state, about, keep=options.keep, logs=(rows,))
+                saving.save(
+                    directory / CHECKPOINTS, done, state, about, keep=options.keep, logs=(rows,) if rows else ()
+                )
 
-        while not interrupted and not over() and barren < PATIENCE and (chunk := next(paced, None)):
+        ended = lambda: session.is_interrupted(interrupted) or over() or barren >= PATIENCE
+        while not ended() and (chunk := next(paced, None)):
             state, lines = chunk.state, []
-            columns = {name: np.asarray(values)[: chunk.length] for name, values in chunk.metrics.items()}
+            columns = {name: values[: chunk.length] for name, values in processes.fetch(chunk.metrics).items()}
             for i in range(chunk.length):
                 row = {"generation": done + i + 1, "frames": (done + i + 1) * frames}
                 lines.append(json.dumps(json_files.finite(row | {k: float(v[i]) for k, v in columns.items()})) + "\n")
                 barren = 0 if columns["alive"][i] else barren + 1
-            rows.write(lines)
+            if rows:
+                rows.write(lines)
             done = chunk.done
             report((done - first) * frames, columns["fitness"][-1:], 1)
             saving.check()
-            if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
+            due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
+            if processes.told(bool(due)):
                 save()
                 saved = time.perf_counter()
         save()

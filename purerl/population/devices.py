@@ -1,6 +1,8 @@
 """The machine: CPU cores as devices, compiler options, free memory, the compilation cache."""
 
+import collections
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import jax
 import psutil
 
-from purerl import compat
+from purerl import compat, processes
 from purerl.errors import ConfigError
 from purerl.hardware import absent
 from purerl.hosts.processes import cores
@@ -52,18 +54,25 @@ def _devices_are_chosen() -> bool:
 
 
 def chosen(count: int = 0, per_agent: int = 1) -> list[jax.Device]:
-    """Returns the first ``count`` devices that JAX finds (0: all), a multiple of the ``per_agent`` over which each
-    agent lies.
+    """Returns the first ``count`` devices that JAX finds (0: all), as many of each process, a multiple of the
+    ``per_agent`` over which each agent lies.
 
-    Raises `ConfigError` if there are fewer.
+    Raises `ConfigError` if there are fewer, and if a process would have none.
     """
-    there = jax.devices()
+    there, several = jax.devices(), processes.count()
     wanted, name = max(count, per_agent), "num_devices" if count >= per_agent else "devices_per_agent"
     if wanted > len(there):
         advice = f"; JAX_NUM_CPU_DEVICES={wanted} has it make as many" if there[0].platform == "cpu" else ""
         raise ConfigError(f"{name} = {wanted}: JAX finds {len(there)}{advice}")
-    used = count or len(there)
-    return there[: used - used % per_agent]
+    if count % several:
+        raise ConfigError(f"num_devices = {count}: must be a multiple of the {several} processes")
+    if count:
+        of_each = count // several
+        there = [x for i in range(several) for x in [y for y in there if y.process_index == i][:of_each]]
+    used = there[: len(there) - len(there) % per_agent]
+    if len({x.process_index for x in used}) < several:
+        raise ConfigError(f"devices_per_agent = {per_agent}: leaves a process without a device")
+    return used
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
@@ -75,7 +84,7 @@ def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
     algorithms were measured to keep their bits; with 0.11.2 all but Ape-X and R2D2, which round otherwise.
     Returns no options for other platforms. ``device`` defaults to the first one.
     """
-    device = device or jax.devices()[0]
+    device = device or jax.local_devices()[0]
     return compat.lane_options(device) if device.platform == "cpu" else {}
 
 
@@ -88,7 +97,7 @@ def quick_options(device: jax.Device | None = None) -> dict[str, Any]:
 
         result = jax.jit(ppo.make_train(config, env), compiler_options=purerl.quick_options())(key)
     """
-    device = device or jax.devices()[0]
+    device = device or jax.local_devices()[0]
     return compat.quick_options(device) if device.platform == "cpu" else {}
 
 
@@ -96,8 +105,22 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     """Free memory of each of ``devices``, in bytes.
 
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
-    group (cgroup), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have there.
+    group (cgroup), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have there. If
+    the devices are of several processes, it is the least of them, all of which must call it.
     """
+    here = [device for device in devices if device.process_index == processes.index()]
+    free = _available_bytes(here)
+    if len(here) == len(devices):
+        return free
+    found = processes.gathered([socket.gethostname(), free])
+    if here[0].platform != "cpu":
+        return int(min(free for _, free in found))
+    beside = collections.Counter(name for name, _ in found)
+    return int(min(free // beside[name] for name, free in found))
+
+
+def _available_bytes(devices: Sequence[jax.Device]) -> int:
+    """`available_bytes` of devices of this process."""
     try:
         stats = [device.memory_stats() for device in devices]
     except jax.errors.JaxRuntimeError:

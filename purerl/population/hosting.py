@@ -47,7 +47,7 @@ class Programs(NamedTuple):
 
 def whole(size: int, lanes: int | None = None) -> Layout:
     """A layout of exactly ``size`` members on the first device, with at most so many ``lanes``, which divide them."""
-    deal = layout(size, jax.devices()[:1], lanes)
+    deal = layout(size, jax.local_devices()[:1], lanes)
     beside = max(n for n in range(1, deal.lanes + 1) if size % n == 0)
     return Layout(deal.devices, size // beside, beside)
 

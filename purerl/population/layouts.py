@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from purerl import backend, kernels
+from purerl import backend, kernels, processes
 from purerl.trees import fill, take
 from purerl.types import PyTree
 
@@ -81,7 +81,9 @@ def layout(
     ``lanes`` defaults to `CPU_LANES` on CPU, and to all members of a device elsewhere.
     """
     there = tuple(devices or jax.devices())
-    places = min(len(there) // per_agent, size)
+    places = len(there) // per_agent
+    if len({device.process_index for device in there}) == 1:
+        places = min(places, size)  # all of several processes compute the same program, if only to fill it up
     share = math.ceil(size / places)
     most = lanes or (CPU_LANES if there[0].platform == "cpu" else share)
     groups = math.ceil(share / most)
@@ -91,7 +93,7 @@ def layout(
 def place(members: PyTree, layout: Layout, sharding: Sharding | None = None) -> PyTree:
     """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices, as
     ``sharding`` says (default: each on those of its agent)."""
-    return jax.device_put(fill(members, layout.size), sharding or layout.sharding)
+    return processes.put(fill(members, layout.size), sharding or layout.sharding)
 
 
 def spread(

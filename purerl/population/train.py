@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl import trees
+from purerl import processes, trees
 from purerl.population import arithmetic, planning
 from purerl.population.layouts import Layout, layout, place, spread
 from purerl.population.membership import Members, members
@@ -38,7 +38,7 @@ def train_population(
     - ``env_params``: parameters of the environment by name, scalars or ``[P]``.
     - ``meta_params``: a tree whose leaves have the leading axis ``[P]``.
     - ``batch_size``: members on the devices at once; "auto": as many as fit into free memory. With several batches,
-      and on CPU, results are kept in host memory, on its first device.
+      on CPU, and of several processes, results are kept in host memory, on its first device.
     - ``devices``: default all.
     - ``lanes``: members that a device computes at once, as for `layout`.
 
@@ -51,14 +51,15 @@ def train_population(
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
     program, deal, size, _ = _compile(make_train, everyone, batch_size, devices, lanes)
-    host, results = jax.devices("cpu")[0], []
+    host, results = jax.local_devices(backend="cpu")[0], []
     at_host = size < everyone.size or deal.devices[0].platform == "cpu"
     for start in range(0, everyone.size, size):
         batch = take(everyone, slice(start, start + size))
         # What is cut out of arrays on several cores is gathered in the background, for which XLA on CPU needs all of
         # them at once: it aborts the process if some are busy for 40 seconds, be it with compiling.
         result = jax.block_until_ready(program(place(batch, deal)))
-        result = jax.device_put(result, host) if at_host else result
+        if at_host or processes.count() > 1:
+            result = jax.device_put(processes.fetch(result) if processes.count() > 1 else result, host)
         results.append(take(result, slice(0, batch.size)) if batch.size < deal.size else result)
     return results[0] if len(results) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *results)
 

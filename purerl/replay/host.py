@@ -19,7 +19,7 @@ def on_host(replay: Replay) -> Replay:
     same as those of ``replay``. For use inside `jax.jit`. Raises `ValueError` if the backend has no memory kind
     ``pinned_host``.
     """
-    kinds = [memory.kind for memory in jax.devices()[0].addressable_memories()]
+    kinds = [memory.kind for memory in jax.local_devices()[0].addressable_memories()]
     if "pinned_host" not in kinds:
         raise ValueError(f"this backend has no memory kind pinned_host, only {', '.join(kinds)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl import trees
+from purerl import processes, trees
 from purerl.store import arrays, checkpoint
 from purerl.store.log import Log
 from purerl.types import PyTree
@@ -50,7 +50,9 @@ class Saver:
         ``state`` may be overwritten as soon as this returns.
         """
         self.wait()
-        if step in checkpoint.steps(directory):
+        if processes.count() > 1:
+            state = processes.fetch(state)
+        if not processes.is_first() or step in checkpoint.steps(directory):
             return
         overlaps = trees.nbytes(state) <= OVERLAP_BYTES
         if overlaps:

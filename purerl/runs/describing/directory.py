@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from purerl import processes
 from purerl.errors import RAISED, ConfigError
 from purerl.runs.describing import interrupts
 from purerl.store import checkpoint
@@ -29,8 +30,14 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
     ``names`` are the files and folders of a run. A run that ends before it has written anything, because it fails, does
     not fit into memory or is interrupted, leaves no directory behind. Raises `ConfigError` if the directory cannot be
     written or is in use; if it holds symbolic links; if it holds a run, unless ``overwrite`` allows to replace it or
-    ``resume`` to go on with it; and if it holds anything else but a run.
+    ``resume`` to go on with it; and if it holds anything else but a run. Of several processes the first one holds it
+    for all.
     """
+    if not processes.is_first():
+        processes.gathered(None)
+        with interrupts.cleaning(lambda: _go_on(directory)):
+            yield
+        return
     _prepare(directory, names, overwrite=overwrite, resume=resume)
     held = False
     with interrupts.cleaning(lambda: _leave(directory)):
@@ -38,6 +45,7 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
             with lock(directory):
                 _prepare(directory, names, overwrite=overwrite, resume=resume)
                 held = True
+                processes.gathered(None)
                 yield
         except ConfigError:
             if held:  # otherwise another process may hold it
@@ -53,7 +61,7 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
 
 
 def claim(directory: Path, names: Sequence[str]) -> None:
-    """Removes an earlier run from a directory that is held, and makes room for checkpoints."""
+    """Removes an earlier run from a directory that this process holds, and makes room for checkpoints."""
     clear(directory, names)
     (directory / CHECKPOINTS).mkdir(exist_ok=True)
 
@@ -129,7 +137,12 @@ def _abandon(directory: Path) -> None:
 
 def _leave(directory: Path) -> str:
     """How to go on with a run that ends early; empty if it has saved nothing: then what it has not used is removed."""
-    if has_checkpoints(directory):
-        return f"go on with: {resume_command(directory)}"
-    _abandon(directory)
-    return ""
+    words = _go_on(directory)
+    if not words:
+        _abandon(directory)
+    return words
+
+
+def _go_on(directory: Path) -> str:
+    """How to go on with a run; empty if it has saved nothing."""
+    return f"go on with: {resume_command(directory)}" if has_checkpoints(directory) else ""

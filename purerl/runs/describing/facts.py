@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 
+from purerl import processes
+
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
 
 
@@ -38,6 +40,7 @@ def machine_facts() -> dict[str, Any]:
             "platform": device.platform,
             "kind": device.device_kind,
             "count": len(jax.devices()),
+            "processes": processes.count(),
             "cores": os.cpu_count(),
         },
         "versions": {

@@ -23,6 +23,8 @@ def problems(options: Any, config: Any, env: Env) -> list[str]:
         given = [(name, getattr(options, name)) for name in OPTIONS if getattr(options, name) != usual[name]]
         return [f"{name} = {value!r}: has no effect; {env.name} is stepped in the program" for name, value in given]
     found = opening.problems(how(options))
+    if options.processes:
+        found.append(f"processes = {options.processes!r}: {env.name} is stepped on the host, by one process")
     if getattr(config, "lag", 0) != 0:
         found.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
     if options.kernels != "off":

@@ -189,11 +189,11 @@ def prepare(
     it returns have an entry for each. It is compiled at its first call.
 
     The episodes follow from the member's key and ``seed``; those of seed 0 end a training. ``batch_size`` members play
-    at once (default: all). With ``others`` in the other seats there are also the parts of the episodes whose return was
-    above, at and below 0.
+    at once (default: all), on the devices of this process alone. With ``others`` in the other seats there are also the
+    parts of the episodes whose return was above, at and below 0.
     """
     whole = setup.members.size
-    layout = population.layout(min(batch_size or whole, whole))
+    layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
 
     def one(member, state):
         given, key, policy, theirs = member

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import trees
+from purerl import processes, trees
 from purerl.display import progress
 from purerl.errors import HostError
 from purerl.runs.describing import config_file, early
 from purerl.runs.describing.directory import CHECKPOINTS, EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.reading.evaluation import Plays
-from purerl.runs.running import ending, logs
+from purerl.runs.running import ending, logs, session
 from purerl.runs.running.best import Best
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import Program
@@ -52,7 +52,8 @@ def train_batches(
     run: Run, program: Program | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
 ) -> Trained:
     """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
-    ``interrupted``. Raises `OSError` if nothing more can be written; what was saved stays.
+    ``interrupted``, on any process. Of several the first one logs, evaluates, and decides for all. Raises `OSError` if
+    nothing more can be written; what was saved stays.
 
     ``plays`` evaluates policies, where the options ask for that during training; its time is not counted.
     """
@@ -82,10 +83,10 @@ def train_batches(
             if done:
                 saving.save(path, done, state, about, keep=options.keep, logs=written.files, rows=batch)
             if best:
-                best.keep(index * batch_size, policy_of(state.learner))
+                best.keep(index * batch_size, processes.fetch(policy_of(state.learner)))
 
         def on_host(state: PyTree, batch: int) -> PyTree:
-            return jax.tree.map(lambda x: np.asarray(x)[:batch], policy_of(state.learner))
+            return jax.tree.map(lambda x: np.asarray(x)[:batch], processes.fetch(policy_of(state.learner)))
 
         for index, step in enumerate(so_far.steps):
             first = index * batch_size
@@ -93,7 +94,7 @@ def train_batches(
             state, done, saved = program.begin(batch, step), so_far.done[index], time.perf_counter()
             learning, failed = ending.learning(state, batch.size), None
             paced = program.chunks(batch, state, done, num_iterations, every)
-            while learning.any() and not interrupted:
+            while learning.any() and not session.is_interrupted(interrupted):
                 try:
                     chunk = next(paced, None)
                 except HostError as error:  # what is learned so far is saved all the same
@@ -112,7 +113,8 @@ def train_batches(
                 if plays and (done % every == 0 or done == num_iterations):
                     before = time.perf_counter()
                     try:
-                        found = plays(on_host(state, batch.size), first=first)
+                        policy = on_host(state, batch.size)
+                        found = processes.told(plays(policy, first=first) if processes.is_first() else None)
                     except HostError as error:
                         failed = error
                         break
@@ -122,17 +124,18 @@ def train_batches(
                         state = ending.after_evaluation(state, found, stop["at"], done, program.chunk.layout)
                         paced = program.chunks(batch, state, done, num_iterations, every)
                 learning = ending.learning(state, batch.size)
-                if options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds:
+                due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
+                if processes.told(bool(due)):
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
             save(index, done, state, batch.size)
             if failed:
                 raise failed
             policies.append(on_host(state, batch.size))
-            alive += np.asarray(state.alive)[: batch.size].tolist()
+            alive += processes.fetch(state.alive)[: batch.size].tolist()
             stopped_at += ending.stopped_at(state, batch.size, trainer)
             env_steps += [trainer.frames(done)] * batch.size
-            if interrupted:
+            if session.is_interrupted(interrupted):
                 break
         saving.wait()
         seconds = elapsed()

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
+from purerl import processes
 from purerl.display.progress import say
 from purerl.errors import ConfigError
 from purerl.runs.describing.description import Description, Setup
@@ -43,7 +44,8 @@ class Best:
         self._ended = self._ended + np.sum(ended, axis=0) if begun else np.sum(ended, axis=0)
 
     def keep(self, first: int, policy: PyTree) -> None:
-        """Offers the policies ``[B]`` of the members from ``first`` on, and writes the best of all.
+        """Offers the policies ``[B]``, on the host, of the members from ``first`` on, and writes the best of all, on
+        the first process.
 
         ``policy`` may have more rows, which fill a program up.
         """
@@ -51,7 +53,7 @@ class Best:
         if not size:
             return
         returns = np.where(self._ended > 0, self._total / np.maximum(self._ended, 1), -np.inf)
-        offered = jax.tree.map(lambda x: np.asarray(x)[:size], policy)
+        offered = jax.tree.map(lambda x: np.array(x[:size]), policy)
         self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
         if len(self._returns) < first + size:
             self._returns = np.concatenate([self._returns[:first], returns])
@@ -62,6 +64,8 @@ class Best:
             for kept, new in zip(jax.tree.leaves(self._policy), jax.tree.leaves(offered), strict=True):
                 kept[first : first + size][better] = new[better]
             self._returns[first : first + size][better] = returns[better]
+        if not processes.is_first():
+            return
         self._directory.mkdir(exist_ok=True)
         about = {"members": len(self._returns), "best_return_per_seed": self._returns}
         save_policy(self._directory, self._policy, {**self._description._asdict(), **about})

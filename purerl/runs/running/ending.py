@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl import population, trees
+from purerl import population, processes, trees
 from purerl.loops import stopping
 from purerl.runs.running.session import Chunk
 from purerl.types import Trainer, TrainState
@@ -12,8 +12,9 @@ from purerl.types import Trainer, TrainState
 
 def learning(state: TrainState, size: int) -> np.ndarray:
     """Which of the first ``size`` members of a state still learn, ``[size]`` bool."""
-    alive = np.asarray(state.alive)
-    return (alive & ~np.asarray(state.stopping.stopped) if state.stopping else alive)[:size]
+    alive, so_far = processes.fetch((state.alive, state.stopping))
+    found: np.ndarray = (alive & ~so_far.stopped if so_far else alive)[:size]
+    return found
 
 
 def cut(chunk: Chunk) -> Chunk:
@@ -41,11 +42,14 @@ def after_evaluation(
     returns = np.array(found["return_per_seed"])
     reached = (returns >= target) & learning(state, len(returns))
     everyone = trees.fill(reached, len(state.alive))
-    return state._replace(stopping=population.place(stopping.stopped_by(state.stopping, everyone, iteration), layout))
+    now = stopping.stopped_by(processes.fetch(state.stopping), everyone, iteration)
+    return state._replace(stopping=population.place(now, layout))
 
 
 def stopped_at(state: TrainState, size: int, trainer: Trainer) -> list[int | None]:
     """After how many frames each of the first ``size`` members stopped early; None: it did not."""
     if not state.stopping:
         return [None] * size
-    return [at if at is None else trainer.frames(at) for at in stopping.iterations(state.stopping)[:size]]
+    return [
+        at if at is None else trainer.frames(at) for at in stopping.iterations(processes.fetch(state.stopping))[:size]
+    ]

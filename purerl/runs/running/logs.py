@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import trees
+from purerl import processes, trees
 from purerl.display.progress import say
 from purerl.runs.describing.directory import EVALUATIONS, METRICS, QUANTILES, TIMES
 from purerl.runs.running import derived
@@ -36,7 +36,10 @@ class Written(NamedTuple):
 
 @contextlib.contextmanager
 def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
-    """The logs of a run, to add to what is ``known``."""
+    """The logs of a run, to add to what is ``known``. Of several processes the first one has them, the others none."""
+    if not processes.is_first():
+        yield Written((), lambda *_: None, lambda *_: None)
+        return
     setup, directory, trainer = run.setup, run.directory, run.setup.trainer
     config, own = jax.tree.map(np.asarray, setup.members.given["config"]), "optimiser" in run.description.learned
     names = METRICS, QUANTILES, TIMES, *((EVALUATIONS,) if run.options.eval_every else ())

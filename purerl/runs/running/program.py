@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl import backend, population, trees
+from purerl import backend, population, processes, trees
 from purerl.errors import own_code
 from purerl.population import planning, splitting
 from purerl.population.splitting import WHOLE, Split
@@ -63,7 +63,8 @@ class Program(NamedTuple):
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
         )
         for chunk in paced:
-            metrics = {name: _rows(values, chunk.length)[:size].T for name, values in chunk.metrics.items()}
+            found = processes.fetch(chunk.metrics) if processes.count() > 1 else chunk.metrics
+            metrics = {name: _rows(values, chunk.length)[:size].T for name, values in found.items()}
             yield chunk._replace(metrics=metrics)
 
     def close(self) -> None:
@@ -146,8 +147,10 @@ def compile_program(
     return Program(init, init.out_info, chunk, time.perf_counter() - start, agent.differs)
 
 
-def _rows(values: jax.Array, length: int) -> np.ndarray:
+def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
     """The first ``length`` columns of an array ``[P, capacity]``, part by part: no CPU device copies the rest."""
+    if isinstance(values, np.ndarray):
+        return values[:, :length]
     mine = [part for part in values.addressable_shards if part.replica_id == 0]
     parts = sorted(mine, key=lambda part: part.index[0].start or 0)
     return np.concatenate([np.asarray(part.data)[:, :length] for part in parts])

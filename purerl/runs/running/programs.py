@@ -3,14 +3,13 @@ them the ranking of all configurations. A folder is what every command takes, ``
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from purerl.display.progress import say
+from purerl import processes
+from purerl.display.progress import console, say
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.runs.describing import config_file
@@ -19,7 +18,7 @@ from purerl.runs.describing.directory import clear, hold, resume_command
 from purerl.runs.describing.swept import as_text, columns
 from purerl.runs.reading import sweeps
 from purerl.runs.running.resuming import is_finished
-from purerl.runs.running.train import EXIT_DIVERGED, FILES, train
+from purerl.runs.running.train import EXIT_DIVERGED, FILES, place, train
 from purerl.store import json_files, untrusted
 
 SUMMED = "all_env_steps", "wall_seconds", "compile_seconds"
@@ -37,9 +36,11 @@ def train_programs(descriptions: Sequence[Description], programs: dict[str, list
     if options.warm_start:
         raise ConfigError(f"warm_start = {options.warm_start!r}: cannot begin a sweep of several programs")
     first = descriptions[0]
-    directory = Path(options.out or f"runs/{first.name}-{datetime.now():%Y%m%d-%H%M%S}")
+    directory = place(options, first.name)
 
     def begun() -> None:
+        if not processes.is_first():
+            return
         clear(directory, [name for name in FILES if name != "0"])
         config_file.write(directory, "sweep", first, options, programs=programs)
 
@@ -68,22 +69,23 @@ def resume_programs(
     """Goes on with each run of a sweep by ``one(index)``, unless it is finished and nothing is ``changed``, after
     ``begun()``; returns the exit code. Raises `ConfigError` as `hold` does."""
     with hold(directory, FILES, resume=True):
+        finished = lambda index: processes.told(is_finished(directory / str(index)))
         begun()
-        go_on = lambda index: 0 if is_finished(directory / str(index)) and not changed else one(index)
+        go_on = lambda index: 0 if finished(index) and not changed else one(index)
         return _each(directory, programs, len(next(iter(programs.values()))), go_on)
 
 
 def _each(directory: Path, programs: dict[str, list[Any]], count: int, one: Callable[[int], int]) -> int:
     """Carries out one run after another, and ranks them once all are done; returns the exit code."""
-    console = Console(stderr=True)
+    to = console()
     for index in range(count):
         values = ", ".join(f"{name} {as_text(column[index])}" for name, column in programs.items())
-        say(console, f"program {index + 1} of {count}: {values}")
+        say(to, f"program {index + 1} of {count}: {values}")
         code = one(index)
         if code not in (0, EXIT_DIVERGED):
-            say(console, f"the whole sweep goes on with: {resume_command(directory)}")
+            say(to, f"the whole sweep goes on with: {resume_command(directory)}")
             return code
-    return _rank(directory, programs, count)
+    return int(processes.told(_rank(directory, programs, count) if processes.is_first() else 0))
 
 
 def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:

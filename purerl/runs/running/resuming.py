@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from purerl import config as cfg
+from purerl import processes
 from purerl.display.progress import say
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file, early
@@ -137,6 +138,13 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
     if other:
         say(console, f"the run was saved by other versions, so that bits may differ: {', '.join(other)}")
     return step
+
+
+def agreed(found: Any) -> None:
+    """Returns once all processes have read where they go on from. Raises `ConfigError` unless they found the same."""
+    every = processes.gathered(found)
+    if any(each != every[0] for each in every):
+        raise ConfigError(f"the processes read different checkpoints: {every}; must be of one file system")
 
 
 def begin(resumed: Resumed, description: Any, options: Any, steps: list[checkpoint.Step], console: Console) -> None:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
+from purerl import processes
 from purerl.types import PyTree
 
 
@@ -34,6 +35,13 @@ class Chunk(NamedTuple):
     seconds: float = 0.0
 
 
+def is_interrupted(received: list[int]) -> bool:
+    """Whether a signal has come to any process, which then lands in the list of each. All must call it."""
+    found = [number for number in processes.gathered(received[0] if received else 0) if number]
+    received[:] = received or found[:1]
+    return bool(found)
+
+
 def advance(
     program: Callable[[PyTree, Any], tuple[PyTree, dict[str, Any]]],
     state: PyTree,
@@ -46,8 +54,9 @@ def advance(
 ) -> Iterator[Chunk]:
     """Runs ``program(state, length) -> (state, metrics)`` from step ``done`` to ``total``, yielding after each chunk.
 
-    Chunks have at most ``capacity`` steps and strive towards ``chunk_seconds``; with ``every`` one ends at each
-    multiple of it. A state that was yielded is donated to the next chunk: read what you need of it before going on.
+    Chunks have at most ``capacity`` steps and strive towards ``chunk_seconds``, by the clock of the first process; with
+    ``every`` one ends at each multiple of it. A state that was yielded is donated to the next chunk: read what you need
+    of it before going on.
     """
     length = 1
     while done < total:
@@ -57,4 +66,4 @@ def advance(
         seconds = time.perf_counter() - start
         done += length
         yield Chunk(state, done, length, metrics, seconds)
-        length = max(1, int(length * min(4.0, chunk_seconds / seconds)))
+        length = processes.told(max(1, int(length * min(4.0, chunk_seconds / seconds))))

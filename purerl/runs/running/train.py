@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 
+from purerl import processes
 from purerl.algos import ALGORITHMS, presets
-from purerl.display.progress import say, waiting
+from purerl.display.progress import console, say, waiting
 from purerl.display.tables import print_summary
 from purerl.errors import ConfigError, own_code
 from purerl.formulas import aggregates
@@ -34,7 +34,7 @@ from purerl.runs.describing.directory import (
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
 from purerl.runs.reading import curves, evaluation, sweeps
-from purerl.runs.running import best, compile_times, resuming, warm_start
+from purerl.runs.running import best, compile_times, resuming, session, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
@@ -84,20 +84,26 @@ def train(
     options; ``compiled`` is called once the program is, before anything is written. Raises `ConfigError` before
     anything compiles or is written, and `DoesNotFit` with nothing left behind.
     """
-    directory = out or Path(options.out or f"runs/{description.name}-{datetime.now():%Y%m%d-%H%M%S}")
+    directory = out or place(options, description.name)
     description, begun = warm_start.begun(description, options.warm_start)
-    run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, Console(stderr=True))
+    run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, console())
     with hold(directory, FILES, overwrite=options.overwrite):
         _tell_presets(run)
         program = _compile(run, options.agents_at_once or "auto")
         compiled()
-        claim(directory, FILES)
-        config_file.write(directory, command, description, options)
-        for place in (directory, directory / best.FOLDER):
-            trusted.remember(place, [description.algo, description.env])
-        warm_start.keep(directory, description, begun)
+        if processes.is_first():
+            claim(directory, FILES)
+            config_file.write(directory, command, description, options)
+            for folder in (directory, directory / best.FOLDER):
+                trusted.remember(folder, [description.algo, description.env])
+            warm_start.keep(directory, description, begun)
         batches = math.ceil(run.setup.members.size / program.chunk.batch_size)
         return _train(run, program, Progress([None] * batches))
+
+
+def place(options: Any, name: str) -> Path:
+    """The directory of a new run: that of the options, or one with its ``name`` and the time."""
+    return Path(options.out or processes.told(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
@@ -106,10 +112,10 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     ``description`` and ``options`` are those of the run, but for the changes that ``resumed`` tells. Raises
     `ConfigError`, before anything is written, if there is nothing sound to go on from.
     """
-    directory, console = resumed.directory, Console(stderr=True)
+    directory = resumed.directory
     with hold(directory, FILES, resume=True):
         setup = Setup.of(description, options.diagnostics, warm_start.kept(directory, description))
-        run = Run(description, setup, options, directory, console)
+        run = Run(description, setup, options, directory, console())
         folder = directory / CHECKPOINTS
         batch_size = _batch_size(run, resumed, folder)
         batches = 0 if batch_size == "auto" else math.ceil(run.setup.members.size / int(batch_size))
@@ -124,8 +130,11 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
             return 0
         program = _compile(run, batch_size)
         so_far = so_far if steps else Progress([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
-        cut_logs(run, program.chunk.batch_size, so_far.done)
-        resuming.begin(resumed, description, options, [step for step in steps if step], run.console)
+        resuming.agreed([step.path.name if step else None for step in steps])
+        if processes.is_first():
+            cut_logs(run, program.chunk.batch_size, so_far.done)
+            resuming.begin(resumed, description, options, [step for step in steps if step], run.console)
+        processes.gathered(None)
         return _train(run, program, so_far)
 
 
@@ -166,7 +175,8 @@ def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
             used = devices.chosen(options.num_devices, options.devices_per_agent)
             known |= {"devices": used, "split": sharding.split(name.split, options.devices_per_agent)}
             program = compile_program(setup.make_trainer, setup.members, batch_size, **known)
-    compile_times.note(digest, program.compile_seconds)
+    if processes.is_first():
+        compile_times.note(digest, program.compile_seconds)
     at_once, size = program.chunk.batch_size, setup.members.size
     batches = f", {math.ceil(size / at_once)} batches of {at_once}" if at_once < size else ""
     say(run.console, f"compiled in {program.compile_seconds:.1f} s{batches}")
@@ -194,11 +204,15 @@ def _tell(run: Run, trainer: Trainer) -> None:
 
 
 def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
-    """Trains, evaluates and writes what came of it; returns the exit code."""
+    """Trains, evaluates and writes what came of it, the last two on the first process; returns the exit code."""
     description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
     plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     with interrupts.deferred() as interrupted:
         trained = train_batches(run, program, so_far, interrupted, plays if options.eval_every else None)
+        over = session.is_interrupted(interrupted)
+    diverged = not (any(trained.alive) if run.setup.swept else all(trained.alive))
+    if not processes.is_first():
+        return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
     save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
     summary = {
@@ -215,13 +229,12 @@ def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
         "mesh": program.chunk.layout.axes,
         **machine_facts(),
     }
-    if interrupted:
+    if over:
         json_files.write_json(directory / "summary.json", summary)
         say(run.console, f"interrupted, and saved; go on with: {resume_command(directory)}")
         return 128 + interrupted[0]
     played = plays(trained.policy)
     scores = np.where(alive, played["return_per_seed"], np.nan)
-    diverged = not (any(alive) if setup.swept else all(alive))
     mean = float(np.nanmean(scores)) if any(alive) else math.nan
     summary |= {**played, "return_mean": mean, "return_iqm": aggregates.told(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
