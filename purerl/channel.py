@@ -46,7 +46,7 @@ class Channel:
     def __init__(self, index: int, count: int, peers: dict[int, socket.socket], ended: Ended):
         self._index, self._count, self._peers, self._ended = index, count, peers, ended
         self._inbox: dict[int, queue.SimpleQueue] = {peer: queue.SimpleQueue() for peer in peers}
-        self._ending = threading.RLock()
+        self._ending, self._gone = threading.RLock(), {peer: threading.Event() for peer in peers}
         for peer, connection in peers.items():
             _watched(connection)
             threading.Thread(target=self._listen, args=(peer, connection), name="channel", daemon=True).start()
@@ -66,13 +66,18 @@ class Channel:
         return values
 
     def close(self, code: int) -> None:
-        """Says good-bye: this process ends with an exit code. If it is not 0 the others end with it, too."""
+        """Says good-bye: this process ends with an exit code. If it is not 0 the others end with it, too, and before
+        the first one, without which JAX aborts them."""
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()  # another thread is ending this process
         for peer, connection in self._peers.items():
             self._send(peer, {"code": code})
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
+        if code and self._index == 0:
+            over = time.monotonic() + 2 * GRACE
+            for gone in self._gone.values():
+                gone.wait(max(0.0, over - time.monotonic()))
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # who has gone is met by `_listen`
@@ -89,6 +94,7 @@ class Channel:
                     words = f"process {peer} of {self._count} has ended with exit code {code}"
                     break
                 self._inbox[peer].put(message["value"])
+        self._gone[peer].set()
         if code == 0:
             return
         if code != EXIT_LOST:

@@ -1,0 +1,62 @@
+"""Commands in several processes, over loopback; scripts/several_processes.py does more of it."""
+
+import json
+
+import pytest
+import several_processes as several
+
+TINY = ("--env", "CartPole-v1", "--num-envs", "4", "--hidden-sizes", "8", "--compile", "quick", "--eval-episodes", "2")
+TRAIN = ["train", "a2c", *TINY, "--num-seeds", "2", "--total-steps", "2000", "--checkpoint-seconds", "0"]
+
+
+def test_two_processes_come_to_what_one_does(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    running = several.together([*TRAIN, "--out", str(two)], devices=1)
+    alone = several.start([*TRAIN, "--out", str(one)])
+    for process in (*running, alone):
+        found = several.ended(process, 100)
+        assert found.code == 0, found.said
+    assert several.different(one, two) == [] and len(several.contents(one)) > 6
+    device = json.loads((two / "summary.json").read_text())["device"]
+    assert (device["count"], device["processes"]) == (2, 2)
+
+
+@pytest.mark.rest
+def test_a_search_in_two_processes(tmp_path):
+    args = ["evolve", "value-loss", *TINY[:8], "--population", "4", "--generations", "2", "--total-steps", "512"]
+    one, two, _, _ = several.both(args, tmp_path)
+    assert several.different(one, two) == [] and "artefact.json" in several.contents(one)
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("who", [1, 0])
+def test_a_death_ends_the_others_and_loses_nothing(who, tmp_path, monkeypatch):
+    monkeypatch.setattr(several, "KILLED", [*TRAIN, "--total-steps", "400000"])
+    whole, directory = tmp_path / "whole", tmp_path / "run"
+    assert several.ended(several.start([*several.KILLED, "--out", str(whole)]), 100).code == 0
+    other, seconds = several.killed(who, directory, [], 0.0)
+    assert several.documented(who, other, seconds), other.said
+    found = several.ended(several.start(["resume", str(directory)]), 100)
+    assert found.code == 0 and several.different(whole, directory) == [], found.said
+
+
+@pytest.mark.rest
+def test_a_signal_to_one_saves_and_ends_all(tmp_path):
+    directory = tmp_path / "run"
+    running = several.together([*TRAIN, "--total-steps", "1000000000", "--out", str(directory)], devices=1)
+    several.until(lambda: (directory / "times.jsonl").exists() and (directory / "times.jsonl").read_text(), running)
+    running[1].terminate()
+    assert [several.ended(process, 60).code for process in running] == [143, 143]
+    assert json.loads((directory / "summary.json").read_text())["status"] == "interrupted"
+    assert any(directory.glob("checkpoints/0/*/card.json"))
+
+
+@pytest.mark.rest
+def test_bad_input_ends_all(tmp_path):
+    """Each finds what all find; what the first one alone finds ends the others, too."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "somebodys").write_text("own")
+    for args in (["--total-steps", "1"], ["--out", str(tmp_path / "run")]):
+        ends = [several.ended(process, 60) for process in several.together([*TRAIN, *args], devices=1)]
+        assert [each.code for each in ends] == [2, 2], ends
+        assert all("Traceback" not in each.said and "purerl: error:" in each.said for each in ends)

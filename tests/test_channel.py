@@ -1,0 +1,99 @@
+"""Words between processes, which threads stand for here, and what those hear that are left."""
+
+import functools
+import queue
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from purerl import channel, processes
+from purerl.errors import ConfigError
+
+COUNT = 3
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """The channels of three processes, and what each of them was ended by."""
+    monkeypatch.setattr(channel, "GRACE", 0.2)
+    server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
+    heard = [queue.SimpleQueue() for _ in range(COUNT)]
+    told = [lambda words, code, here=here: here.put((words, code)) for here in heard]
+    with ThreadPoolExecutor(COUNT) as pool:
+        first = pool.submit(channel.accepted, server, address, COUNT)
+        others = [pool.submit(channel.connected, address, index) for index in range(1, COUNT)]
+        peers = [found.result(10) for found in (first, *others)]
+    yield [channel.Channel(index, COUNT, peers[index], told[index]) for index in range(COUNT)], heard, peers
+    for connection in (x for each in peers for x in each.values()):
+        connection.close()
+
+
+def at_once(*calls):
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [found.result(10) for found in [pool.submit(call) for call in calls]]
+
+
+def test_all_hear_what_all_say_in_order(joined):
+    channels, _, _ = joined
+    for turn in range(20):
+        values = [{"index": index, "third": 1 / 3 + turn, "more": [None, "x"]} for index in range(COUNT)]
+        found = at_once(*(functools.partial(channels[i].gathered, values[i]) for i in range(COUNT)))
+        assert found == [values] * COUNT
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_death_is_told(joined, who):
+    _, heard, peers = joined
+    for connection in peers[who].values():
+        connection.shutdown(socket.SHUT_RDWR)
+    beside = [0] if who else [1, 2]
+    for index in beside:
+        assert heard[index].get(timeout=5) == (f"process {who} of {COUNT} has died", channel.EXIT_LOST)
+
+
+def test_an_end_is_told_with_its_code(joined):
+    channels, heard, _ = joined
+    threading.Thread(target=channels[1].close, args=(2,)).start()
+    assert heard[0].get(timeout=5) == (f"process 1 of {COUNT} has ended with exit code 2", 2)
+
+
+def test_a_good_bye_ends_nobody(joined):
+    channels, heard, peers = joined
+    at_once(*(lambda each=each: each.close(0) for each in channels))
+    for connection in (x for each in peers for x in each.values()):
+        connection.close()
+    with pytest.raises(queue.Empty):
+        heard[0].get(timeout=0.5)
+
+
+def test_strangers_are_not_let_in():
+    server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(channel.accepted, server, address, 2)
+        for said in (b"guess 1\n", b"\xff\n", f"{address.secret} 7\n".encode()):
+            with socket.create_connection(("127.0.0.1", address.port)) as stranger:
+                stranger.sendall(said)
+                assert stranger.recv(1) == b""
+        own = channel.connected(address, 1)
+        assert list(found.result(10)) == [1]
+    with own[0], found.result()[1]:
+        pass
+
+
+@pytest.mark.parametrize("how", ["", "1234", "localhost,2,0", "localhost:1234,2", "a:b,1,0", ":1234,2,0", "a:1,2,-1"])
+def test_what_joins_has_a_form(how):
+    with pytest.raises(ConfigError, match="processes = .*must be auto, or ADDRESS,N,ID"):
+        processes.check(how)
+
+
+@pytest.mark.parametrize("how", ["a:0,2,0", "a:65536,2,0", "a:1234,2,2", "a:1234,0,0"])
+def test_numbers_of_processes_have_ranges(how):
+    with pytest.raises(ConfigError, match="the port must be"):
+        processes.check(how)
+
+
+def test_one_process_has_nobody_to_speak_to():
+    processes.check("[::1]:1234,2,1")
+    assert processes.gathered({"x": 1}) == [{"x": 1}] and processes.told(2.5) == 2.5 and processes.is_first()
