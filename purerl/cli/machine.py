@@ -26,7 +26,7 @@ SMALL_ENVS, SMALL_WIDTH = 16, 128
 def is_small(options: "TrainOptions", config: Any) -> bool:
     """Whether a training is of one agent that learns from vectors with small networks in few environments."""
     widths = (*getattr(config, "hidden_sizes", ()), getattr(config, "memory_size", 0))
-    if options.devices_per_agent > 1 or options.num_devices > 1:
+    if options.devices_per_agent > 1 or options.num_devices > 1 or options.processes:
         return False
     few = config.num_envs <= SMALL_ENVS and max(widths) <= SMALL_WIDTH
     return few and options.num_seeds == 1 and options.env in catalogue.VECTORS

@@ -425,7 +425,10 @@ def test_peak_memory_does_not_grow_with_training():
 
 def test_one_thread_is_for_a_lone_small_agent_of_vectors():
     def small(env="jaxmarl/MPE_simple_spread_v3", num_seeds=1, **settings):
-        return is_small(SimpleNamespace(env=env, num_seeds=num_seeds), ppo.Config(num_envs=16, **settings))
+        return is_small(
+            SimpleNamespace(env=env, num_seeds=num_seeds, devices_per_agent=1, num_devices=0, processes=""),
+            ppo.Config(num_envs=16, **settings),
+        )
 
     assert small() and small("CartPole-v1")
     assert not small("Breakout-MinAtar") and not small("jaxmarl/SMAX/3m") and not small(num_seeds=2)
