@@ -1,9 +1,9 @@
 """Trees of arrays as safetensors files, written piece by piece from where they lie, and read back onto devices."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,16 @@ def blocks(tree: PyTree, rows: int | None = None) -> Iterator[Any]:
     ``tree`` has arrays and typed keys, which become their uint32 words. With ``rows`` only so many rows of the leading
     axis of every array are written.
     """
-    leaves = {jax.tree_util.keystr(at): _plain(leaf) for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+    return file_of(named(tree), rows)
+
+
+def named(tree: PyTree) -> dict[str, Any]:
+    """The leaves of a tree by their names in a file, typed keys as their words."""
+    return {jax.tree_util.keystr(at): plain(leaf) for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def file_of(leaves: Mapping[str, Any], rows: int | None = None) -> Iterator[Any]:
+    """`blocks` of arrays by their names."""
     yield _header(leaves, rows)
     for leaf in leaves.values():
         yield from _pieces(leaf, rows)
@@ -55,7 +64,7 @@ def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
         pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
         return np.concatenate(pieces).reshape(_shape(leaf, rows))
 
-    return jax.tree.map(lambda leaf: copy(_plain(leaf)), tree)
+    return jax.tree.map(lambda leaf: copy(plain(leaf)), tree)
 
 
 def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
@@ -66,7 +75,7 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
     before any is allocated, and if the file ends too soon.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    shapes = {jax.tree_util.keystr(at): jax.eval_shape(_plain, leaf) for at, leaf in leaves}
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(plain, leaf) for at, leaf in leaves}
     found = []
     with regular_files.opened(path)[0] as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -79,11 +88,21 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
                 )
         for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
             array = np.empty(shape.shape, shape.dtype)
-            if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-                raise ConfigError(f"{path}: is cut off")
-            placed = put(array, leaf)
-            found.append(jax.random.wrap_key_data(placed) if _is_key(leaf) else placed)
+            fill(file, array, path)
+            found.append(placed(array, leaf, put))
     return jax.tree.unflatten(structure, found)
+
+
+def fill(file: BinaryIO, array: np.ndarray, path: Path) -> None:
+    """Reads on into an array, whose elements lie one after another. Raises `ConfigError` if the file ends too soon."""
+    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:  # type: ignore[attr-defined]
+        raise ConfigError(f"{path}: is cut off")
+
+
+def placed(array: np.ndarray, leaf: Any, put: Put) -> jax.Array:
+    """What was read of a leaf where ``put`` places it, a typed key if the leaf is one."""
+    there = put(array, leaf)
+    return jax.random.wrap_key_data(there) if _is_key(leaf) else there
 
 
 def _is_key(leaf: Any) -> bool:
@@ -91,7 +110,7 @@ def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> Any:
     """A leaf; if it is a typed key, its uint32 words."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
@@ -115,7 +134,7 @@ def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(wanted).reshape(-1).view(np.uint8)
 
 
-def _header(leaves: dict[str, Any], rows: int | None) -> bytes:
+def _header(leaves: Mapping[str, Any], rows: int | None) -> bytes:
     """The beginning of a safetensors file: its length, and what lies where."""
     entries, end = {}, 0
     for name, leaf in leaves.items():

@@ -4,6 +4,8 @@ A directory of checkpoints holds one folder for each save, a step, named by its 
 ``state.safetensors``, and ``card.json`` with a format version, the step's number, a description by the caller
 (``about``), the versions of the libraries, and a SHA-256 digest of all of this. A step that does not match its digest
 is reported as damaged.
+
+Of several processes each writes a piece of the arrays (`pieces`), and the first one the card, which lists them.
 """
 
 import contextlib
@@ -14,15 +16,18 @@ import os
 import reprlib
 import shutil
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.errors import ConfigError
-from purerl.store import arrays, json_files, regular_files, tensors
+from purerl.store import arrays, json_files, pieces, regular_files, tensors
 from purerl.types import PyTree
 
 FORMAT = 3
 """Format version of a step; steps of other versions are refused. Since 3 no state of an environment resets itself."""
+IN_PIECES = 4
+"""That of a step whose arrays are in pieces."""
 EARLIER = "it was written by an earlier version of purerl, which can resume it; saved policies still load"
 KEEP = 2
 """Number of steps that are kept by default: the newest, and one to fall back to."""
@@ -34,13 +39,15 @@ BLOCK = 2**20
 
 class Step(NamedTuple):
     """A step that has proved to be what was written: its folder and number, the caller's description, the versions of
-    the libraries that wrote it, and what is wrong with newer steps, by number, which were skipped as damaged."""
+    the libraries that wrote it, what is wrong with newer steps, by number, which were skipped as damaged, and in how
+    many pieces its arrays are (0: in none)."""
 
     path: Path
     number: int
     about: dict[str, Any]
     versions: dict[str, str]
     damaged: dict[int, str]
+    pieces: int = 0
 
 
 class Damaged(ConfigError):
@@ -60,9 +67,8 @@ def save(
     path, temporary = directory / str(step), directory / f"{step}.tmp"
     if path.exists():
         raise FileExistsError(f"{path}: exists")
-    card = {"format": FORMAT, "step": step, "about": about, "versions": versions()}
     shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with _writing(path, temporary):
         temporary.mkdir(parents=True)
         digest = hashlib.sha256()
         with open(temporary / ARRAYS, "xb") as file:
@@ -70,15 +76,61 @@ def save(
                 file.write(block)
                 digest.update(block)
             _through(file)
-        digest.update(json_files.canonical(card))
-        with open(temporary / CARD, "xb") as file:
-            file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
-            _through(file)
-        os.rename(temporary, path)
-        _sync(directory)
+        _finish(path, temporary, {"format": FORMAT, "step": step, "about": about, "versions": versions()}, digest)
+    _prune(directory, keep)
+
+
+def save_piece(
+    directory: Path,
+    step: int,
+    parts: Mapping[str, Any],
+    about: dict[str, Any],
+    *,
+    process: int,
+    count: int,
+    token: str,
+    keep: int = KEEP,
+) -> None:
+    """`save` by ``count`` processes, each of which calls it with its own ``parts`` (`pieces.own`) and number
+    ``process``.
+
+    The first one waits for the pieces of the others, and makes a step of them; it alone knows ``about``. ``token`` is
+    the same for all of a run and no other run's, so that nothing of a run that was killed is taken for theirs.
+    """
+    path, temporary = directory / str(step), directory / f"{step}.{token}.tmp"
+    with _writing(path, temporary):
+        temporary.mkdir(parents=True, exist_ok=True)
+        pieces.write(temporary, process, parts)
+        if process:
+            return
+        listed = pieces.gather(temporary, count)
+        card = {"format": IN_PIECES, "step": step, "about": about, "versions": versions(), "pieces": listed}
+        _finish(path, temporary, card, hashlib.sha256())
+    _prune(directory, keep)
+
+
+@contextlib.contextmanager
+def _writing(path: Path, temporary: Path) -> Iterator[None]:
+    """Within it a step is written. Raises `OSError`, with nothing left behind, if it cannot be."""
+    try:
+        yield
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise OSError(error.errno, f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _finish(path: Path, temporary: Path, card: dict[str, Any], digest: Any) -> None:
+    """Writes the card of a step whose arrays are written, and ``digest``ed, and makes the step be there."""
+    digest.update(json_files.canonical(card))
+    with open(temporary / CARD, "xb") as file:
+        file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
+        _through(file)
+    os.rename(temporary, path)
+    _sync(path.parent)
+
+
+def _prune(directory: Path, keep: int) -> None:
+    """Removes all but the newest ``keep`` steps."""
     for old in steps(directory)[:-keep]:
         shutil.rmtree(directory / str(old))
 
@@ -108,12 +160,14 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
             if strict:
                 break
             continue
-        return Step(path, number, card["about"], card["versions"], damaged)
+        return Step(path, number, card["about"], card["versions"], damaged, len(card.get("pieces", ())))
     raise Damaged("\n".join(damaged.values()))
 
 
 def read(step: Step, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
     """The state of a step, in the structure of ``like``; `arrays.read` tells of the arguments and errors."""
+    if step.pieces:
+        return pieces.read(step.path, step.pieces, like, put)
     return arrays.read(step.path / ARRAYS, like, put)
 
 
@@ -151,6 +205,26 @@ def _card(path: Path) -> dict[str, Any]:
     if not isinstance(card, dict):
         raise Damaged(f"{path / CARD}: not the card of a checkpoint")
     written = {name: value for name, value in card.items() if name != "sha256"}
+    in_pieces = "pieces" in card
+    digest = hashlib.sha256() if in_pieces else _digest(path)
+    digest.update(json_files.canonical(written))
+    if card.get("sha256") != digest.hexdigest():
+        raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
+    if in_pieces and (wrong := pieces.problem(path, card["pieces"])):
+        raise Damaged(f"{path}: {wrong}")
+    if card.get("format") != (IN_PIECES if in_pieces else FORMAT):
+        found = card.get("format")
+        advice = f"; {EARLIER}" if type(found) is int and found < FORMAT else ""
+        raise ConfigError(f"{path}: format {reprlib.repr(found)}, expected {FORMAT}{advice}")
+    if card.get("step") != int(path.name):
+        raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
+    if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
+        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
+    return card
+
+
+def _digest(path: Path) -> Any:
+    """The digest of a step's arrays, to go on with. Raises `Damaged`."""
     digest = hashlib.sha256()
     try:
         with regular_files.opened(path / ARRAYS)[0] as file:
@@ -161,18 +235,7 @@ def _card(path: Path) -> dict[str, Any]:
         raise
     except (ConfigError, OSError) as error:
         raise Damaged(f"{path / ARRAYS}: cannot be read ({error})") from None
-    digest.update(json_files.canonical(written))
-    if card.get("sha256") != digest.hexdigest():
-        raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
-    if card.get("format") != FORMAT:
-        found = card.get("format")
-        advice = f"; {EARLIER}" if type(found) is int and found < FORMAT else ""
-        raise ConfigError(f"{path}: format {reprlib.repr(found)}, expected {FORMAT}{advice}")
-    if card.get("step") != int(path.name):
-        raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
-    if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):
-        raise Damaged(f"{path / CARD}: not the card of a checkpoint")
-    return card
+    return digest
 
 
 def _check_size(path: Path, file: Any) -> None:

@@ -3,12 +3,13 @@
 import collections
 import concurrent.futures
 import contextlib
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from purerl import processes, trees
-from purerl.store import arrays, checkpoint
+from purerl.store import arrays, checkpoint, pieces
 from purerl.store.log import Log
 from purerl.types import PyTree
 
@@ -25,6 +26,7 @@ class Saver:
     def __init__(self, pool: concurrent.futures.Executor):
         self._pool = pool
         self._pending: collections.deque[concurrent.futures.Future] = collections.deque()
+        self._token = processes.told(secrets.token_hex(4))
 
     def later(self, task: Callable[[], Any]) -> None:
         """Calls ``task()`` after all that was asked for before."""
@@ -44,24 +46,29 @@ class Saver:
         logs: Sequence[Log],
         rows: int | None = None,
     ) -> None:
-        """`checkpoint.save`, unless the step was saved before, after ``logs`` are written through to the disk, so that
-        no checkpoint is ahead of them.
+        """`checkpoint.save`, of several processes each its piece, unless the step was saved before; after ``logs`` are
+        written through to the disk, so that no checkpoint is ahead of them. All processes must call it.
 
         ``state`` may be overwritten as soon as this returns.
         """
         self.wait()
-        if processes.count() > 1:
-            state = processes.fetch(state)
-        if not processes.is_first() or step in checkpoint.steps(directory):
+        if processes.told(step in checkpoint.steps(directory)):
             return
+        several = processes.count() > 1
+        if several:
+            state, rows = pieces.own(state, rows), None
         overlaps = trees.nbytes(state) <= OVERLAP_BYTES
         if overlaps:
             state, rows = arrays.on_host(state, rows), None
+        crew = {"process": processes.index(), "count": processes.count(), "token": self._token}
 
         def write() -> None:
             for log in logs:
                 log.sync()
-            checkpoint.save(directory, step, state, about, keep=keep, rows=rows)
+            if several:
+                checkpoint.save_piece(directory, step, state, about, keep=keep, **crew)
+            else:
+                checkpoint.save(directory, step, state, about, keep=keep, rows=rows)
 
         self.later(write)
         if not overlaps:

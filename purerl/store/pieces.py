@@ -1,0 +1,184 @@
+"""The arrays of a checkpoint that several processes write: each writes a piece, what it holds of the state.
+
+A piece is a safetensors file. It has a part of an array as ``NAME@START,START,...``, by the places along all axes at
+which the part begins. Beside it lies a note with its size and its SHA-256 digest, which says that it is whole.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.errors import ConfigError
+from purerl.store import arrays, json_files, regular_files, tensors
+from purerl.store.atomic import atomic
+from purerl.types import PyTree
+
+WAIT_SECONDS = 300.0
+"""How long one process waits for the pieces of the others."""
+LOOK_SECONDS = 0.05
+BLOCK = 2**20
+"""Bytes that are read at once to compute a digest."""
+
+
+class Part(NamedTuple):
+    """A part of an array in a file: where it begins along all axes, where it lies, and from which byte on."""
+
+    starts: tuple[int, ...]
+    place: tensors.Place
+    file: BinaryIO
+    offset: int
+
+
+def of_process(shard: Any) -> bool:
+    """Whether this process is the one that writes a shard of an array, all of which are its own devices'."""
+    return shard.replica_id == 0
+
+
+def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_process) -> dict[str, Any]:
+    """Returns the parts of a tree of arrays and typed keys that this process writes, by name and place; of the leading
+    axis of every array only ``rows`` (None: all). No two processes write the same, and together they write all."""
+    found = {}
+    for name, leaf in arrays.named(tree).items():
+        for shard in leaf.addressable_shards if isinstance(leaf, jax.Array) else ():
+            starts = [part.start or 0 for part in shard.index]
+            part = shard.data if rows is None or not starts else shard.data[: max(0, rows - starts[0])]
+            if mine(shard) and part.size:
+                found[f"{name}@{','.join(map(str, starts))}"] = part
+    return found
+
+
+def write(folder: Path, process: int, parts: Mapping[str, Any]) -> None:
+    """Writes the piece of a process through to the disk, and then its note. Raises `OSError`."""
+    digest, size = hashlib.sha256(), 0
+    with open(folder / _name(process), "wb") as file:
+        for block in arrays.file_of(parts):
+            file.write(block)
+            digest.update(block)
+            size += len(block)
+        file.flush()
+        os.fsync(file.fileno())
+    with atomic(_note(folder, process)) as temporary, open(temporary, "w") as note:
+        json.dump({"file": _name(process), "bytes": size, "sha256": digest.hexdigest()}, note)
+
+
+def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict[str, Any]]:
+    """Waits for the pieces of ``count`` processes, and returns what their notes say, which are removed.
+
+    Raises `OSError` if one does not come in time, or is not as long as its note says.
+    """
+    found, until = [], time.monotonic() + seconds
+    for process in range(count):
+        note = _note(folder, process)
+        while not note.exists():
+            if time.monotonic() > until:
+                raise OSError(f"process {process} has not written its part within {seconds:g} seconds")
+            time.sleep(LOOK_SECONDS)
+        said = json_files.read_json(note)
+        if (there := os.stat(folder / _name(process)).st_size) != said["bytes"]:
+            raise OSError(f"the part of process {process} has {there} bytes, not {said['bytes']}")
+        found.append(said)
+    for process in range(count):
+        _note(folder, process).unlink()
+    return found
+
+
+def problem(folder: Path, listed: Any) -> str | None:
+    """Returns what is wrong with the pieces that a card has ``listed``; None: they are what was written."""
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed) or not listed:
+        return "lists no pieces"
+    for process, each in enumerate(listed):
+        if each.get("file") != _name(process):
+            return f"does not list the piece {process}"
+        try:
+            with regular_files.opened(folder / _name(process))[0] as file:
+                size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
+                if size != each.get("bytes"):
+                    return f"{_name(process)} has {size} bytes, not {str(each.get('bytes'))[:20]}"
+                while block := file.read(BLOCK):
+                    digest.update(block)
+        except (ConfigError, OSError) as error:
+            return f"{_name(process)} cannot be read ({error})"
+        if digest.hexdigest() != each.get("sha256"):
+            return f"{_name(process)} is not what was written (sha256 differs)"
+    return None
+
+
+def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
+    """The arrays of ``count`` pieces in the structure of ``like``, array after array; arguments and errors are those of
+    `arrays.read`."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    shapes = {jax.tree_util.keystr(at): jax.eval_shape(arrays.plain, leaf) for at, leaf in leaves}
+    with contextlib.ExitStack() as stack:
+        parts: dict[str, list[Part]] = {}
+        for name, part in _parts(folder, count, stack):
+            parts.setdefault(name, []).append(part)
+        for name in [*shapes, *parts]:
+            _check(folder, name, parts.get(name, []), shapes.get(name))
+        found = [
+            arrays.placed(_joined(folder, parts.get(name, []), shape), leaf, put)
+            for (_, leaf), (name, shape) in zip(leaves, shapes.items(), strict=True)
+        ]
+    return jax.tree.unflatten(structure, found)
+
+
+def _parts(folder: Path, count: int, stack: contextlib.ExitStack) -> Iterator[tuple[str, Part]]:
+    """The parts of all arrays in the pieces, which ``stack`` closes, by the arrays' names."""
+    for process in range(count):
+        path = folder / _name(process)
+        opened, size = regular_files.opened(path)
+        file: Any = stack.enter_context(opened)
+        header = tensors.header(file, size, path)
+        offset = file.tell()
+        for name, place in header.places.items():
+            whole, _, starts = name.rpartition("@")
+            numbers = starts.split(",") if starts else []
+            if len(numbers) != len(place.shape) or not all(x.isascii() and x.isdecimal() for x in numbers):
+                raise ConfigError(f"{path}: {name[:80]!r} is no part of an array")
+            yield whole, Part(tuple(map(int, numbers)), place, file, offset)
+
+
+def _check(folder: Path, name: str, parts: Sequence[Part], shape: Any) -> None:
+    """Raises `ConfigError` unless these parts make up the whole array of the shape and dtype of ``shape``, once."""
+    if shape is None:
+        raise ConfigError(f"{folder}: {name} is {len(parts)} parts, expected nothing")
+    ends = [tuple(a + b for a, b in zip(part.starts, part.place.shape, strict=True)) for part in parts]
+    found = tuple(map(max, zip(*ends, strict=True))) if parts and len({*map(len, ends)}) == 1 else None
+    kinds = {part.place.dtype for part in parts}
+    sizes, different = sum(math.prod(part.place.shape) for part in parts), {part.starts for part in parts}
+    whole = found == shape.shape or (not parts and math.prod(shape.shape) == 0)
+    if not whole or kinds - {arrays.DTYPES[shape.dtype.name]} or len(different) < len(parts):
+        stored = (found, *sorted(kinds)) if parts else "missing"
+        raise ConfigError(f"{folder}: {name} is {stored}, expected {(shape.shape, arrays.DTYPES[shape.dtype.name])}")
+    if sizes != math.prod(shape.shape):
+        raise ConfigError(f"{folder}: {name} has {sizes} numbers in its parts, expected {math.prod(shape.shape)}")
+
+
+def _joined(folder: Path, parts: Sequence[Part], shape: Any) -> np.ndarray:
+    """The array of the shape and dtype of ``shape`` that parts make up."""
+    array = np.empty(shape.shape, shape.dtype)
+    for part in parts:
+        place = tuple(slice(a, a + b) for a, b in zip(part.starts, part.place.shape, strict=True))
+        whole = part.place.shape[1:] == array.shape[1:]  # along the leading axis: read in place
+        into = array[*place, ...] if whole else np.empty(part.place.shape, shape.dtype)
+        part.file.seek(part.offset + part.place.begin)
+        arrays.fill(part.file, into, folder)
+        if not whole:
+            array[place] = into
+    return array
+
+
+def _name(process: int) -> str:
+    return f"state-{process}.safetensors"
+
+
+def _note(folder: Path, process: int) -> Path:
+    return folder / f"piece-{process}.json"
