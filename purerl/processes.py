@@ -123,12 +123,12 @@ def begin(how: str, ended: Ended) -> None:
 
 
 def finish() -> None:
-    """Returns once all processes are done, and parts them. Does nothing if there are no others."""
+    """Returns once all processes are done, and parts them."""
     if count() > 1:
         gathered(None)
         _channel().close(0)
         channel.end()
-        jax.distributed.shutdown()
+    jax.distributed.shutdown()
 
 
 def _read(how: str) -> tuple[str, int, int]:

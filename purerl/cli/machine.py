@@ -55,6 +55,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     together = getattr(options, "processes", "")
     if together:
         processes.check(together)
+        together = "" if jax.distributed.is_initialized() else together  # of several programs each is prepared
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
     with contextlib.suppress(RuntimeError):  # called from a program that has computed before
@@ -77,7 +78,8 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     try:
         with kernels.wanted(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
             yield
-            processes.finish()
+            if together:
+                processes.finish()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             if channel.current():

@@ -20,6 +20,8 @@ as if nothing had interrupted it.
   --override         also change numbers that the results follow from, such as --learning-rate
   --trust            import the modules of somebody's own that the run names, which runs their code; asked once
 
+  --processes ADDRESS,N,ID|auto  go on in several processes, as many as there are now
+
 The other options of the command that began the run can be given as well. Those on which no result depends, such as
 --checkpoint-seconds, take the new value. So does the path of a dataset that was moved, such as --demos FILE. The rest
 cannot change, and are refused if they differ from the run's."""
