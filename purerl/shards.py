@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 AXIS = "shards"
 """Name of the axis over the shards of an agent."""
@@ -38,8 +39,17 @@ def numbers(rows: int) -> jax.Array:
 
 
 def total(tree: Any) -> Any:
-    """Returns the sums over the shards."""
-    return jax.lax.psum(tree, AXIS) if count() > 1 else tree
+    """Returns the sums over the shards, all of one type by one collective."""
+    if count() == 1:
+        return tree
+    leaves, structure = jax.tree.flatten(tree)
+    for dtype in dict.fromkeys(x.dtype for x in leaves):
+        places = [i for i, x in enumerate(leaves) if x.dtype == dtype]
+        joined = jax.lax.psum(jnp.concatenate([leaves[i].reshape(-1) for i in places]), AXIS)
+        ends = np.cumsum([leaves[i].size for i in places])[:-1].tolist()
+        for i, part in zip(places, jnp.split(joined, ends), strict=True):
+            leaves[i] = part.reshape(leaves[i].shape)
+    return jax.tree.unflatten(structure, leaves)
 
 
 def mean(tree: Any) -> Any:
@@ -66,6 +76,7 @@ def joined(mean: jax.Array, variance: jax.Array, size: jax.Array | float = 1.0) 
         return mean, variance
     sizes = jnp.broadcast_to(jnp.asarray(size, jnp.float32), mean.shape)
     of_each, means, variances = jnp.moveaxis(jax.lax.all_gather(jnp.stack([sizes, mean, variance]), AXIS), 1, 0)
-    weight = of_each / jnp.maximum(jnp.sum(of_each, axis=0), 1e-30)
+    means, variances = (jnp.where(of_each > 0, x, 0.0) for x in (means, variances))
+    weight = of_each / jnp.maximum(jnp.sum(of_each, axis=0, keepdims=True), 1e-30)
     middle = jnp.sum(weight * means, axis=0)
-    return middle, jnp.sum(weight * (variances + jnp.square(means - middle)), axis=0)
+    return middle, jnp.sum(weight * (variances + jnp.square(means - middle[None])), axis=0)

@@ -118,7 +118,7 @@ def make_checkpoint(directory: Path) -> None:
 def load_checkpoint(directory: Path) -> str:
     """The step's arrays and what is said of it, and the log cut to it."""
     step = checkpoint.newest(directory, strict=True)
-    state = checkpoint.read(step, LIKE, np.asarray)
+    state = checkpoint.read(step, LIKE, lambda array, leaf: np.asarray(array))
     return json.dumps([json_files.finite(state), step.number, step.about])
 
 

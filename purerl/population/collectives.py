@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
 from purerl import backend, compat
@@ -206,11 +205,10 @@ def _join(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     if name not in COLLECTIVES or params.get("axis_index_groups") is not None or params.get("tiled"):
         raise ConfigError(f"shards: {name} over those of an agent is none of the functions of purerl.shards")
     rows = _rows(cut, given)
-    if name == "all_gather":
-        if params["all_gather_dimension"]:
-            raise ConfigError("shards: an all_gather over those of an agent must be along the first axis")
-        return [_gathered(cut, [row[i] for row in rows]) for i in range(len(given))]
-    return _packed(functools.partial(_reduced, cut, name), rows)
+    if params.get("all_gather_dimension"):
+        raise ConfigError("shards: an all_gather over those of an agent must be along the first axis")
+    joined = _gathered if name == "all_gather" else functools.partial(_reduced, name=name)
+    return [joined(cut, [row[i] for row in rows]) for i in range(len(given))]
 
 
 def _gathered(cut: Cut, parts: Sequence[Array]) -> Array:
@@ -219,22 +217,10 @@ def _gathered(cut: Cut, parts: Sequence[Array]) -> Array:
     return jax.lax.all_gather(here, cut.axis, tiled=True) if cut.axis else here
 
 
-def _reduced(cut: Cut, name: str, parts: Sequence[Array]) -> Array:
+def _reduced(cut: Cut, parts: Sequence[Array], name: str) -> Array:
     """The sum or the largest of the shards' parts."""
     two, over = (jnp.add, jax.lax.psum) if name == "psum" else (jnp.maximum, jax.lax.pmax)
     if cut.exact and name == "psum" and jnp.issubdtype(parts[0].dtype, jnp.inexact):
         return functools.reduce(two, list(_gathered(cut, parts)))
     here = functools.reduce(two, parts)
     return over(here, cut.axis) if cut.axis else here
-
-
-def _packed(reduce: Callable[[Sequence[Array]], Array], rows: Sequence[Sequence[Array]]) -> list[Value]:
-    """Reduces each column of ``rows``, all of one type in one collective."""
-    found: list[Value] = [None] * len(rows[0])
-    for dtype in dict.fromkeys(x.dtype for x in rows[0]):
-        places = [i for i, x in enumerate(rows[0]) if x.dtype == dtype]
-        sizes = [rows[0][i].size for i in places]
-        joined = reduce([jnp.concatenate([row[i].reshape(-1) for i in places]) for row in rows])
-        for i, part in zip(places, jnp.split(joined, np.cumsum(sizes)[:-1].tolist()), strict=True):
-            found[i] = part.reshape(rows[0][i].shape)
-    return found

@@ -117,7 +117,7 @@ def test_every_native_name_is_made():
     [
         ("--lr", "nearest: --learning-rate; "),
         ("--lr=3e-4", "nearest: --learning-rate; "),
-        ("--ne", "nearest: --num-envs, --num-epochs; "),
+        ("--ne", "nearest: --no-exact, --num-envs, --num-epochs; "),
         ("--learning_rte", "nearest: --learning-rate, "),
         ("--n-envs", "nearest: --num-envs, "),
         ("--ent-coef", "nearest: --entropy-coef, "),
