@@ -17,6 +17,7 @@ Prints a line for each part, and exits with 1 if anything differed or was not as
 import argparse
 import collections
 import json
+import math
 import os
 import random
 import signal
@@ -35,6 +36,7 @@ import numpy as np
 TIMES = ("wall_seconds", "compile_seconds", "steps_per_second", "device", "flags", "seconds", "versions", "measured")
 """What a summary tells of the machine."""
 RESULTS = ("policy.safetensors", "metrics.jsonl", "quantiles.jsonl")
+CHECKPOINTS = "checkpoints"
 LIMIT = 1800
 """Seconds after which a run is given up."""
 ABORTED = -int(signal.SIGABRT)
@@ -104,9 +106,34 @@ def contents(path: Path) -> dict[str, bytes]:
         if file.name in ("summary.json", "artefact.json"):
             whole = json.loads(file.read_text())
             found[name] = json.dumps({key: value for key, value in whole.items() if key not in TIMES}).encode()
-        elif file.name not in ("run.lock", "times.jsonl", "card.json") and file.is_file():
+        elif file.name == "card.json":
+            found[str(file.parent.relative_to(path))] = saved(file.parent)
+        elif file.is_file() and not {CHECKPOINTS, "run.lock", "times.jsonl"} & set(file.relative_to(path).parts):
             found[name] = file.read_bytes()
     return found
+
+
+def saved(step: Path) -> bytes:
+    """The arrays of a checkpoint, in how many pieces they may be."""
+    whole: dict[str, list[tuple[list[int], np.ndarray]]] = {}
+    for file in sorted(step.glob("*.safetensors")):
+        data = file.read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        for name, entry in json.loads(data[8:begin]).items():
+            start, end = (begin + x for x in entry["data_offsets"])
+            size = (end - start) // max(1, math.prod(entry["shape"]))
+            part = np.frombuffer(data[start:end], np.uint8).reshape(*entry["shape"], size)
+            array, _, at = name.rpartition("@") if "-" in file.stem else (name, "", ",".join("0" * len(entry["shape"])))
+            whole.setdefault(array, []).append(([int(x) for x in at.split(",") if x], part))
+    found = []
+    for name, parts in sorted(whole.items()):
+        axes = range(len(parts[0][0]))
+        shape = [max(starts[axis] + part.shape[axis] for starts, part in parts) for axis in axes]
+        joined = np.zeros((*shape, parts[0][1].shape[-1]), np.uint8)
+        for starts, part in parts:
+            joined[tuple(slice(at, at + part.shape[axis]) for axis, at in enumerate(starts))] = part
+        found.append(f"{name} {shape} ".encode() + joined.tobytes())
+    return b"\n".join(found)
 
 
 def different(one: Path, other: Path) -> list[str]:

@@ -60,3 +60,13 @@ def test_bad_input_ends_all(tmp_path):
         ends = [several.ended(process, 60) for process in several.together([*TRAIN, *args], devices=1)]
         assert [each.code for each in ends] == [2, 2], ends
         assert all("Traceback" not in each.said and "purerl: error:" in each.said for each in ends)
+
+
+@pytest.mark.rest
+def test_a_sweep_of_programs_goes_on_in_several_processes(tmp_path):
+    args = ["sweep", *TRAIN[1:], "--hidden-sizes", "4,8"]
+    one, two, _, _ = several.both(args, tmp_path)
+    running = several.together(["resume", str(two), "--total-steps", "3000"], devices=1)
+    alone = several.start(["resume", str(one), "--total-steps", "3000"])
+    assert [several.ended(process, 100).code for process in (*running, alone)] == [0, 0, 0]
+    assert several.different(one, two) == [] and "1/checkpoints/0/46" in several.contents(one)
