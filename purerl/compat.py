@@ -34,6 +34,11 @@ def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., A
     return call(function, compute_type="device_host", out_memory_spaces=space)
 
 
+def scope(operation: Any) -> Any:
+    """The `jax.named_scope` in which an operation of a trace was traced."""
+    return jax.named_scope(str(operation.source_info.name_stack) or "shard")
+
+
 def loop_sizes(params: dict[str, Any]) -> tuple[int, int]:
     """How many constants and how many carries a traced `jax.lax.scan` has, by the parameters of its operation."""
     if "num_consts" in params:

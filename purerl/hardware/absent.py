@@ -15,9 +15,15 @@ PREALLOCATED = 0.75
 """Part of a GPU's memory that JAX takes for itself unless ``XLA_PYTHON_CLIENT_MEM_FRACTION`` says otherwise."""
 
 
-@functools.cache
 def device(name: str) -> jax.Device:
-    """The GPU of `gpus.GPUS` called ``name``, as a device that programs can be compiled for but not run on.
+    """The GPU of `gpus.GPUS` called ``name``, as a device that programs can be compiled for but not run on. Raises as
+    `devices` does."""
+    return devices(name)[0]
+
+
+@functools.cache
+def devices(name: str, count: int = 1) -> list[jax.Device]:
+    """So many GPUs of one host, each as `device`.
 
     Raises `ConfigError` for an unknown name, and if what compiles for a GPU is not installed.
     """
@@ -26,11 +32,13 @@ def device(name: str) -> jax.Device:
     gpu = GPUS[choose("target", name, GPUS)]
     try:
         drivers.load_compiler()
-        found = topologies.get_topology_desc("", platform="cuda", topology="1x1x1", target_config=description(gpu))
+        found = topologies.get_topology_desc(
+            "", platform="cuda", topology=f"1x1x{count}", target_config=description(gpu)
+        )
     except Exception as error:  # whatever a plugin raises that is missing, or not of jax's version
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"target = {name!r}: needs jax's compiler for GPUs, {INSTALL} ({said})") from None
-    return found.devices[0]
+    return list(found.devices)
 
 
 def memory_bytes(device: jax.Device) -> int:

@@ -123,7 +123,8 @@ def _compute(group: tracing.Group, values: Sequence[Any]) -> list[Any]:
     known = dict(zip(group.inputs, values, strict=True))
     for eqn in group.eqns:
         given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
-        found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
+        with compat.scope(eqn):
+            found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
         known.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
     return [known[x] for x in group.outputs]
 
@@ -180,7 +181,8 @@ def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
         return found[:num_carry], found[num_carry:]
 
     options = {"length": params["length"], "reverse": params["reverse"], "unroll": params["unroll"]}
-    last, ys = jax.lax.scan(step, _held(here.cut, start, carries), xs, **options)
+    with compat.scope(eqn):
+        last, ys = jax.lax.scan(step, _held(here.cut, start, carries), xs, **options)
     return [*last, *ys]
 
 

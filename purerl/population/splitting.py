@@ -6,7 +6,7 @@ there are shapes the results; over how many devices they lie does not, but for t
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -65,13 +65,14 @@ class Agent(NamedTuple):
     ``init(member)`` makes its state, ``held(member)`` one of the shapes that a device holds of it, and ``chunk(given,
     state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools;
     False: none) between its shards lead with those of the device ``[S / D]``, and outside of `layouts.spread` with all
-    ``[S]``.
+    ``[S]``. ``meetings`` are the collectives of an iteration.
     """
 
     init: Callable[[Members], TrainState]
     chunk: Callable[..., tuple[TrainState, Metrics]]
     held: Callable[[Members], TrainState]
     differs: PyTree = False
+    meetings: tuple[tracing.Meeting, ...] = ()
 
 
 class Steps(NamedTuple):
@@ -115,4 +116,16 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
         state, metrics = loops.chunk(steps, capacity)(collectives.apart(state, differs, cut), length)
         return collectives.together(state, differs, cut), metrics
 
-    return Agent(init, chunk, lambda member: init(member, cut._replace(axis=None)), differs)
+    held = lambda member: init(member, cut._replace(axis=None))
+    return Agent(init, chunk, held, differs, tuple(tracing.meetings(step)))
+
+
+def sent(meetings: Sequence[tracing.Meeting], split: Split) -> float:
+    """Returns the bytes that a device sends to others in an iteration of an agent, if it passes them on in a ring: of a
+    sum twice as much as of what is gathered (Patarasuk & Yuan 2009, section 3)."""
+    others, here = (split.devices - 1) / split.devices, split.shards // split.devices
+    total = 0.0
+    for meeting in meetings:
+        summed = meeting.kind != "all_gather" and not split.exact
+        total += meeting.times * meeting.nbytes * others * (2 if summed else split.devices * here)
+    return total

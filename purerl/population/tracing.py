@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 
-from purerl import compat, shards
+from purerl import compat, shards, trees
 from purerl.kernels import choice
 from purerl.types import PyTree
 
@@ -40,6 +40,31 @@ def differing(traced: Traced, *args: PyTree) -> PyTree:
     """
     found = results(opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
     return jax.tree.unflatten(jax.tree.structure(traced.shapes), found)
+
+
+class Meeting(NamedTuple):
+    """A collective over the shards: its ``kind`` (the name of an operation of JAX), the bytes that a shard brings to
+    it, and how many times it comes about in a run of the program."""
+
+    kind: str
+    nbytes: int
+    times: int
+
+
+def meetings(traced: Traced) -> list[Meeting]:
+    """Returns the collectives of a program of one shard, those of branches that may not be taken among them."""
+    return _meetings(opened(traced.jaxpr)[0], 1)
+
+
+def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
+    """Those of a trace that is computed so many times."""
+    found = []
+    for eqn in jaxpr.eqns:
+        if is_collective(eqn) and eqn.primitive.name != "axis_index":
+            found.append(Meeting(eqn.primitive.name, trees.nbytes([x.aval for x in eqn.invars]), times))
+        for inner in jaxprs_in_params(eqn.params):
+            found += _meetings(inner, times * (eqn.params["length"] if eqn.primitive.name == "scan" else 1))
+    return found
 
 
 class Group(NamedTuple):

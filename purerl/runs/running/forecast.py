@@ -17,10 +17,11 @@ SHOWN = 0.01
 
 
 class Forecast(NamedTuple):
-    """A whole training of all agents on one GPU, without compiling and the evaluation at its end.
+    """A whole training of all agents on GPUs of a kind, without compiling, the evaluation at its end, and the time that
+    several GPUs take to send to one another what `planning.Plan.sent_bytes` counts.
 
-    - ``kernels``: kernels that run.
-    - ``traffic_bytes``: bytes that they move between the GPU's memory and its processors.
+    - ``kernels``: kernels that run on each GPU.
+    - ``traffic_bytes``: bytes that they move between a GPU's memory and its processors.
     - ``bound``: what takes most of the time, "launches", "memory" or "arithmetic".
     - ``wall_seconds``: expected seconds.
     - ``frames_per_second_at_most``, ``frames_per_second``: environment steps a second of all agents together, if the
@@ -46,7 +47,8 @@ def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -
     census = Census([loop for name, part in parts.items() for loop in part.named(name, batches).loops])
     frames = setup.trainer.frames(iterations) * cost.members
     products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
-    found = speed.of_program(census, cost.flops_per_frame * frames, gpu, products)
+    of_a_device = (cost.flops_per_frame * frames / cost.devices, gpu, products / cost.devices)
+    found = speed.of_program(census, *of_a_device)
     return Forecast(
         target=target,
         kernels=census.kernels,

@@ -48,9 +48,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
         raise ConfigError(f"target = {options.target!r}: forecasts whole programs; {description.env} steps on the host")
     algo, per_agent = description.algo, options.devices_per_agent
     if options.target:
-        if per_agent > 1 or options.num_devices > 1:
-            raise ConfigError(f"target = {options.target!r}: is one device")
-        used = [absent.device(options.target)]
+        used = absent.devices(options.target, max(options.num_devices, per_agent))
     else:
         used = devices.chosen(options.num_devices, per_agent)
     split = sharding.split(description.split, per_agent)
@@ -69,7 +67,10 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
     kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
     products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
-    cost = cost._replace(**kept, shards=split.shards, dataset_bytes=shared, product_flops_per_frame=products)
+    sent = program.sent_bytes if isinstance(program, Program) else 0.0
+    cost = cost._replace(
+        **kept, shards=split.shards, sent_bytes=sent, dataset_bytes=shared, product_flops_per_frame=products
+    )
     if isinstance(program, Program) and options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None

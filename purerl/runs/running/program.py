@@ -30,13 +30,14 @@ CHUNK_SECONDS = 0.25
 class Program(NamedTuple):
     """Trainings of ``chunk.batch_size`` members at once, compiled. ``init(members)`` makes a state of the shapes
     ``like``; ``chunk.program`` donates the state it is given. ``differs`` says which of its leaves differ between the
-    shards of an agent (`splitting.Agent`)."""
+    shards of an agent (`splitting.Agent`), and ``sent_bytes`` what its devices send (`splitting.sent`)."""
 
     init: jax.stages.Compiled
     like: TrainState
     chunk: planning.Compiled
     compile_seconds: float
     differs: PyTree = False
+    sent_bytes: float = 0.0
 
     def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
         """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
@@ -144,7 +145,8 @@ def compile_program(
         )
         stage("compiling the start")
         init = starts[-1].result()
-    return Program(init, init.out_info, chunk, time.perf_counter() - start, agent.differs)
+    sent = splitting.sent(agent.meetings, split)
+    return Program(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
