@@ -1,0 +1,221 @@
+"""Whether an agent over several devices is one agent, and what that costs.
+
+    python scripts/one_agent.py oracle|exact|learn|wire [--only ALGORITHM ...] [--target h200]
+
+On 8 virtual CPU devices, an agent in 8 shards, by algorithm, a line each:
+
+- ``oracle``: against the same shards as lanes of one device (`jax.vmap` over the axis of the shards), on 8 devices,
+  with plain gradient descent: the relative difference of the first gradient's length, and the largest difference of a
+  parameter after 10 updates and after 50 iterations. The first must be below 1e-6, the second below 1e-5.
+- ``exact``: whether with exact sums all of the state has the same bits on 1, 2, 4 and 8 devices after 50 iterations.
+- ``learn``: CartPole, PPO, 8 seeds from the command line: the interquartile mean of their returns, and the worst.
+- ``wire``: bytes on a device, and those that it sends in an iteration and for a frame, on 1, 2, 4 and 8 GPUs of a kind
+  that need not be here, by ``purerl plan --target``.
+
+Exits with 1 if something must be and is not.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from purerl import config as cfg
+from purerl import envs, shards
+from purerl.algos import ALGORITHMS
+from purerl.formulas import aggregates
+from purerl.population import Members, layout, splitting, spread
+from purerl.population.splitting import Split
+from purerl.types import PyTree, Trainer
+
+SHARDS, DEVICES = 8, (1, 2, 4, 8)
+UPDATES, ITERATIONS = 10, 50
+ON_POLICY = {"num_envs": 16, "num_steps": 16}
+REPLAY = {"num_envs": 16, "num_steps": 4, "batch_size": 64, "capacity": 4096, "warmup_steps": 512}
+SEQUENCES = {"num_envs": 8, "batch_size": 16}
+PPO = {**ON_POLICY, "num_minibatches": 2, "num_epochs": 2}
+RECURRENT = {**PPO, "memory": "gru", "sequence_length": 8, "normalize_obs": True, "normalize_reward": True}
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ppo": ("ppo", "CartPole-v1", PPO),
+    "impala": ("impala", "CartPole-v1", ON_POLICY),
+    "dqn": ("dqn", "CartPole-v1", REPLAY),
+    "r2d2": ("r2d2", "CartPole-v1", SEQUENCES),
+    "sac": ("sac", "Pendulum-v1", REPLAY),
+    "qmix": ("qmix", "TwoStep-v0", {"num_envs": 16}),
+    "prioritised dqn": ("dqn", "CartPole-v1", {**REPLAY, "prioritised": True, "epsilon_ladder": 3.0}),
+    "recurrent ppo with moments": ("ppo", "CartPole-v1", RECURRENT),
+}
+LARGE = "--num-envs", "64", "--batch-size", "512"
+PLANNED = {
+    "ppo CartPole": ("ppo", "--env", "CartPole-v1", "--num-envs", "4096", "--num-steps", "32"),
+    "ppo Breakout": ("ppo", "--env", "Breakout-MinAtar", "--preset", "image", "--num-envs", "1024"),
+    "impala Breakout": ("impala", "--env", "Breakout-MinAtar", "--preset", "image", "--num-envs", "1024"),
+    "dqn Breakout": ("dqn", "--env", "Breakout-MinAtar", "--preset", "image", *LARGE),
+    "prioritised dqn": ("dqn", "--env", "CartPole-v1", "--prioritised", *LARGE),
+    "sac Pendulum": ("sac", "--env", "Pendulum-v1", *LARGE),
+    "r2d2 CartPole": ("r2d2", "--env", "CartPole-v1", "--num-envs", "64", "--batch-size", "64"),
+}
+
+
+class Training(NamedTuple):
+    """An algorithm in an environment, learning by plain gradient descent if ``plain``."""
+
+    algo: Any
+    env: Any
+    config: Any
+    plain: bool
+
+    def trainer(self, config: Any) -> Trainer:
+        """The training of a config."""
+        return self.algo.make_trainer(config, self.env, **({"optimiser": optax.sgd(0.01)} if self.plain else {}))
+
+    def policy(self, state: PyTree) -> PyTree:
+        """What is learned."""
+        return self.trainer(self.config).learner.policy(state.learner)
+
+    def updates(self) -> float:
+        """Gradient steps of an iteration."""
+        return self.config.total_updates / self.config.num_iterations
+
+    def lanes(self) -> Iterator[tuple[PyTree, PyTree]]:
+        """The policy after each iteration, and its metrics, of every shard as a lane of one device."""
+        trainer = self.trainer(splitting.share(self.config, SHARDS))
+        mapped: dict[str, Any] = {"axis_name": shards.AXIS, "axis_size": SHARDS}
+        state = jax.jit(jax.vmap(lambda _: trainer.init(jax.random.key(0)), **mapped))(jnp.arange(SHARDS))
+        step = jax.jit(jax.vmap(trainer.step, **mapped))
+        while True:
+            state, metrics = step(state)
+            yield jax.device_get(jax.tree.map(lambda x: x[0], (self.policy(state), metrics)))
+
+    def states(self, split: Split) -> Iterator[tuple[PyTree, PyTree]]:
+        """The state after each iteration, and its metrics, of an agent over devices."""
+        key, place = jax.random.key(0), layout(1, jax.devices()[: split.devices], per_agent=split.devices)
+        given = {"config": jax.tree.map(jnp.asarray, cfg.with_lengths(self.config))}
+        agent = splitting.agent(lambda config: self.trainer(config), Members(given, key), split.cut)
+        everyone = Members(jax.tree.map(lambda x: x[None], given), key[None])
+        start = spread(lambda m, _: ((), agent.init(m)), place, (False, agent.differs))
+        go_on = spread(lambda given, state: agent.chunk(given, state, 1, 1), place, (agent.differs, False))
+        options = {"compiler_options": split.compiler_options(jax.devices()[0])}
+        state = jax.jit(lambda members: start(members, ())[1], **options)(everyone)
+        step = jax.jit(go_on, **options)
+        while True:
+            state, metrics = step(everyone.given, state)
+            yield jax.tree.map(lambda x: x[0], state), jax.tree.map(lambda x: x[0, 0], metrics)
+
+
+def training(name: str, plain: bool = False) -> Training:
+    """The training of `CASES` called ``name``."""
+    algo, env, settings = CASES[name]
+    return Training(ALGORITHMS[algo], envs.make(env), ALGORITHMS[algo].Config(**settings), plain)
+
+
+def distance(a: PyTree, b: PyTree) -> float:
+    """The largest difference of two numbers in the same place."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return max(float(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)).max()) for x, y in pairs)
+
+
+def oracle(name: str) -> bool:
+    """Compares an agent on 8 devices with lanes; prints a line, and returns whether it is what it must be."""
+    case = training(name, plain=True)
+    soon = int(np.ceil(UPDATES / case.updates()))
+    pairs = zip(range(1, ITERATIONS + 1), case.states(Split(SHARDS, 8)), case.lanes(), strict=False)
+    first, after = 0.0, {}
+    for iteration, (state, metrics), (policy, of_lanes) in pairs:
+        if iteration == 1:
+            lengths = [(metrics[each], of_lanes[each]) for each in metrics if "grad_norm" in each]
+            first = max(abs(float(a) - float(b)) / float(b) for a, b in lengths)
+        if iteration in (soon, ITERATIONS):
+            after[iteration] = distance(jax.device_get(case.policy(state)), policy)
+    good = first < 1e-6 and after[soon] < 1e-5
+    told = ", ".join(f"{value:.1e} after {iteration} iterations" for iteration, value in after.items())
+    print(f"{name}: first gradient {first:.1e}, parameters {told}{'' if good else '  NOT AS IT MUST BE'}", flush=True)
+    return good
+
+
+def exact(name: str) -> bool:
+    """Compares the bits of an agent on 1, 2, 4 and 8 devices; prints a line, and returns whether they are equal."""
+    case, found = training(name), []
+    for devices in DEVICES:
+        states = case.states(Split(SHARDS, devices, exact=True))
+        state = next(state for i, (state, _) in enumerate(states, 1) if i == ITERATIONS)
+        found.append(jax.device_get(jax.tree.map(_words, state)))
+    differ = [sum(not np.array_equal(a, b, equal_nan=True) for a, b in _pairs(found[0], other)) for other in found[1:]]
+    told = "all bits equal" if not any(differ) else f"{differ} arrays differ on {DEVICES[1:]} devices from those on 1"
+    print(f"{name}: after {ITERATIONS} iterations {told}", flush=True)
+    return not any(differ)
+
+
+def _pairs(a: PyTree, b: PyTree) -> Iterator[tuple[Any, Any]]:
+    return zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+
+
+def _words(x: Any) -> Any:
+    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def purerl(*args: str, devices: int = 8) -> str:
+    """What ``purerl ARGS`` prints, on so many virtual devices."""
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
+    environment.pop("XLA_FLAGS")
+    command = [sys.executable, "-m", "purerl.cli", *args]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def learn() -> bool:
+    """Trains 8 seeds over 8 devices each; prints a line, and returns whether they learned."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        settings = ("--num-envs", "16", "--num-steps", "128", "--total-steps", "500000", "--num-seeds", "8")
+        over = ("--shards", "8", "--devices-per-agent", "8", "--out", str(run))
+        purerl("train", "ppo", "--env", "CartPole-v1", *settings, *over)
+        returns = np.array(json.loads((run / "summary.json").read_text())["return_per_seed"])
+    mean = aggregates.told(returns)[0]
+    print(f"CartPole, 8 seeds of 5e5 frames: interquartile mean {mean:.1f}, worst {returns.min():.1f}", flush=True)
+    return mean >= 475
+
+
+def wire(name: str, target: str) -> bool:
+    """Plans an agent for 1, 2, 4 and 8 absent GPUs; prints a line for each."""
+    for devices in DEVICES:
+        over = ("--shards", str(SHARDS), "--devices-per-agent", str(devices), "--target", target, "--json")
+        found = json.loads(purerl("plan", *PLANNED[name], *over))
+        frames = found["frames_per_iteration"]
+        print(
+            f"{name}, {devices} x {target}: {found['peak_bytes'] / devices / 2**20:,.0f} MiB a device, sent by each "
+            f"{found['sent_bytes'] / 2**10:,.1f} KiB an iteration, {found['sent_bytes'] / frames:,.2f} B a frame",
+            flush=True,
+        )
+    return True
+
+
+def main() -> None:
+    """Runs a part."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=("oracle", "exact", "learn", "wire"))
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--target", default="h200")
+    asked = parser.parse_args()
+    if asked.part == "learn":
+        good = [learn()]
+    elif asked.part == "wire":
+        good = [wire(name, asked.target) for name in asked.only or PLANNED]
+    else:
+        good = [{"oracle": oracle, "exact": exact}[asked.part](name) for name in asked.only or CASES]
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -35,7 +35,8 @@ class Plan(NamedTuple):
     - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
     - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
     - ``devices_per_member``: devices over which each member lies, in plans of a `Trainer` cut into ``shards``.
-    - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`).
+    - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`) of so many
+      ``frames_per_iteration``.
     """
 
     members: int
@@ -54,6 +55,7 @@ class Plan(NamedTuple):
     devices_per_member: int = 1
     shards: int = 1
     sent_bytes: float = 0.0
+    frames_per_iteration: int = 0
 
 
 def in_words(plan: Plan) -> str:
@@ -63,7 +65,7 @@ def in_words(plan: Plan) -> str:
         "devices": f"{plan.devices}",
         "mesh": f"{plan.devices // plan.devices_per_member} x {plan.devices_per_member} (population x data)",
         **({"shards an agent": f"{plan.shards}"} if plan.shards > 1 else {}),
-        **({"sent by a device": f"{gigabytes(plan.sent_bytes)} an iteration"} if plan.sent_bytes else {}),
+        **({"sent by a device": _sent(plan)} if plan.sent_bytes else {}),
         "agents at once": f"{plan.batch_size:,}",
         "peak memory": gigabytes(plan.peak_bytes),
         "memory an agent": gigabytes(plan.bytes_per_member),
@@ -76,6 +78,10 @@ def in_words(plan: Plan) -> str:
         "compile time": f"{plan.compile_seconds:.1f} s",
     }
     return lines(quantities)
+
+
+def _sent(plan: Plan) -> str:
+    return f"{gigabytes(plan.sent_bytes)} an iteration, {plan.sent_bytes / plan.frames_per_iteration:.3g} B a frame"
 
 
 def lines(quantities: dict[str, str]) -> str:

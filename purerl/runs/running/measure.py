@@ -69,7 +69,12 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
     sent = program.sent_bytes if isinstance(program, Program) else 0.0
     cost = cost._replace(
-        **kept, shards=split.shards, sent_bytes=sent, dataset_bytes=shared, product_flops_per_frame=products
+        **kept,
+        shards=split.shards,
+        sent_bytes=sent,
+        frames_per_iteration=trainer.env_steps,
+        dataset_bytes=shared,
+        product_flops_per_frame=products,
     )
     if isinstance(program, Program) and options.target:
         return cost, forecast(setup, program, cost, options.target)
