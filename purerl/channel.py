@@ -134,17 +134,24 @@ def leave(code: int) -> None:
 def listen(hosts: Sequence[str], bind: str = "") -> tuple[socket.socket, Address]:
     """Returns a socket of the first process and its address; ``hosts`` are names of its machine, and ``bind`` is the
     only one that it listens on (default: all)."""
-    server = socket.create_server((bind, 0))
+    both = not bind and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    server = socket.create_server((bind, 0), family=family, dualstack_ipv6=both)
     server.settimeout(PATIENCE)
     return server, Address(hosts, server.getsockname()[1], secrets.token_hex(16))
 
 
 def accepted(server: socket.socket, address: Address, count: int) -> dict[int, socket.socket]:
-    """Returns the connections of the other processes by their number. Raises `OSError` if they do not come in time."""
+    """Returns the connections of the other processes by their number. Raises `ConnectionError` if they do not come in
+    time."""
     found: dict[int, socket.socket] = {}
     with server:
         while len(found) < count - 1:
-            connection, _ = server.accept()
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                missing = [index for index in range(1, count) if index not in found]
+                raise ConnectionError(f"processes {missing} have not come to port {address.port} of this one") from None
             connection.settimeout(PATIENCE)
             with contextlib.suppress(OSError, ValueError):
                 secret, _, index = connection.recv(100).decode().strip().partition(" ")
@@ -157,7 +164,7 @@ def accepted(server: socket.socket, address: Address, count: int) -> dict[int, s
 
 
 def connected(address: Address, index: int) -> dict[int, socket.socket]:
-    """Returns the connection to the first process. Raises `OSError` if there is no way to it."""
+    """Returns the connection to the first process. Raises `ConnectionError` if there is no way to it."""
     for host in dict.fromkeys(address.hosts):
         with contextlib.suppress(OSError):
             connection = socket.create_connection((host, address.port), timeout=PATIENCE / len(address.hosts))

@@ -4,6 +4,7 @@ of them tells all. With one process all of this is what it would be without it.
 JAX joins them (`jax.distributed`); every two speak over a `purerl.channel`.
 """
 
+import collections
 import json
 import sys
 import threading
@@ -27,7 +28,7 @@ JOIN_SECONDS = 300
 """How long the processes wait for one another at first."""
 HEARTBEAT = 10
 """Seconds without a sign of life after which JAX gives up a process whose machine is gone."""
-LOOPBACK = "localhost", "127.0.0.1", "[::1]"
+LOOPBACK = "127.0.0.1", "localhost", "::1"
 MOST_BYTES = 1024
 """Of the address of a channel."""
 
@@ -113,13 +114,12 @@ def begin(how: str, ended: Ended) -> None:
         raise ConnectionError(f"processes = {how!r}: cannot be joined, or its port is taken: {_line(error)}") from None
     finally:
         waiting.cancel()
-    if len(jax.devices()) != count() * jax.local_device_count():
-        raise ConfigError(
-            f"processes = {how!r}: all must have as many devices; this one has {jax.local_device_count()}"
-        )
+    devices = collections.Counter(device.process_index for device in jax.devices())
+    if len({*devices.values()}) > 1:
+        raise ConfigError(f"processes = {how!r}: must have as many devices each, not {list(devices.values())}")
     if count() > 1:
         host = given.get("coordinator_address", "").rpartition(":")[0]
-        channel.begin(_joined([host] if host else channel.names(), ended))
+        channel.begin(_joined(host.strip("[]"), ended))
 
 
 def finish() -> None:
@@ -146,17 +146,18 @@ def _read(how: str) -> tuple[str, int, int]:
 def _channel() -> Channel:
     """The channel of this process; one is made if the processes were joined by somebody else."""
     if channel.current() is None:
-        channel.begin(_joined(channel.names(), _end))
+        channel.begin(_joined("", _end))
     found = channel.current()
     assert found
     return found
 
 
-def _joined(hosts: list[str], ended: Ended) -> Channel:
-    """A channel between all processes, of which the first is at ``hosts``; the others learn the rest from JAX."""
-    bind = "127.0.0.1" if hosts[0] in LOOPBACK else ""
+def _joined(host: str, ended: Ended) -> Channel:
+    """A channel between all processes, of which the first is at ``host``, if that is known; the others learn the rest
+    from JAX."""
+    here = LOOPBACK[0] if host in LOOPBACK else ""
     if is_first():
-        server, address = channel.listen(hosts, bind)
+        server, address = channel.listen([here] if here else [*filter(None, [host]), *channel.names()], here)
         _broadcast(address)
         return Channel(0, count(), channel.accepted(server, address, count()), ended)
     address = _broadcast(None)

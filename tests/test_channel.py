@@ -82,6 +82,15 @@ def test_strangers_are_not_let_in():
         pass
 
 
+def test_who_cannot_be_reached_is_told(monkeypatch):
+    monkeypatch.setattr(channel, "PATIENCE", 0.2)
+    server, address = channel.listen(["127.0.0.1"])
+    with pytest.raises(ConnectionError, match=r"processes \[1, 2\] have not come to port"):
+        channel.accepted(server, address, 3)
+    with pytest.raises(ConnectionError, match="process 0 cannot be reached at 127.0.0.1, port"):
+        channel.connected(address, 1)
+
+
 @pytest.mark.parametrize("how", ["", "1234", "localhost,2,0", "localhost:1234,2", "a:b,1,0", ":1234,2,0", "a:1,2,-1"])
 def test_what_joins_has_a_form(how):
     with pytest.raises(ConfigError, match="processes = .*must be auto, or ADDRESS,N,ID"):
