@@ -20,6 +20,8 @@ EXIT_LOST = 5
 """Exit code of a process another one of which has died."""
 GRACE = 2.0
 """Seconds that a process has to end by itself after another one has said that it ends: mistakes are found by all."""
+NEWS_SECONDS = 5.0
+"""How long after the death of a process another one may know of its consequences alone."""
 PATIENCE = 60.0
 """Seconds in which the others connect to the first process."""
 PROBES = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 8000}
@@ -116,6 +118,12 @@ def end() -> None:
 def current() -> Channel | None:
     """Returns the channel of this process; None: it has none."""
     return _open[-1] if _open else None
+
+
+def await_news() -> None:
+    """Waits where something has failed that may come of another process's death; if it does, that ends this one."""
+    if current():
+        time.sleep(NEWS_SECONDS)
 
 
 def leave(code: int) -> None:

@@ -105,6 +105,7 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"purerl: error: {printable(str(error))}; what was saved before is as it was", file=sys.stderr)
         code = EXIT_IO
     except RAISED as error:
+        channel.await_news()
         if place(error):
             print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
         elif channel.current():

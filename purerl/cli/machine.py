@@ -3,11 +3,10 @@
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from purerl import catalogue, channel
+from purerl import catalogue
 from purerl.errors import ConfigError
 from purerl.runs.describing import interrupts
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 CACHE_OFF = "off"
 """The directory of compiled programs that stands for none."""
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-NEWS_SECONDS = 5.0
-"""How long after the death of a process another one may know of its consequences alone."""
 SMALL_ENVS, SMALL_WIDTH = 16, 128
 """Environments of an agent, and units of a layer, up to which one thread of a CPU was measured to be the faster."""
 
@@ -82,8 +79,6 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
                 processes.finish()
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
-            if channel.current():
-                time.sleep(NEWS_SECONDS)  # what fails here may be that another process has died: that ends this one
             raise
         advice = "give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
         if found == "gpu":
