@@ -54,11 +54,20 @@ def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -
     nothing grows with the count. The count is exact up to ``max_count`` and stays there, or at the size of a larger
     batch.
     """
+    return _merged(moments, *_of_batch(moments, batch), max_count)
+
+
+def _of_batch(moments: Moments, batch: Array) -> tuple[int, Array, Array]:
+    """How many samples a batch has, in all `shards` of an agent, and their mean and variance."""
     axes = tuple(range(batch.ndim - moments.mean.ndim))
     size = shards.count() * batch.size // moments.mean.size
+    return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
+
+
+def _merged(moments: Moments, size: int, batch_mean: Array, batch_var: Array, max_count: int = MAX_COUNT) -> Moments:
+    """`update_moments` by what `_of_batch` finds."""
     count = jnp.minimum(moments.count, max(max_count - size, 0)) + size
     weight = size / count.astype(jnp.float32)
-    batch_mean, batch_var = shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
     shift = batch_mean - moments.mean
     return Moments(
         count=count,
@@ -69,10 +78,9 @@ def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -
 
 def compensate(state: Compensated, batch: Array) -> Compensated:
     """`update_moments`, with compensated additions beyond `PLAIN_COUNT` samples, so that no batch is lost."""
-    moments, plain = state.moments, update_moments(state.moments, batch)
-    axes = tuple(range(batch.ndim - moments.mean.ndim))
-    size, count = shards.count() * batch.size // moments.mean.size, plain.count.astype(jnp.float32)
-    batch_mean, batch_var = shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
+    moments, (size, batch_mean, batch_var) = state.moments, _of_batch(state.moments, batch)
+    plain = _merged(moments, size, batch_mean, batch_var)
+    count = plain.count.astype(jnp.float32)
     shift = batch_mean - moments.mean - state.mean_rest
     growth = batch_var - moments.var - state.var_rest + (1 - size / count) * jnp.square(shift)
     mean, mean_rest = _add(moments.mean, state.mean_rest + shift * size / count)
