@@ -126,6 +126,6 @@ def sent(meetings: Sequence[tracing.Meeting], split: Split) -> float:
     others, here = (split.devices - 1) / split.devices, split.shards // split.devices
     total = 0.0
     for meeting in meetings:
-        summed = meeting.kind != "all_gather" and not split.exact
+        summed = meeting.kind == "pmax" or (meeting.kind == "psum" and not split.exact)
         total += meeting.times * meeting.nbytes * others * (2 if summed else split.devices * here)
     return total

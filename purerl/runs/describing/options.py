@@ -180,7 +180,7 @@ class TrainOptions(Devices, Described, MachineOptions):
     so that a run can go on with another number of devices."""
     exact: bool = False
     """Add what the shards of an agent sum in one order, and compute each shard apart from the others, so that no bit of
-    the results follows from the number of devices. Somewhat slower."""
+    the results follows from the number of devices (on a CPU; on GPUs also give deterministic). Somewhat slower."""
 
 
 @dataclasses.dataclass(frozen=True)
