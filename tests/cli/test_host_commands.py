@@ -171,6 +171,11 @@ def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
             "randomise = 'x:0:1': draws parameters in JAX",
         ),
         (("train", "ppo", *CARTPOLE, "--kernels", "auto"), "kernels = 'auto': makes a rollout one kernel"),
+        (
+            ("train", "ppo", *CARTPOLE, "--num-devices", "2"),
+            "num_devices = 2: gymnasium/CartPole-v1 is stepped on the host",
+        ),
+        (("train", "ppo", *CARTPOLE, "--shards", "2"), "shards = 2: gymnasium/CartPole-v1 is stepped on the host"),
         (("train", "impala", *CARTPOLE, "--max-lag", "2", "--lag", "2"), "lag = 2.0: simulates old parameters"),
         (("train", "ppo", "--env", "CartPole-v1", "--ahead", "2"), "ahead = 2: has no effect"),
     ],

@@ -29,6 +29,8 @@ def problems(options: Any, config: Any, env: Env) -> list[str]:
         found.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
     if options.kernels != "off":
         found.append(f"kernels = 'auto': makes a rollout one kernel; {env.name} is stepped on the host")
+    if options.num_devices > 1:
+        found.append(f"num_devices = {options.num_devices}: {env.name} is stepped on the host, for one device")
     if options.double_buffering == "on" and config.num_envs % 2:
         found.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
     return found
