@@ -465,7 +465,7 @@ def test_on_host_is_the_same(name):
 
 def test_on_host_needs_such_a_memory(monkeypatch):
     device = SimpleNamespace(addressable_memories=lambda: [SimpleNamespace(kind="device")])
-    monkeypatch.setattr(jax, "devices", lambda: [device])
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
     with pytest.raises(ValueError, match="no memory kind pinned_host, only device"):
         replay.on_host(BUFFERS["uniform"])
 
