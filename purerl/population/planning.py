@@ -206,5 +206,6 @@ def gigabytes(count: float) -> str:
     """A number of bytes as text: ``1610612736`` becomes ``1.5 GiB``."""
     for size, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= size:
-            return f"{count / size:.3g} {unit}"
+            number = count / size
+            return f"{number:.3g} {unit}" if number < 999.5 else f"{number:.0f} {unit}"
     return f"{count:.0f} B"
