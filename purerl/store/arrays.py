@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,9 +93,9 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
     return jax.tree.unflatten(structure, found)
 
 
-def fill(file: BinaryIO, array: np.ndarray, path: Path) -> None:
+def fill(file: Any, array: np.ndarray, path: Path) -> None:
     """Reads on into an array, whose elements lie one after another. Raises `ConfigError` if the file ends too soon."""
-    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:  # type: ignore[attr-defined]
+    if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
         raise ConfigError(f"{path}: is cut off")
 
 

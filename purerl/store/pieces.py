@@ -166,9 +166,9 @@ def _joined(folder: Path, parts: Sequence[Part], shape: Any) -> np.ndarray:
     """The array of the shape and dtype of ``shape`` that parts make up."""
     array = np.empty(shape.shape, shape.dtype)
     for part in parts:
-        place = tuple(slice(a, a + b) for a, b in zip(part.starts, part.place.shape, strict=True))
+        place: Any = (*(slice(a, a + b) for a, b in zip(part.starts, part.place.shape, strict=True)), ...)
         whole = part.place.shape[1:] == array.shape[1:]  # along the leading axis: read in place
-        into = array[(*place, Ellipsis)] if whole else np.empty(part.place.shape, shape.dtype)  # type: ignore[arg-type]
+        into = array[place] if whole else np.empty(part.place.shape, shape.dtype)
         part.file.seek(part.offset + part.place.begin)
         arrays.fill(part.file, into, folder)
         if not whole:
