@@ -2,9 +2,9 @@
 
     python scripts/collectives.py [--repeats 5]
 
-Prints for each the time of one as ``latency + bytes / bandwidth``, a least-squares line through the medians of
-``--repeats`` fresh processes, and the medians themselves. It is the term that `docs/several-devices.md` adds to what an
-agent computes.
+Prints for each the time of one as ``latency + 2 (D - 1) / D bytes / bandwidth``, over D devices in all: a least-squares
+line through the medians of ``--repeats`` fresh processes, and the medians themselves. It is the term that
+`docs/several-devices.md` adds to what an agent computes.
 """
 
 import argparse
@@ -94,11 +94,12 @@ def main() -> None:
     for name, (processes, devices) in OVER.items():
         runs = [measured(processes, devices) for _ in range(asked.repeats)]
         medians = [statistics.median(column) for column in zip(*runs, strict=True)]
-        sizes = np.array(SIZES) * 4.0
+        all_devices = processes * devices
+        sent = np.array(SIZES) * 4.0 * 2 * (all_devices - 1) / all_devices
         weight = 1 / np.array(medians)  # errors in proportion
-        slope, latency = np.polyfit(sizes, medians, 1, w=weight)
+        slope, latency = np.polyfit(sent, medians, 1, w=weight)
         told = ", ".join(f"{size:,} B {x * 1e6:,.0f} us" for size, x in zip(np.array(SIZES) * 4, medians, strict=True))
-        print(f"{name}: {latency * 1e6:.0f} us + bytes / {1 / slope / 1e9:.2f} GB/s ({told})", flush=True)
+        print(f"{name}: {latency * 1e6:.0f} us + sent / {1 / slope / 1e9:.2f} GB/s ({told})", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def in_words(plan: Plan) -> str:
         "devices": f"{plan.devices}",
         "mesh": f"{plan.devices // plan.devices_per_member} x {plan.devices_per_member} (population x data)",
         **({"shards an agent": f"{plan.shards}"} if plan.shards > 1 else {}),
-        **({"sent by a device": _sent(plan)} if plan.sent_bytes else {}),
+        **({"sent for an agent": _sent(plan)} if plan.sent_bytes else {}),
         "agents at once": f"{plan.batch_size:,}",
         "peak memory": gigabytes(plan.peak_bytes),
         "memory an agent": gigabytes(plan.bytes_per_member),
