@@ -113,6 +113,9 @@ def episode_metrics(
         )
     )
     per_episode = jnp.where(ended > 0, 1 / jnp.maximum(ended, 1).astype(jnp.float32), jnp.nan)
-    metrics = {"episode_return": all_returns * per_episode, "episode_length": all_lengths * per_episode}
-    metrics["episodes"] = ended
+    metrics = {
+        "episode_return": all_returns * per_episode,
+        "episode_length": all_lengths * per_episode,
+        "episodes": ended,
+    }
     return open_return, open_length, metrics

@@ -110,13 +110,7 @@ def search(description: Description, options: Any) -> int:
     """
     name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
     directory = place(options, name)
-    run = Run(
-        description,
-        Setup.of(description, devices.chosen(options.num_devices)),
-        options,
-        directory,
-        progress.console(),
-    )
+    run = _run(description, options, directory)
     with hold(directory, FILES, overwrite=options.overwrite):
         program = _compile(run)
         if processes.is_first():
@@ -133,13 +127,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
     `ConfigError`, before anything is written, if there is nothing sound to go on from.
     """
     directory = resumed.directory
-    run = Run(
-        description,
-        Setup.of(description, devices.chosen(options.num_devices)),
-        options,
-        directory,
-        progress.console(),
-    )
+    run = _run(description, options, directory)
     with hold(directory, FILES, resume=True):
         folder = directory / CHECKPOINTS
         resuming.checked(resumed, folder, folder)
@@ -159,6 +147,12 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
             resuming.begin(resumed, description, options, [step] if step else [], run.console)
         processes.gathered(None)
         return _search(run, program, Progress(state, done, spent))
+
+
+def _run(description: Description, options: Any, directory: Path) -> Run:
+    """What a search is to do, on the devices that the options name."""
+    setup = Setup.of(description, devices.chosen(options.num_devices))
+    return Run(description, setup, options, directory, progress.console())
 
 
 def _compile(run: Run) -> Program:
