@@ -188,6 +188,21 @@ class Result(NamedTuple):
     metrics: Metrics
 
 
+class Design(NamedTuple):
+    """What can be done with the levels of an environment beside drawing them: curricula choose among them.
+
+    ``change(key, level)`` is a level near to ``level``. ``build(key, choices)`` is the level that ``G`` choices, int32
+    ``[G]``, the i-th below ``sizes[i]``, stand for; the key is for what they leave open. Both consume their key, and
+    what they give ``begin`` takes as it takes what ``levels`` draws. An episode is solved if its undiscounted return is
+    above ``solved``; None: none is.
+    """
+
+    change: Callable[[Key, PyTree], PyTree]
+    sizes: tuple[int, ...]
+    build: Callable[[Key, Array], PyTree]
+    solved: Any = None  # a number or a tracer
+
+
 class Env(NamedTuple):
     """An environment. Functions are for one environment; callers vmap them.
 
@@ -217,6 +232,9 @@ class Env(NamedTuple):
     ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team. ``partly_observed``
     tells that what an observation leaves out matters, so that an agent with a memory can do better.
 
+    ``design`` is there where levels are tasks that an agent can be taught in, one after another; None: levels are the
+    chance with which episodes of one task begin.
+
     ``host`` is what steps an environment of the host (`purerl.envs.hosted`), None of all others. A level is then the
     first observation, and the noise of a step what the host's step came to: whoever steps hands both in. What
     ``levels`` and ``noise`` draw has their shapes alone, so that programs can be traced and planned.
@@ -239,6 +257,7 @@ class Env(NamedTuple):
     zero_sum: bool = False
     partly_observed: bool = False
     host: Any = None  # hosts.HostEnv
+    design: Design | None = None
 
     def reset(self, key: Key) -> tuple[PyTree, PyTree]:
         """Begins an episode in a level of its own: ``(env_state, obs)``. Consumes ``key``."""

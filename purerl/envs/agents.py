@@ -134,6 +134,7 @@ def joint(env: Env, previous: bool = False) -> Env:
         keep=env.keep,
         resets=env.resets,
         host=env.host,
+        design=env.design,
     )
 
 

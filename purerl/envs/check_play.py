@@ -53,8 +53,8 @@ class Played(NamedTuple):
 
 
 def play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
-    """Begins `_NUM_LEVELS` episodes of ``env``, and steps ``num_envs`` of it ``num_steps`` times at random, under one
-    jit. Consumes ``key``."""
+    """Begins in `_NUM_LEVELS` levels of ``env``, and as many of its design, and steps ``num_envs`` of it ``num_steps``
+    times at random, under one jit. Consumes ``key``."""
     return jax.device_get(jax.jit(lambda key: _play(env, key, num_steps, num_envs))(key))
 
 
@@ -86,10 +86,10 @@ def _words(found: Any, at: int) -> str:
 def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
     key_level, key_noise, key_resets, key_action = jax.random.split(key, 4)
     merged = (lambda tree: trees.merge(tree, 2)) if env.num_agents > 1 else (lambda tree: tree)
-    levels, same = (env.levels(key_level, (_NUM_LEVELS,)) for _ in range(2))
+    levels, same = (_levels(env, key_level) for _ in range(2))
     starts, again = (jax.vmap(lambda level: env.begin(level))(levels) for _ in range(2))
     seen = {f"begin's obs{path}": pair for path, pair in _pairs(env.observation_space, merged(starts[1]))}
-    each = [_bits(x).reshape(_NUM_LEVELS, -1) for x in jax.tree.leaves(starts)]
+    each = [_bits(x).reshape(trees.length(levels), -1) for x in jax.tree.leaves(starts)]
     varied = [jnp.any(x != x[:1]) for x in each]
     begun = {
         **_differing("levels: gives two results for one key", _named("level", levels), same),
@@ -124,6 +124,19 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
         begun[_ITSELF[name]] = itself
     begun = jax.tree.map(lambda x: x[None], begun)
     return Played(begun, steps, jnp.any(jnp.stack(varied)), terminated, ended - terminated)
+
+
+def _levels(env: Env, key: Key) -> PyTree:
+    """Levels to begin in: `_NUM_LEVELS` that are drawn, and as many changed and built ones if there is a design."""
+    drawn = env.levels(key, (_NUM_LEVELS,))
+    if env.design is None:
+        return drawn
+    key_change, key_choose, key_build = jax.random.split(jax.random.fold_in(key, _NUM_LEVELS), 3)
+    shape = _NUM_LEVELS, len(env.design.sizes)
+    choices = jax.random.randint(key_choose, shape, 0, jnp.array(env.design.sizes, jnp.int32))
+    changed = jax.vmap(env.design.change)(jax.random.split(key_change, _NUM_LEVELS), drawn)
+    built = jax.vmap(env.design.build)(jax.random.split(key_build, _NUM_LEVELS), choices)
+    return jax.tree.map(lambda *each: jnp.concatenate(each), drawn, changed, built)
 
 
 def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:

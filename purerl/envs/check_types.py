@@ -51,6 +51,8 @@ def type_problems(env: Env, key: Key) -> list[str]:
         return problems
     if not jax.tree.leaves(drawn["levels"]):
         return ["levels: holds no array; where nothing is drawn, give purerl.envs.episodic.one_level"]
+    if lines := _design_problems(env, drawn["levels"], key):
+        return problems + lines
     try:
         begun = jax.eval_shape(env.begin, drawn["levels"])
     except RAISED as error:
@@ -102,6 +104,33 @@ def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], ke
         for (path, like), x in zip(jax.tree.leaves_with_path(one), jax.tree.leaves(many), strict=True)
         if x.shape != (2, 3, *like.shape)
     ]
+
+
+def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
+    """What is wrong with a design: its levels must be like those that `levels` draws."""
+    if env.design is None:
+        return []
+    sizes = env.design.sizes
+    if not isinstance(sizes, tuple) or not sizes or any(type(size) is not int or size < 1 for size in sizes):
+        return [f"design.sizes = {sizes!r}: must be a tuple of whole numbers >= 1"]
+    choices, lines = jax.ShapeDtypeStruct((len(sizes),), jnp.int32), []
+    for name, given in {"change": level, "build": choices}.items():
+        try:
+            made = jax.eval_shape(getattr(env.design, name), key, given)
+        except RAISED as error:
+            lines.append(f"design.{name}: cannot be traced by jit: {_told(error)}")
+            continue
+        if _structure(made) != _structure(level):
+            lines.append(f"design.{name}: gives {_structure(made)}, but levels {_structure(level)}")
+            continue
+        pairs = zip(jax.tree.leaves_with_path(level), jax.tree.leaves(made), strict=True)
+        lines += [
+            f"design.{name}{jax.tree_util.keystr(path)}: {x.dtype}{list(x.shape)}, but {y.dtype}{list(y.shape)} in "
+            "what levels draws"
+            for (path, y), x in pairs
+            if (x.shape, x.dtype) != (y.shape, y.dtype)
+        ]
+    return lines
 
 
 def _keep_problems(env: Env, env_state: PyTree) -> list[str]:

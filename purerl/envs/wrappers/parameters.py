@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import draw, spaces
@@ -13,7 +14,12 @@ from purerl.envs.wrappers.kinds import RANGES
 from purerl.envs.wrappers.parts import kept, needs_one_agent
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Leaf
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Design, Env, Key, PyTree, Step
+
+REACH = 0.1
+"""How far a change moves a parameter at most, as a fraction of its range."""
+PARTS = 16
+"""Equal parts of a range, of which a choice takes the middle of one."""
 
 
 class Randomised(NamedTuple):
@@ -30,7 +36,9 @@ def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
     randomisation; of physical parameters, Peng et al. 2018 (arXiv 1710.06537). ``ranges`` are text,
     ``"length:0.4:0.6,mass:0.8:1.2"``, or a mapping of names to pairs. ``make`` is called with traced float32 parameters
     inside the step. Spaces hold those of every corner of the ranges. A level is the parameters, by name, and a level of
-    the environment within.
+    the environment within; it can be chosen by a curriculum. A change of one moves one parameter by at most `REACH` of
+    its range, within that, and changes the level within if that can be changed. A choice for each parameter is one of
+    `PARTS` values, and the choices of the level within come after them.
 
     Raises `ConfigError` for what ``make`` refuses, for a parameter that cannot be traced or on which levels or noise
     depend, which are drawn for all parameters alike, and for several agents.
@@ -58,7 +66,21 @@ def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
         inner, step = make(**env_state.parameters).step(noise, env_state.inner, action)
         return env_state._replace(inner=inner), step
 
+    def change(key: Key, level: tuple[dict[str, Array], PyTree]) -> tuple[dict[str, Array], PyTree]:
+        key_which, key_by, key_inner = jax.random.split(key, 3)
+        moved = jnp.where(jnp.arange(len(ends)) == jax.random.randint(key_which, (), 0, len(ends)), REACH, 0.0)
+        by = jax.random.uniform(key_by, (), minval=-1.0, maxval=1.0) * moved * (high - low)
+        parameters = {each: jnp.clip(level[0][each] + by[i], low[i], high[i]) for i, each in enumerate(ends)}
+        return parameters, plain.design.change(key_inner, level[1]) if plain.design else level[1]
+
+    def build(key: Key, choices: Array) -> tuple[dict[str, Array], PyTree]:
+        own, inner = choices[: len(ends)], choices[len(ends) :]
+        parameters = {each: low[i] + (own[i] + 0.5) / PARTS * (high[i] - low[i]) for i, each in enumerate(ends)}
+        return parameters, plain.design.build(key, inner) if plain.design else plain.levels(key, ())
+
+    sizes = (PARTS,) * len(ends) + (plain.design.sizes if plain.design else ())
     return plain._replace(
+        design=Design(change, sizes, build, plain.design.solved if plain.design else None),
         levels=levels,
         begin=begin,
         step=step,

@@ -13,7 +13,10 @@ from purerl.types import Array, Env, PyTree, Step
 @takes(number(Range(0, open_low=True)))
 def reward_scale(env: Env, scale: Any) -> Env:
     """Rewards are multiplied by ``scale`` (may be traced). Raises `ConfigError` for what is no number > 0."""
-    return _paying(env, lambda reward: reward * scale)
+    scaled = _paying(env, lambda reward: reward * scale)
+    if env.design is None or env.design.solved is None:
+        return scaled
+    return scaled._replace(design=env.design._replace(solved=env.design.solved * scale))
 
 
 @takes(number(Range(0, open_low=True)))

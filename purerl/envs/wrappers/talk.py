@@ -71,7 +71,7 @@ def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal
         return Led(inner, target), step._replace(next_obs=hear(obs, speak(obs, target)), reward=reward)
 
     levels = beside(env.levels, "led", goal.draw)
-    return env._replace(levels=levels, begin=begin, step=step, keep=kept(env), observation_space=space)
+    return env._replace(levels=levels, begin=begin, step=step, keep=kept(env), observation_space=space, design=None)
 
 
 def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array], Box]:
