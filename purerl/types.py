@@ -150,7 +150,8 @@ class TrainState(NamedTuple):
 
     ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or
     learner was not finite; the learner stays as it was before that iteration. ``stopping`` is that of
-    `loops.stopping`, ``()`` where nothing stops a training early.
+    `loops.stopping`, ``()`` where nothing stops a training early, and ``curriculum`` that of `loops.teaching`, ``()``
+    where nothing chooses levels.
     """
 
     learner: PyTree
@@ -160,6 +161,7 @@ class TrainState(NamedTuple):
     alive: Array
     key: Key
     stopping: PyTree = ()
+    curriculum: PyTree = ()
 
 
 class Scores(NamedTuple):
@@ -349,11 +351,15 @@ class Trainer(NamedTuple):
     shapes alone, and whoever steps the host (`loops.hosting`) does in its place what it would. For that the beginning
     has halves, too: ``begin(key)`` is the state before the warm-up (None: there is none, and ``init`` is that), and
     ``fill(state, trajectory)`` stores a trajectory of the warm-up.
+
+    Where a curriculum chooses levels (`loops.teaching`), ``acts_by(state)`` is what ``collect`` takes in place of the
+    behaviour, what that gives beside the actors and the metrics is what ``learn`` takes, and an iteration takes
+    ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
     """
 
     init: Callable[[Key], TrainState]
-    collect: Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]
-    learn: Callable[[TrainState, Transition, Key], tuple[TrainState, Metrics]]
+    collect: Callable[[PyTree, Actors, Key], tuple[Actors, Any, Metrics]]
+    learn: Callable[[TrainState, Any, Key], tuple[TrainState, Metrics]]
     learner: Learner
     fleet: Any  # envs.Fleet
     num_steps: int
@@ -361,16 +367,18 @@ class Trainer(NamedTuple):
     begin: Callable[[Key], TrainState] | None = None
     fill: Callable[[TrainState, Transition], TrainState] | None = None
     stop: Callable[[TrainState, TrainState, Metrics], tuple[TrainState, Metrics]] | None = None
+    acts_by: Callable[[TrainState], PyTree] | None = None
+    scored_steps: int = 0
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
         key, *keys = jax.random.split(state.key, 3)
         key_collect, key_learn = map(shards.own, keys)
-        behaviour = self.learner.behaviour(state.learner)
+        behaviour = self.acts_by(state) if self.acts_by else self.learner.behaviour(state.learner)
         return self.after(state, key, self.collect(behaviour, state.actors, key_collect), key_learn)
 
     def after(
-        self, state: TrainState, key: Key, collected: tuple[Actors, Transition, Metrics], key_learn: Key
+        self, state: TrainState, key: Key, collected: tuple[Actors, Any, Metrics], key_learn: Key
     ) -> tuple[TrainState, Metrics]:
         """Learns from what was ``collected`` in the iteration before ``key``. Consumes ``key_learn``."""
         actors, trajectory, episodes = collected
@@ -381,7 +389,7 @@ class Trainer(NamedTuple):
     @property
     def env_steps(self) -> int:
         """The number of frames that one iteration takes, of one agent."""
-        return int(self.fleet.env_steps * self.num_steps)
+        return int(self.fleet.env_steps * (self.num_steps + self.scored_steps))
 
     def frames(self, iterations: int) -> int:
         """Frames of one agent after so many iterations, warm-up included."""

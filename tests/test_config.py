@@ -20,7 +20,7 @@ COUNTS = ["total_steps", "num_envs", "num_steps", "num_epochs", "num_minibatches
 
 def test_floats_are_leaves_and_the_rest_is_static():
     leaves, structure = jax.tree.flatten(ppo.Config(num_envs=8))
-    assert len(leaves) == len(FLOATS) == 13
+    assert len(leaves) == len(FLOATS) == 17
     assert structure == jax.tree.structure(ppo.Config(num_envs=8, gamma=0.5))
     assert structure != jax.tree.structure(ppo.Config(num_envs=16))
     assert jax.jit(lambda config: config.gamma * config.num_envs)(ppo.Config(num_envs=8, gamma=0.5)) == 4

@@ -30,6 +30,7 @@ ROOMS = [
     "networks",
     "hosts",
     "envs",
+    "curricula",
     "replay",
     "kernels",
     "loops",

@@ -9,7 +9,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import State, problems
-from purerl.learners.parts import estimates
+from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
@@ -41,7 +41,7 @@ a2c = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("rule", "optimiser"),
     presets={
         "image": {**policy_gradients.IMAGE, "gae_lambda": 0.95},

@@ -9,7 +9,7 @@ import numpy as np
 from purerl import loops, replay
 from purerl.envs import agents
 from purerl.errors import ConfigError
-from purerl.learners.parts import contract, warm_start
+from purerl.learners.parts import contract, teaching, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
@@ -29,9 +29,10 @@ class Algorithm(NamedTuple):
     **parts)``, whose ``parts`` are a network, a loss, an optimiser. Around its learner are put those of ``wrappers``
     that a config asks for (`purerl.learners.wrappers`): `Config`, `problems` and `make_learner` are of all together.
 
-    ``loop(config, env, learner)`` makes a `Trainer`. ``sockets`` names the places for a learned function
-    (`purerl.learned.sockets`), and ``presets`` are fields of the config that belong together. ``view(config, env)`` is
-    how the algorithm sees an environment of several agents: what it makes learns and is evaluated in this view.
+    ``loop(config, env, learner)`` makes a `Trainer`, and also takes a ``teacher`` where a config asks for one.
+    ``sockets`` names the places for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the
+    config that belong together. ``view(config, env)`` is how the algorithm sees an environment of several agents: what
+    it makes learns and is evaluated in this view.
     ``datasets`` names the parts that are datasets of play (`types.Dataset`) in this view: its trainings need them, and
     ``loop`` takes them beside the learner.
     """
@@ -69,6 +70,8 @@ class Algorithm(NamedTuple):
         """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
         found: list[str] = self.own_problems(config, env)
         seen = env if found or env is None else self.view(config, env)
+        if seen is not None and (of_teacher := teaching.teacher(config, seen)):
+            found += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
         return found + wrapper.problems(self.own_config, self.wrappers, config, seen)
 
     def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
@@ -90,7 +93,10 @@ class Algorithm(NamedTuple):
         spaces = seen.observation_space, seen.action_space
         if found := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(found))
-        return self.loop(config, seen, contract.kept(self.name, self.make_learner(config, env, **parts)), **data)
+        learner = contract.kept(self.name, self.make_learner(config, env, **parts))
+        if of_teacher := teaching.teacher(config, seen):
+            data["teacher"] = self.own_learner(*of_teacher)
+        return self.loop(config, seen, learner, **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does, and

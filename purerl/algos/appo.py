@@ -13,7 +13,7 @@ from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.families.policy_gradients import State
 from purerl.learners.families.surrogates import problems
-from purerl.learners.parts import estimates, versions
+from purerl.learners.parts import estimates, teaching, versions
 from purerl.learners.parts.estimates import Experience
 from purerl.types import Env, Key, Learner, PyTree, Updated
 
@@ -102,7 +102,7 @@ appo = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={**surrogates.PRESETS, "sample-factory": SAMPLE_FACTORY},
 )

@@ -6,8 +6,9 @@ from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
-from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.families import surrogates
 from purerl.learners.families.surrogates import problems
+from purerl.learners.parts import teaching
 from purerl.types import Env, Learner
 
 
@@ -31,7 +32,7 @@ dpo = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("value-loss", "optimiser"),
     presets={name: ppo.ppo.presets[name] for name in (*surrogates.PRESETS, "minatar", "brax")},
 )

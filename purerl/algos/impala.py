@@ -8,7 +8,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import State, problems
-from purerl.learners.parts import estimates
+from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
@@ -67,7 +67,7 @@ impala = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("vtrace-weight", "optimiser"),
     presets={
         "image": {**policy_gradients.IMAGE, "trace_lambda": 0.95},

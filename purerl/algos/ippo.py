@@ -8,7 +8,7 @@ from purerl.algos import ppo as parent
 from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.parts import many_agents
+from purerl.learners.parts import many_agents, teaching
 from purerl.types import Env, Learner
 
 
@@ -34,7 +34,7 @@ ippo = Algorithm(
     Config,
     parent.problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=parent.ppo.sockets,
     presets=surrogates.PRESETS,
     view=view,

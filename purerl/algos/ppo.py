@@ -10,7 +10,7 @@ from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
 from purerl.learners.families.policy_gradients import State
 from purerl.learners.families.surrogates import problems
-from purerl.learners.parts import estimates
+from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.types import Env, Key, Learner, Updated
 
@@ -128,7 +128,7 @@ ppo = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("value-loss", "policy-drift", "optimiser"),
     presets={
         **surrogates.PRESETS,

@@ -8,15 +8,14 @@ import optax
 from flax import linen as nn
 
 from purerl import config as cfg
-from purerl import counters, draw, loops, networks, trees
+from purerl import counters, draw, networks, trees
 from purerl.algos.algorithm import Algorithm
 from purerl.counters import Count
-from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, returns, schedules
-from purerl.learners.parts import checks, gradients, joint_actions, settings
+from purerl.learners.parts import checks, gradients, joint_actions, settings, teaching
 from purerl.spaces import Discrete, MultiDiscrete
-from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Trainer, Transition, Updated
+from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Scores, Situation, Transition, Updated
 
 IMAGE = {
     "total_steps": 10_000_000,
@@ -180,16 +179,11 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     )
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`."""
-    return loops.on_policy(fleet(env, config.num_envs), learner, num_steps=config.num_steps)
-
-
 pqn = Algorithm(
     "pqn",
     Config,
     problems,
     make_learner,
-    make_trainer,
+    teaching.make_trainer,
     presets={"image": IMAGE},
 )

@@ -7,6 +7,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.formulas import returns
 from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.parts import teaching
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
@@ -39,6 +40,6 @@ reinforce = Algorithm(
     Config,
     problems,
     make_learner,
-    policy_gradients.make_trainer,
+    teaching.make_trainer,
     sockets=("optimiser",),
 )

@@ -49,6 +49,7 @@ __all__ = [
     "names",
     "renamed",
     "union",
+    "with_levels",
     "wrappers",
 ]
 
@@ -114,6 +115,15 @@ def make(name: str, **params: Any) -> Env:
     for transform, value in given.items():
         env = wrappers.TRANSFORMS[transform](env, value)
     return env
+
+
+def with_levels(env: Env) -> str:
+    """What to type for an environment that has no levels to choose from: parameters to be drawn, such as one of its
+    own."""
+    given = inspect.signature(_native(env.name)).parameters.values() if env.name in NATIVE else []
+    floats = [each for each in given if isinstance(each.default, float) and each.default > 0]
+    drawn = f"{floats[0].name}:{floats[0].default / 2:g}:{floats[0].default * 2:g}" if floats else "NAME:LOW:HIGH"
+    return f"give parameters to be drawn, as in --env-params randomise={drawn}"
 
 
 def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -39,13 +39,13 @@ class Fleet(NamedTuple):
         return self.env and self.env.host
 
 
-def fleet(env: Env, num_envs: int) -> Fleet:
+def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet:
     """``num_envs`` copies of ``env``, a row each; of an environment with ``N`` agents, a row for each agent.
 
     The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``. Episodes begin as
-    ``env.resets`` says. Raises `ConfigError` as `resets.parse` does.
+    ``begins`` says (None: as ``env.resets`` does). Raises `ConfigError` as `resets.parse` does.
     """
-    num_agents, begins = env.num_agents, resets.make_resets(env, num_envs)
+    num_agents, begins = env.num_agents, begins or resets.make_resets(env, num_envs)
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[PyTree, PyTree]:
         return env.noise(jax.random.fold_in(key, STEPS), (*shape, num_envs)), begins.noise(key, shape)

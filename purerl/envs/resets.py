@@ -91,6 +91,17 @@ def pool(env: Env, num_envs: int, size: int) -> Resets:
     )
 
 
+def again(env: Env, levels: PyTree) -> Resets:
+    """Begins every episode of an environment in its own of ``levels`` ``[E, ...]``, from the first one on."""
+    first = jax.vmap(env.begin)(levels)
+    return Resets(
+        first=lambda key: first,
+        noise=lambda key, shape: (),
+        renew=lambda _, last, now: renewed(env, last, first, now),
+        metrics=nothing,
+    )
+
+
 def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
     """Computes a state only where an episode ended, ``at_a_time`` of them in a round, in as many rounds as it takes.
 

@@ -120,10 +120,12 @@ def initial_state(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> 
     return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key)
 
 
-def next_state(state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics) -> tuple[TrainState, Metrics]:
+def next_state(
+    state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics, loss: Array | None = None
+) -> tuple[TrainState, Metrics]:
     """What `Trainer.learn` returns once the learner is as ``after`` and the replay is ``replay``: the iteration is
-    counted, and the learner kept if it survives."""
-    alive, learner = survive(state, after, metrics["loss"])
+    counted, and the learner kept if it survives the ``loss`` (None: that of the metrics)."""
+    alive, learner = survive(state, after, metrics["loss"] if loss is None else loss)
     state = state._replace(learner=learner, replay=replay, iteration=counters.increment(state.iteration), alive=alive)
     return state, {**shards.mean(metrics), "alive": alive}
 

@@ -32,7 +32,13 @@ def test_who_has_which_settings(name):
     own, every = ({field.name for field in dataclasses.fields(x)} for x in (algorithm.own_config, algorithm.Config))
     assert not any(own & settings for settings in NAMES.values())
     on_policy, probable = hasattr(algorithm.Config, "batch_size") and "batch_size" not in own, "value_coef" in own
-    has = {"intrinsic reward": True, "opponents": True, "league": on_policy, "reference policy": probable}
+    has = {
+        "curriculum": on_policy,
+        "intrinsic reward": True,
+        "opponents": True,
+        "league": on_policy,
+        "reference policy": probable,
+    }
     assert every == own.union(*(NAMES[wrapper] for wrapper in NAMES if has[wrapper]))
 
 

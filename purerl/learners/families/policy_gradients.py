@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import config as cfg
-from purerl import loops, networks, spaces, trees
-from purerl.envs.fleet import fleet
+from purerl import networks, spaces, trees
 from purerl.formulas import distributions, losses
 from purerl.learners.parts import checks, gradients, normalize, reuse, settings, versions
 from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, scores
@@ -32,7 +31,6 @@ from purerl.types import (
     PyTree,
     Scores,
     Situation,
-    Trainer,
     Transition,
     Updated,
 )
@@ -338,8 +336,3 @@ def descend(
         loss, parts.optimiser, state.params, state.opt_state, experience, at=at
     )
     return Updated(state._replace(params=params, opt_state=opt_state), {**more, **metrics}, thought)
-
-
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`."""
-    return loops.on_policy(fleet(env, config.num_envs), learner, num_steps=config.num_steps)

@@ -20,9 +20,11 @@ def iteration_problems(config: Any) -> list[str]:
         found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
     elif size * uses >= 2**31:
         found.append(f"num_envs * num_steps * max_uses = {size * uses}: must lie below {2**31}")
-    if config.total_steps < size:
+    if config.total_steps < config.iteration_frames:
+        twice = "2 * " if config.iteration_frames > size else ""
         found.append(
-            f"total_steps = {config.total_steps}: must be at least one iteration, num_envs * num_steps = {size}"
+            f"total_steps = {config.total_steps}: must be at least one iteration, {twice}num_envs * num_steps = "
+            f"{config.iteration_frames}"
         )
     return found
 

@@ -46,13 +46,18 @@ class OnPolicy(Loop):
 
     @property
     def batch_size(self) -> int:
-        """Environment steps of one iteration."""
+        """Environment steps of one iteration that are learned from."""
         return self.num_envs * self.num_steps
+
+    @property
+    def iteration_frames(self) -> int:
+        """Environment steps of one iteration, also those that are not learned from."""
+        return self.batch_size
 
     @property
     def num_iterations(self) -> int:
         """Iterations of the whole training."""
-        return self.total_steps // self.batch_size
+        return self.total_steps // self.iteration_frames
 
 
 @cfg.config

@@ -1,5 +1,6 @@
 """What can be put around any learner: one file each, and `TABLE` of all of them."""
 
+from purerl.learners.wrappers.curriculum import curriculum
 from purerl.learners.wrappers.intrinsic import intrinsic
 from purerl.learners.wrappers.league import league
 from purerl.learners.wrappers.past import past
@@ -8,6 +9,6 @@ from purerl.learners.wrappers.wrapper import Wrapper, inside
 
 __all__ = ["TABLE", "Wrapper", "inside"]
 
-TABLE = (intrinsic, reference, past, league)
+TABLE = (curriculum, intrinsic, reference, past, league)
 """In the order in which they are put around a learner: the first is the innermost. So a bonus is added to the rewards
 that one learner sees, and games are won and lost by those of the environment."""

@@ -1,0 +1,7 @@
+"""Curricula: which levels an agent is taught in, as bundles of pure functions."""
+
+from purerl.curricula.buffer import Buffer
+from purerl.curricula.curriculum import Curriculum, Plan, accel, replay, sfl
+from purerl.curricula.teacher import builder, built
+
+__all__ = ["Buffer", "Curriculum", "Plan", "accel", "builder", "built", "replay", "sfl"]

@@ -1,0 +1,73 @@
+"""Levels that a teacher builds, choice by choice."""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import draw
+from purerl.envs.episodic import box, episodic
+from purerl.spaces import Discrete
+from purerl.types import Array, Design, Env, Key, PyTree
+
+NOISE = 16
+"""Random numbers that a teacher sees, so that it need not build the same level each time."""
+
+
+class Building(NamedTuple):
+    """The choices made so far, int32 ``[G]``, -1 for those to come; how many they are (int32); and the noise."""
+
+    choices: Array
+    made: Array
+    noise: Array
+
+
+def builder(design: Design) -> Env:
+    """An environment in which a level of ``design`` is built: an episode of ``G`` steps, at each of which an action is
+    a choice. Nothing is paid.
+
+    Actions are as many as the largest of the design's sizes; a smaller choice takes an action modulo its size.
+    Observations hold each choice as a fraction, which is to come, for each size how often each of its values was
+    chosen, and noise.
+    """
+    sizes = np.array(design.sizes, np.int32)
+    number, kinds = len(sizes), sorted(set(design.sizes))
+
+    def dynamics(now: Building, action: Array) -> tuple[Building, Array, Array]:
+        at = jnp.minimum(now.made, number - 1)
+        choices = now.choices.at[at].set(jnp.remainder(jnp.asarray(action, jnp.int32), jnp.asarray(sizes)[at]))
+        return Building(choices, now.made + 1, now.noise), jnp.zeros(()), now.made + 1 >= number
+
+    def observe(now: Building) -> Array:
+        made = now.choices >= 0
+        counted = [
+            jnp.sum(jax.nn.one_hot(jnp.where(made & (sizes == kind), now.choices, -1), kind), axis=0) for kind in kinds
+        ]
+        fraction = jnp.where(made, (now.choices + 1) / sizes, 0.0)
+        return jnp.concatenate([fraction, jax.nn.one_hot(now.made, number), *counted, now.noise])
+
+    high = [*[1.0] * 2 * number, *itertools.chain(*([float(np.sum(sizes == kind))] * kind for kind in kinds))]
+    return episodic(
+        "building",
+        levels=lambda key, shape: draw.uniform(key, (*shape, NOISE)),
+        initial=lambda noise: Building(jnp.full(number, -1, jnp.int32), jnp.zeros((), jnp.int32), noise),
+        dynamics=dynamics,
+        observe=observe,
+        time_limit=number + 1,
+        observation_space=box([0.0] * (len(high) + NOISE), [*high, *[1.0] * NOISE]),
+        action_space=Discrete(int(sizes.max())),
+    )
+
+
+def built(design: Design) -> Callable[[Key, Array], PyTree]:
+    """``(key, actions [G, E]) -> levels [E, ...]``: the levels that episodes of the `builder` came to. Consumes the
+    key."""
+
+    def levels(key: Key, actions: Array) -> PyTree:
+        choices = jnp.remainder(actions.astype(jnp.int32), jnp.array(design.sizes, jnp.int32)[:, None])
+        return jax.vmap(design.build)(jax.random.split(key, actions.shape[1]), choices.T)
+
+    return levels

@@ -1,0 +1,155 @@
+"""Training in levels that a curriculum chooses, as a config asks for it."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+from purerl import config as cfg
+from purerl import envs, loops
+from purerl.curricula import accel, builder, replay, sfl
+from purerl.curricula.curriculum import Curriculum
+from purerl.envs.fleet import fleet
+from purerl.formulas import levels
+from purerl.loops import paired, teaching
+from purerl.types import Design, Env, Learner, Trainer
+
+SCORES = {"max-mc": levels.max_monte_carlo, "positive-value": levels.positive_value_loss}
+OFF = "none"
+SMALLER = 10
+"""How many levels are scored for each that SFL keeps: Rutherford et al. 2024 score 10 to 25."""
+
+
+REPLAYS = "plr", "robust-plr", "accel"
+"""Curricula that replay levels by their scores."""
+WITH_BUFFER = cfg.Needs("a curriculum that replays levels", lambda config: config.curriculum in (*REPLAYS, "sfl"))
+WITH_SCORES = cfg.Needs("curriculum plr, robust-plr or accel", lambda config: config.curriculum in REPLAYS)
+WITH_EDITS = cfg.Needs("curriculum accel", lambda config: config.curriculum == "accel")
+WITH_REFRESH = cfg.Needs("curriculum sfl", lambda config: config.curriculum == "sfl")
+WITH_TEACHER = cfg.Needs("curriculum paired", lambda config: config.curriculum == "paired")
+
+
+TWICE = "accel", "sfl", "paired"
+"""Curricula of which an iteration takes two rollouts."""
+
+
+@cfg.config
+class Settings:
+    """Settings of the curriculum by which levels of the environment are chosen (`make_trainer`)."""
+
+    curriculum: Literal["none", "dr", "plr", "robust-plr", "accel", "sfl", "paired"] = "none"
+    """How levels are chosen. dr: each episode draws a new one. plr: those with high scores are replayed. robust-plr:
+    and only they are learned from. accel: and they are changed a little. sfl: those that are solved now and then.
+    paired: a teacher builds them. All but dr begin each iteration anew, in levels that last for num_steps."""
+    level_share: Annotated[cfg.Fraction, WITH_BUFFER] = 0.5
+    """Probability that an iteration replays levels of the buffer; of sfl, the fraction of environments that do."""
+    level_capacity: Annotated[cfg.Count, WITH_BUFFER] = 4000
+    """Levels in the buffer. sfl holds at most a tenth of the levels that are scored for it."""
+    level_score: Annotated[Literal["max-mc", "positive-value"], WITH_SCORES] = "max-mc"
+    """What a level is replayed for. max-mc: the largest return seen there less the critic's values. positive-value: the
+    mean positive advantage."""
+    level_temperature: Annotated[cfg.Positive, WITH_SCORES] = 0.3
+    """A level whose score has rank r is replayed in proportion to r^(-1 / level_temperature)."""
+    level_staleness: Annotated[cfg.Fraction, WITH_SCORES] = 0.3
+    """Share of the probability of being replayed that goes by how long ago a level was played."""
+    level_edits: Annotated[cfg.Count, WITH_EDITS] = 5
+    """Changes that make a new level of a replayed one."""
+    level_period: Annotated[cfg.Count, WITH_REFRESH] = 100
+    """Iterations after which the most learnable of the num_envs levels scored in each become the new buffer."""
+    teacher_entropy_coef: Annotated[cfg.NonNegative, WITH_TEACHER] = 0.05
+    """Weight of the entropy bonus of the teacher, where the algorithm has one."""
+
+    @property
+    def iteration_frames(self) -> int:
+        """Environment steps of one iteration, those of levels that are scored or another agent's among them."""
+        given: Any = super()
+        return int(given.iteration_frames) * (2 if self.curriculum in TWICE else 1)
+
+
+def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | None = None) -> Trainer:
+    """One iteration as a `Trainer`: of a curriculum, or without one of `loops.on_policy`. ``teacher`` learns in the
+    environment of `teacher`. Raises `ConfigError` as `fleet` does."""
+    rows = fleet(env, config.num_envs)
+    if teacher is not None and env.design is not None:
+        return paired.paired(rows, env, learner, teacher, env.design, num_steps=config.num_steps)
+    if env.design is None or getattr(config, "curriculum", OFF) in (OFF, "dr"):
+        return loops.on_policy(rows, learner, num_steps=config.num_steps)
+    curriculum = make_curriculum(config, env, env.design)
+    return teaching.taught(rows, env, learner, curriculum, num_steps=config.num_steps)
+
+
+def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
+    """The curriculum of ``config`` that keeps a buffer of levels."""
+    if config.curriculum == "sfl":
+        return sfl(
+            env,
+            config.num_envs,
+            capacity=kept(config),
+            share=config.level_share,
+            refresh=config.level_period,
+            limit=design.solved,
+        )
+    settings: dict[str, Any] = {
+        "capacity": config.level_capacity,
+        "share": config.level_share,
+        "staleness": config.level_staleness,
+        "temperature": config.level_temperature,
+        "score": SCORES[config.level_score],
+    }
+    if config.curriculum == "accel":
+        return accel(env, design, config.num_envs, edits=config.level_edits, **settings)
+    return replay(env, config.num_envs, robust=config.curriculum == "robust-plr", **settings)
+
+
+def kept(config: Any) -> int:
+    """Levels in the buffer of SFL."""
+    return min(config.level_capacity, max(config.level_period * config.num_envs // SMALLER, 1))
+
+
+def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
+    """The config of a teacher of levels, and the environment in which it builds them; None where there is none.
+
+    It has the settings of who is taught, but for what is about pictures and memories: a teacher sees all it has built.
+    It learns as often, from one level of each environment.
+    """
+    if getattr(config, "curriculum", OFF) != "paired" or env.design is None:
+        return None
+    steps = len(env.design.sizes)
+    own = {
+        "curriculum": OFF,
+        "num_steps": steps,
+        "total_steps": config.num_iterations * config.num_envs * steps,
+        "entropy_coef": config.teacher_entropy_coef,
+        "memory": "none",
+        "torso": "plain",
+        "convolutions": (),
+        "lag": 0.0,
+        "max_lag": 0,
+    }
+    names = {field.name for field in dataclasses.fields(config)}
+    return dataclasses.replace(config, **{k: v for k, v in own.items() if k in names}), builder(env.design)
+
+
+def problems(config: Any, env: Env | None) -> list[str]:
+    """Why levels cannot be chosen as ``config`` asks, a line each (env None: not known)."""
+    asked, found = f"curriculum = {config.curriculum!r}", []
+    if config.curriculum in REPLAYS and config.level_score == "max-mc" and getattr(config, "normalize_reward", False):
+        found.append(
+            f"{asked}: level_score = 'max-mc' compares returns with values, which normalize_reward = True scales; give "
+            "level_score = 'positive-value' or normalize_reward = False"
+        )
+    sound = cfg.sound(config, "level_capacity", "level_period", "num_envs")
+    if sound and config.curriculum in REPLAYS and config.level_capacity < config.num_envs:
+        found.append(f"level_capacity = {config.level_capacity}: must be at least num_envs = {config.num_envs}")
+    if sound and config.curriculum == "sfl" and kept(config) < config.num_envs:
+        found.append(
+            f"{asked}: keeps {kept(config)} levels, a tenth of level_period * num_envs, at most level_capacity; must "
+            f"be at least num_envs = {config.num_envs}"
+        )
+    if env is None or found:
+        return found
+    if env.design is None:
+        return [f"{asked}: {env.name} has no levels to choose from; {envs.with_levels(env)}"]
+    if env.num_agents > 1 and config.curriculum == "paired":
+        return [f"{asked}: is for one agent; {env.name} has {env.num_agents}"]
+    if env.resets != "every" and config.curriculum != "dr":
+        return [f"{asked}: begins episodes in its own levels; resets = {env.resets!r} must be left out"]
+    return []
