@@ -30,6 +30,7 @@ NATIVE = {
     "DeepSea-v0": "purerl.envs.native.exploration.deep_sea:deep_sea",
     "NoisyGrid-v0": "purerl.envs.native.exploration.noisy_grid:noisy_grid",
     "CueCorridor-v0": "purerl.envs.native.exploration.cue_corridor:cue_corridor",
+    "Maze-v0": "purerl.envs.native.maze:maze",
 }
 """Native environments: the module and the function that makes each."""
 PROBES = {
@@ -231,7 +232,7 @@ JAXMARL = (
 )
 """Those of JaxMARL for several agents that all learn; in its MPE_simple_facmac the preys follow a rule."""
 VECTORS = frozenset(
-    [name for name in NATIVE if not name.endswith("-MinAtar")]
+    [name for name in NATIVE if not name.endswith("-MinAtar") and name != "Maze-v0"]
     + [f"jaxmarl/{name}" for name in JAXMARL if name.startswith("MPE")]
 )
 """Environments whose observations are vectors of a few numbers: native ones, and JaxMARL's MPE."""

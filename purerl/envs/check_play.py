@@ -132,8 +132,7 @@ def _levels(env: Env, key: Key) -> PyTree:
     if env.design is None:
         return drawn
     key_change, key_choose, key_build = jax.random.split(jax.random.fold_in(key, _NUM_LEVELS), 3)
-    shape = _NUM_LEVELS, len(env.design.sizes)
-    choices = jax.random.randint(key_choose, shape, 0, jnp.array(env.design.sizes, jnp.int32))
+    choices = spaces.sample(spaces.MultiDiscrete(env.design.sizes), key_choose, (_NUM_LEVELS,))
     changed = jax.vmap(env.design.change)(jax.random.split(key_change, _NUM_LEVELS), drawn)
     built = jax.vmap(env.design.build)(jax.random.split(key_build, _NUM_LEVELS), choices)
     return jax.tree.map(lambda *each: jnp.concatenate(each), drawn, changed, built)

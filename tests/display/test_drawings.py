@@ -68,6 +68,7 @@ def test_every_drawing_is_of_an_environment(name):
         ("DeepSea-v0", {"row": 2, "column": 1}, 0),
         ("CueCorridor-v0", {"cell": 3, "cue": 1}, 1),
         ("NoisyGrid-v0", {"place": np.array([2, 3]), "screen": np.arange(8) / 8}, 3),
+        ("Maze-v0", {"walls": np.eye(21, dtype=bool).ravel(), "goal": 150, "place": 200, "direction": 1}, 2),
         ("Landmarks-v0", {"agents": np.array([[0, 0], [4, 4]]), "landmarks": np.array([[1, 1], [2, 3]])}, [1, 2]),
         ("CoinGame-v0", {"agents": np.array([0, 8]), "coins": np.array([4, 4])}, [0, 3]),
         ("TicTacToe-v0", {"marks": np.eye(2, 9, dtype=bool), "mover": 0}, [5, 0]),
@@ -98,6 +99,19 @@ def test_agents_stand_in_their_cells():
         state = SimpleNamespace(agents=np.array(cells), coins=np.array(cells))  # each where its own coin is
         picture = frame("CoinGame-v0", state, action=[0, 1])
         assert (where(picture, first) < SIZE / 3).all() and (where(picture, last) > 2 * SIZE / 3).all()
+
+
+def test_agents_of_mazes_see_what_lies_ahead():
+    """The agent in the middle of 13 x 13 cells, looking each way: what it sees lies there, and the goal where it is."""
+    stride, margin, cell = 21, 4, SIZE / 13
+    walls = np.pad(np.zeros((13, 13), bool), margin, constant_values=True).ravel()
+    middle, goal = (stride * (row + margin) + column + margin for row, column in ((6, 6), (12, 0)))
+    for direction, (down, right) in enumerate([(0, 1), (1, 0), (0, -1), (-1, 0)]):
+        state = SimpleNamespace(walls=walls, goal=goal, place=middle, direction=direction)
+        picture = frame("Maze-v0", state)
+        np.testing.assert_allclose(where(picture, sheet.GREEN), [12.5 * cell, 0.5 * cell], atol=4)
+        seen = where(picture, grids.SEEN) - SIZE / 2
+        np.testing.assert_allclose(seen, [2.2 * cell * down, 2.2 * cell * right], atol=0.35 * cell)
 
 
 def test_what_policies_see_is_drawn_where_nothing_else_is():

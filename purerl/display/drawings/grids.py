@@ -1,5 +1,6 @@
 """Drawings of worlds of cells: seas, corridors, rooms and mazes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from purerl.display.drawings.sheet import BLUE, DIM, GREEN, INK, LINE, ORANGE, PAPER, RED, SKY, YELLOW, Sheet, rgb
 
 MARGIN = 0.03
+STONE, SEEN = "#55606d", "#fbf3cf"
 FOUR_WAYS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
 
@@ -150,12 +152,38 @@ def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
     def draw(moment: Any, sheet: Sheet) -> None:
         at, size = _board(sheet, walls.shape[0], walls.shape[1])
         for row, column in np.argwhere(walls):
-            _fill(sheet, at, size, row, column, "#55606d")
+            _fill(sheet, at, size, row, column, STONE)
         row, column = np.asarray(moment.state.goal)
         _fill(sheet, at, size, row, column, GREEN)
         _mover(sheet, at, size, np.asarray(moment.state.pos), _way(moment, ways))
 
     return draw
+
+
+def maze(params: dict[str, Any]) -> tuple:
+    """The walls, the goal, the agent and where it looks, and in a light shade the cells that it sees."""
+    from purerl.envs.native.maze import WAYS, views
+
+    view = int(params.get("view", 5))
+    margin = view - 1
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        walls = np.asarray(moment.state.walls)
+        stride = math.isqrt(walls.size)
+        size_of = stride - 2 * margin
+        goal, place = (np.divmod(_whole(cell), stride) for cell in (moment.state.goal, moment.state.place))
+        direction = _whole(moment.state.direction)
+        at, size = _board(sheet, size_of, size_of)
+        for row, column in np.add(place, views(view)[direction]) - margin:
+            if 0 <= row < size_of and 0 <= column < size_of:
+                _fill(sheet, at, size, row, column, SEEN)
+        for row, column in np.argwhere(walls.reshape(stride, stride)[margin:-margin, margin:-margin]):
+            _fill(sheet, at, size, row, column, STONE)
+        row, column = np.subtract(goal, margin)
+        _fill(sheet, at, size, row, column, GREEN)
+        _mover(sheet, at, size, np.subtract(place, margin), tuple(WAYS[direction]))
+
+    return draw, 8.0, 1.0
 
 
 CLOCKWISE = [FOUR_WAYS[name] for name in ("up", "right", "down", "left")]
