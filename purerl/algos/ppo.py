@@ -85,6 +85,25 @@ MFOS = {
 """Of the matrix games of M-FOS (Lu et al. 2022, arXiv 2205.01447), with 256 games side by side in place of 4096, and
 500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns less the critic's values."""
 
+MAZE = {
+    "num_envs": 32,
+    "num_steps": 256,
+    "num_epochs": 5,
+    "num_minibatches": 1,
+    "sequence_length": 0,
+    "learning_rate": 1e-4,
+    "gamma": 0.995,
+    "gae_lambda": 0.98,
+    "entropy_coef": 1e-3,
+    "activation": "relu",
+    "hidden_sizes": (32,),
+    "memory": "lstm",
+    "memory_size": 256,
+    "total_steps": 245_760_000,
+}
+"""JaxUED's settings for `Maze-v0` (github.com/DramaCow/jaxued, examples/maze_plr.py) and its length, 30,000 iterations,
+with gradients through all steps of each. Its network has a layer more: 5 units for the direction."""
+
 
 @cfg.config
 class Config(surrogates.Config):
@@ -139,5 +158,6 @@ ppo = Algorithm(
         "halfcheetah": HALFCHEETAH,
         "openai-five": OPENAI_FIVE,
         "mfos": MFOS,
+        "maze": MAZE,
     },
 )

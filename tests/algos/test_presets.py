@@ -16,6 +16,7 @@ MADE_FOR = {
     "image": "Breakout-MinAtar",
     "minatar": "Breakout-MinAtar",
     "memory": "CueCorridor-v0",
+    "maze": "Maze-v0",
     "continuous": "Pendulum-v1",
     "mujoco": "Pendulum-v1",
     "hopper": "Pendulum-v1",
