@@ -70,10 +70,15 @@ def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | Non
     rows = fleet(env, config.num_envs)
     if teacher is not None and env.design is not None:
         return paired.paired(rows, env, learner, teacher, env.design, num_steps=config.num_steps)
-    if env.design is None or getattr(config, "curriculum", OFF) in (OFF, "dr"):
+    if env.design is None or is_plain(config):
         return loops.on_policy(rows, learner, num_steps=config.num_steps)
     curriculum = make_curriculum(config, env, env.design)
     return teaching.taught(rows, env, learner, curriculum, num_steps=config.num_steps)
+
+
+def is_plain(config: Any) -> bool:
+    """Whether episodes begin in levels as they are drawn, and not in chosen ones."""
+    return getattr(config, "curriculum", OFF) in (OFF, "dr")
 
 
 def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
@@ -150,6 +155,6 @@ def problems(config: Any, env: Env | None) -> list[str]:
         return [f"{asked}: {env.name} has no levels to choose from; {envs.with_levels(env)}"]
     if env.num_agents > 1 and config.curriculum == "paired":
         return [f"{asked}: is for one agent; {env.name} has {env.num_agents}"]
-    if env.resets != "every" and config.curriculum != "dr":
+    if env.resets != "every" and not is_plain(config):
         return [f"{asked}: begins episodes in its own levels; resets = {env.resets!r} must be left out"]
     return []

@@ -5,6 +5,7 @@ from typing import Any
 
 from purerl.algos.algorithm import Algorithm
 from purerl.errors import ConfigError
+from purerl.learners.parts import teaching
 from purerl.population import splitting
 from purerl.population.splitting import Split
 from purerl.types import Env
@@ -38,6 +39,8 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
         return [*found, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
     if options.kernels != "off":
         found.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
+    if not teaching.is_plain(config):
+        found.append(f"shards = {shards}: curriculum = {config.curriculum!r} chooses among the levels of a whole agent")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     uneven = [name for name in splitting.SHARED_OUT if settings.get(name, 0) % shards]
     found += [f"{name} = {settings[name]}: must be a multiple of shards = {shards}" for name in uneven]
