@@ -247,6 +247,9 @@ EXTRAS = {
 }
 """Families of environments that an extra of this package installs: the module that must be there, by family."""
 
+HELD_OUT = {"Maze-v0": "purerl.envs.native.mazes:held_out"}
+"""Functions that give levels by their names which nobody trains in, of the environments that have such."""
+
 STEPS = "max_steps", "max_steps_in_episode"
 """Parameters of environments that are numbers of steps."""
 TEXTS = "game", "opponent", "observation_mask", "randomise", "resets"

@@ -37,7 +37,7 @@ from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import Description, describe, start
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.reading import comparison, evaluation
-from purerl.store import checkpoint, datasets, json_files, log, policies, tensors, trusted
+from purerl.store import carded, checkpoint, json_files, log, policies, tensors, trusted
 
 
 def small_run() -> Description:
@@ -160,7 +160,7 @@ def make_dataset(directory: Path) -> None:
     ends = np.array([False, True, False, False, True])
     data = trees.zeros(like)._replace(terminated=ends, obs=numbers(like.obs))
     card = {"env": "CartPole-v1", "env_params": {}, "policy": {}, "steps": 5, "episodes": 2}
-    datasets.save(directory / DEMOS, trees.named_leaves(data), card)
+    carded.save(carded.DATASET, directory / DEMOS, trees.named_leaves(data), card)
 
 
 def load_dataset(directory: Path) -> str:

@@ -12,7 +12,7 @@ MANY = 32
 
 
 def plot(args: list[str]) -> int:
-    """``purerl plot RUN ...``, which writes one picture and reads nothing but logs and JSON."""
+    """``purerl plot RUN ...``, which writes one picture. It reads nothing but logs and JSON, and levels where asked."""
     from purerl.runs.describing.options import PlotOptions
 
     options = parsing.parse(PlotOptions, "purerl plot", args, positional=True)
@@ -32,7 +32,8 @@ def plot(args: list[str]) -> int:
         raise ConfigError(f"kind = {kind!r}: is of one run; several are drawn as curves")
     if kind != "curves" and (options.y or options.x != "frames"):
         raise ConfigError(f"kind = {kind!r}: has axes of its own; --x and --y are for curves")
-    figure = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search}[kind](options, runs, files)
+    draws = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search, "levels": _levels}
+    figure = draws[kind](options, runs, files)
     try:
         plots.save(path, figure)
     except OSError as error:
@@ -112,3 +113,13 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
     _, config = artefacts.training(artefact)
     found = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
     return pictures.search(found[0].x, {each.name: each.values for each in found}, "frames", artefact, config)
+
+
+def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:
+    """The levels of a curriculum, as they begin in the environment of the run."""
+    from purerl.runs.reading import evaluation, levels
+    from purerl.store import trusted
+
+    run = evaluation.load(runs[0], trust=trusted.memory(False))
+    name, params = run.saved["env"], run.saved["env_params"]
+    return levels.sheet(levels.load(runs[0] / levels.FILE, run.env, name), run.env, name, params)

@@ -22,16 +22,24 @@ def evaluate(args: list[str]) -> int:
     options = parsing.parse(EvalOptions, "purerl eval", args, positional=True)
     cfg.check(options)
 
+    if options.levels and options.against:
+        raise ConfigError(f"levels = {options.levels!r}: must be left out with against = {options.against!r}")
+
     from purerl.display import tables
-    from purerl.runs.reading import evaluation
+    from purerl.runs.reading import evaluation, level_evaluation
     from purerl.store import trusted
 
     with prepared(options):
         how = options.episodes, options.max_steps, options.seed
         trust = trusted.memory(options.trust)
-        result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=trust)
+        if options.levels:
+            result = level_evaluation.evaluate_run(Path(options.run), options.levels, *how, trust=trust)
+        else:
+            result = evaluation.evaluate_run(Path(options.run), *how, against=options.against, trust=trust)
     if options.json:
         print(json.dumps(result, indent=2))
+    elif options.levels:
+        tables.print_levels(result)
     else:
         tables.print_evaluation(result)
     return 0

@@ -64,6 +64,46 @@ def print_evaluation(result: dict[str, Any]) -> None:
         print(f"return {in_words(np.array(result['return_per_seed']))}{agents}")
 
 
+FEW_LEVELS = 20
+"""Levels that are told one by one."""
+
+
+def print_levels(result: dict[str, Any]) -> None:
+    """Prints an evaluation in chosen levels: a table with one row per agent, for returns and for the parts of episodes
+    that were solved; and one of the levels if they are few."""
+    kinds = {"return": "{:.3f}", "solved": "{:.1%}"}
+    kinds = {kind: form for kind, form in kinds.items() if f"{kind}_per_seed" in result}
+    names, agents = list(result["members"][0]), result["members"]
+    title = (
+        f"{result['algo']} on {result['env']}, {len(result['levels']):,} levels, {result['episodes']} episode(s) each"
+    )
+    shares = list(result["return_worst"])
+    worst = [f"worst {float(share):.0%}" for share in shares]
+    table = Table(
+        *names, *(f"{kind}{each}" for kind in kinds for each in ("", *(f"\n{x}" for x in worst))), title=title
+    )
+    columns = [column for kind in kinds for column in _of_levels(result, kind, shares)]
+    forms = [form for form in kinds.values() for _ in range(len(shares) + 1)]
+    for label, *numbers in zip(agents, *columns, strict=True):
+        table.add_row(*map(str, label.values()), *(form.format(x) for form, x in zip(forms, numbers, strict=True)))
+    _print(table)
+    if len(result["levels"]) <= FEW_LEVELS:
+        each = Table("level", *kinds, title="means over agents")
+        means = [np.mean(result[f"{kind}_per_level"], axis=0) for kind in kinds]
+        for name, *numbers in zip(result["levels"], *means, strict=True):
+            each.add_row(name, *(form.format(x) for form, x in zip(kinds.values(), numbers, strict=True)))
+        _print(each)
+    for kind, form in kinds.items():
+        of_agents = [float(np.mean(column)) for column in _of_levels(result, kind, shares)]
+        told = ", ".join(f"{what} {form.format(x)}" for what, x in zip(("mean", *worst), of_agents, strict=True))
+        print(f"{kind}, means over agents: {told}")
+
+
+def _of_levels(result: dict[str, Any], kind: str, shares: list[str]) -> list[list[float]]:
+    """Of each agent the mean over all levels, and over the worst ``shares`` of them."""
+    return [result[f"{kind}_per_seed"], *(result[f"{kind}_worst"][share] for share in shares)]
+
+
 def print_comparison(comparison: dict[str, Any]) -> None:
     """Prints a comparison of runs as a table with one row per run."""
     table = Table(Column("run", no_wrap=True), "return, IQM", "P(first > this)")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from purerl.catalogue import GYMNAX, NATIVE, PROBES, check_parameters, check_values, names
+from purerl.catalogue import GYMNAX, HELD_OUT, NATIVE, PROBES, check_parameters, check_values, names
 from purerl.envs import wrappers
 from purerl.envs.adapters.brax import from_brax, make_brax
 from purerl.envs.adapters.craftax import from_craftax, make_craftax
@@ -45,6 +45,7 @@ __all__ = [
     "from_pgx",
     "from_playground",
     "from_xminigrid",
+    "held_out",
     "make",
     "names",
     "renamed",
@@ -124,6 +125,16 @@ def with_levels(env: Env) -> str:
     floats = [each for each in given if isinstance(each.default, float) and each.default > 0]
     drawn = f"{floats[0].name}:{floats[0].default / 2:g}:{floats[0].default * 2:g}" if floats else "NAME:LOW:HIGH"
     return f"give parameters to be drawn, as in --env-params randomise={drawn}"
+
+
+def held_out(name: str) -> dict[str, Any]:
+    """Levels of the environment called ``name`` that nobody trains in, by their names. Raises `ConfigError` if there
+    are none."""
+    if name not in HELD_OUT:
+        raise ConfigError(f"env = {name!r}: has no held-out levels; those who have: {', '.join(HELD_OUT)}")
+    module, _, function = HELD_OUT[name].partition(":")
+    found: dict[str, Any] = getattr(importlib.import_module(module), function)()
+    return found
 
 
 def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:

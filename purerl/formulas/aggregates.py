@@ -7,6 +7,7 @@ bootstrap. All arithmetic is numpy float64.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,15 @@ def iqm(scores: ArrayLike) -> np.ndarray:
     scores = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
     count = scores.shape[-1]
     return scores[..., count // 4 : count - count // 4].mean(axis=-1)
+
+
+def worst(scores: ArrayLike, share: float) -> np.ndarray:
+    """Means ``[...]`` of the lowest ``share`` of the scores ``[..., N]``, at least one: the conditional value at risk.
+
+    ``share`` lies in (0, 1]. Rockafellar & Uryasev 2000, eq. 4, of a sample whose size times the share is rounded up.
+    """
+    rising = np.sort(np.asarray(scores, np.float64), axis=-1)
+    return rising[..., : math.ceil(share * rising.shape[-1] - 1e-9)].mean(axis=-1)
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> np.ndarray:

@@ -92,20 +92,27 @@ def seated(one: Player, other: Player, num_episodes: int, num_agents: int) -> tu
 
 
 def evaluate(
-    key: Key, env: Env, learner: Learner, policy: PyTree, num_episodes: int = 100, max_steps: int = 10_000
+    key: Key,
+    env: Env,
+    learner: Learner,
+    policy: PyTree,
+    num_episodes: int = 100,
+    max_steps: int = 10_000,
+    levels: PyTree = None,
 ) -> Evaluation:
     """Plays ``num_episodes`` episodes side by side under ``learner.exploit``, each for at most ``max_steps`` steps.
 
     The first episode of each environment counts, whatever its length, so that short episodes are not favoured.
     Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is
-    ``learner.policy(state)``. Consumes ``key``. To jit and vmap over keys and policies.
+    ``learner.policy(state)``. Episodes begin in ``levels`` ``[num_episodes, ...]`` (None: in random ones). Consumes
+    ``key``. To jit and vmap over keys and policies.
     """
-    return play(key, env, player(learner, policy), num_episodes, max_steps)
+    return play(key, env, player(learner, policy), num_episodes, max_steps, levels)
 
 
-def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Evaluation:
+def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, levels: PyTree = None) -> Evaluation:
     """`evaluate` of whoever plays all rows."""
-    begin, move = playing(key, env, whole, num_episodes)
+    begin, move = playing(key, env, whole, num_episodes, levels)
 
     def under_way(loop):
         time, *_, finished = loop
@@ -125,7 +132,7 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -
 
 
 def playing(
-    key: Key, env: Env, whole: Player, num_episodes: int
+    key: Key, env: Env, whole: Player, num_episodes: int, levels: PyTree = None
 ) -> tuple[Callable[[], Situation], Callable[[Situation, Array], tuple[Situation, Array, Step]]]:
     """``begin() -> situation`` and ``move(situation, time) -> (situation, action, step)`` of ``num_episodes`` games
     side by side.
@@ -139,7 +146,10 @@ def playing(
     size = num_episodes * env.num_agents
 
     def begin() -> Situation:
-        env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_episodes))
+        if levels is None:
+            env_state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, num_episodes))
+        else:
+            env_state, obs = jax.vmap(env.begin)(levels)
         return Situation(trees.merge(obs, 2) if several else obs, whole.init_carry(size), env_state)
 
     def move(here: Situation, time: Array) -> tuple[Situation, Array, Step]:

@@ -169,7 +169,9 @@ def test_seeds_and_floats_may_be_mapped():
 @pytest.mark.parametrize("algo", ["a2c", "impala", "pqn", "ppo"])
 def test_every_algorithm_on_policy_can_be_taught(algo, curriculum):
     algorithm = ALGORITHMS[algo]
-    given = dict(SMALL) if algo in ("ppo", "pqn") else {k: v for k, v in SMALL.items() if "num_" not in k or "envs" in k}
+    given = (
+        dict(SMALL) if algo in ("ppo", "pqn") else {k: v for k, v in SMALL.items() if "num_" not in k or "envs" in k}
+    )
     given |= {"memory": "gru", "memory_size": 8} if algo in ("ppo", "impala") else {}
     given |= {"curriculum": curriculum, "level_period": 10, "level_score": "positive-value", "total_steps": 4096}
     trainer = algorithm.make_trainer(algorithm.Config(**given), ENV)

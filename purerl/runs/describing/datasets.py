@@ -11,7 +11,7 @@ import jax
 
 from purerl import envs, replay, spaces, trees
 from purerl.errors import ConfigError
-from purerl.store import datasets
+from purerl.store import carded
 from purerl.types import Dataset, Env
 
 PATH, DIGEST = "path", "sha256"
@@ -39,7 +39,7 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
                 raise ConfigError(f"{path}: was played with {told}")
         return trees.named_leaves(like(card))
 
-    card, arrays = datasets.load(path, expected)
+    card, arrays = carded.load(carded.DATASET, path, expected)
     data = jax.tree.unflatten(jax.tree.structure(like(card)), arrays.values())
     if problems := replay.dataset_problems(data, env.observation_space, env.action_space):
         raise ConfigError("\n".join(f"{path}: {line}" for line in problems))

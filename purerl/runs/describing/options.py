@@ -276,6 +276,10 @@ class EvalOptions(Printed, Trust, Episodes, MachineOptions):
     against: str = ""
     """Who plays the other agents, where there are several: another run directory, whose agent of the same number does,
     or "random". The seat changes from one episode to the next. Empty: each agent's policy plays all of them."""
+    levels: str = ""
+    """Levels to play in, each for as many episodes: a file of levels, such as the levels.safetensors of a run;
+    random:N:SEED, for N random ones, which no training draws; or held-out, for those of Maze-v0 that nobody trains in.
+    Empty: each episode draws one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -379,9 +383,10 @@ class PlotOptions:
     """Run directories. Of trainings and searches several are drawn beside each other."""
     out: str = "plot.png"
     """File to write, as .png, .svg or .pdf. What is there is replaced."""
-    kind: Literal["auto", "curves", "quantiles", "map", "search"] = "auto"
+    kind: Literal["auto", "curves", "quantiles", "map", "search", "levels"] = "auto"
     """curves: interquartile means over agents with bootstrap bands. quantiles: of the returns over a population. map:
-    of a sweep. search: the fitness over frames and the learned function. auto: what suits the first run."""
+    of a sweep. search: the fitness over frames and the learned function. levels: those of a curriculum with the highest
+    scores. auto: what suits the first run."""
     x: Literal["frames", "seconds"] = "frames"
     """What curves are drawn over: frames of an agent (of a search: of all trainings), or seconds of training."""
     y: str = ""

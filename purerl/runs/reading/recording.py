@@ -17,7 +17,7 @@ from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions
 from purerl.runs.reading import evaluation, host_evaluation
 from purerl.runs.reading.evaluation import RANDOM
-from purerl.store import checkpoint, datasets, trusted
+from purerl.store import carded, checkpoint, trusted
 from purerl.types import Env
 
 RECORDING_SALT = 2**31 + 2
@@ -65,7 +65,7 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
         "return_max": float(returns.max()),
         "versions": checkpoint.versions(),
     }
-    return datasets.save(path, trees.named_leaves(data), card)
+    return carded.save(carded.DATASET, path, trees.named_leaves(data), card)
 
 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:

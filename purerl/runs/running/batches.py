@@ -7,9 +7,11 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl import processes, trees
+from purerl.curricula import Buffer
 from purerl.display import progress
 from purerl.errors import HostError
 from purerl.runs.describing import config_file, early
@@ -38,10 +40,12 @@ class Progress(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """Policies ``[P]`` on the host; of each member whether it is alive, its frames, and those after which it stopped
-    early (None: it did not); and the seconds it all took."""
+    """Policies ``[P]`` on the host, and the levels of curricula that have a buffer ``[P]``, else None; of each member
+    whether it is alive, its frames, and those after which it stopped early (None: it did not); and the seconds it all
+    took."""
 
     policy: PyTree
+    buffer: Buffer | None
     alive: list[bool]
     env_steps: list[int]
     stopped_at: list[int | None]
@@ -65,7 +69,7 @@ def train_batches(
     every = math.ceil(options.eval_every / trainer.env_steps) if plays else 0
     best = Best(directory, run.description, setup, run.console) if options.keep_best else None
     stop = run.description.stop
-    policies, alive, env_steps, stopped_at, trained = [], [], [], [], 0
+    policies, buffers, alive, env_steps, stopped_at, trained = [], [], [], [], [], 0
     policy_of = jax.vmap(trainer.learner.policy)
     total = trainer.env_steps * sum(
         (num_iterations - done) * count for done, count in zip(so_far.done, counts(size, batch_size), strict=True)
@@ -132,6 +136,8 @@ def train_batches(
             if failed:
                 raise failed
             policies.append(on_host(state, batch.size))
+            if hasattr(state.curriculum, "buffer"):
+                buffers.append(trees.take(processes.fetch(state.curriculum.buffer), slice(0, batch.size)))
             alive += processes.fetch(state.alive)[: batch.size].tolist()
             stopped_at += ending.stopped_at(state, batch.size, trainer)
             env_steps += [trainer.frames(done)] * batch.size
@@ -140,7 +146,8 @@ def train_batches(
         saving.wait()
         seconds = elapsed()
     policy = jax.tree.map(lambda *x: np.concatenate(x), *policies)
-    return Trained(policy, alive, env_steps, stopped_at, seconds)
+    buffer = jax.tree.map(lambda *x: jnp.concatenate(x), *buffers) if buffers else None
+    return Trained(policy, buffer, alive, env_steps, stopped_at, seconds)
 
 
 def counts(size: int, batch_size: int) -> list[int]:

@@ -33,7 +33,7 @@ from purerl.runs.describing.directory import (
 )
 from purerl.runs.describing.facts import machine_facts
 from purerl.runs.describing.swept import MOST_PROGRAMS, env_part
-from purerl.runs.reading import curves, evaluation, sweeps
+from purerl.runs.reading import curves, evaluation, levels, sweeps
 from purerl.runs.running import best, compile_times, resuming, session, warm_start
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.host_program import HostProgram
@@ -56,6 +56,8 @@ FILES = (
     EVALUATIONS,
     *ELSEWHERE,
     curves.NAME,
+    levels.FILE,
+    levels.PICTURE,
     "summary.json",
     "policy.safetensors",
     "policy.json",
@@ -215,6 +217,9 @@ def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
         return 128 + interrupted[0] if over else EXIT_DIVERGED if diverged else 0
     setup, alive = run.setup.first(len(trained.alive)), trained.alive
     save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
+    if trained.buffer is not None:
+        about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
+        levels.save(directory, trained.buffer, {**about, "members": setup.labels})
     summary = {
         "status": "interrupted",
         **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
@@ -244,4 +249,6 @@ def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
         sweeps.write_sweep(directory, sweeps.rank(setup.swept, scores))
     else:
         curves.draw(directory)
+    if trained.buffer is not None:
+        levels.draw(directory, setup.make_env(env_part(setup.swept, 0)), description.env, description.env_params)
     return EXIT_DIVERGED if diverged else 0

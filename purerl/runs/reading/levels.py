@@ -1,0 +1,136 @@
+"""Levels of a run: the file that holds those of its curriculum, and those that policies are played in."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from purerl import trees
+from purerl.curricula import Buffer
+from purerl.display import drawings, level_sheets, plots
+from purerl.display.drawings import Moment
+from purerl.envs import held_out
+from purerl.errors import ConfigError
+from purerl.store import carded
+from purerl.types import Env, PyTree
+
+FILE, PICTURE = "levels.safetensors", "levels.png"
+"""The levels of a run's curriculum, and a picture of those with the highest scores."""
+MOST = 10**6
+"""Most levels that are drawn at random."""
+SHOWN = 24
+"""Levels in a picture."""
+HELD_OUT = "held-out"
+LEVEL = "level."
+"""Before the path of each leaf of a level."""
+NUMBERS = {"score": np.float32, "best": np.float32, "stamp": np.int32}
+
+
+class Levels(NamedTuple):
+    """``levels`` ``[N, ...]``, what each is called, and its score ``[N]`` where there is one."""
+
+    levels: PyTree
+    names: list[str]
+    score: np.ndarray | None = None
+
+
+def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
+    """Writes the levels of all agents of a run, whose ``buffer`` leads with ``[P]``, as numpy arrays.
+
+    A place that holds no level has a score of 0, and lies beyond the ``size`` of its agent.
+    """
+    taken = np.arange(buffer.score.shape[1])[None] < np.asarray(buffer.size)[:, None]
+    arrays = {LEVEL + name: _plain(leaf) for name, leaf in trees.named_leaves(buffer.levels).items()}
+    arrays |= {name: np.where(taken, getattr(buffer, name), 0).astype(dtype) for name, dtype in NUMBERS.items()}
+    arrays["size"] = np.asarray(buffer.size)
+    agents, capacity = buffer.score.shape
+    carded.save(carded.LEVELS, directory / FILE, arrays, {**about, "agents": agents, "capacity": capacity})
+
+
+def load(path: Path, env: Env, name: str) -> Levels:
+    """Reads the levels of all agents from a file, which is untrusted, agent by agent, for ``env``, which is called
+    ``name``. Raises `ConfigError` if it holds none or if they are of another environment."""
+    like = jax.eval_shape(lambda key: env.levels(key, ()), jax.random.key(0))
+
+    def expected(card: dict[str, Any]) -> Mapping[str, Any]:
+        if card.get("env") != name:
+            raise ConfigError(f"{path}: has levels of {str(card.get('env'))[:80]}, not of {name}")
+        lead = card["agents"], card["capacity"]
+        shapes = {LEVEL + each: _plain_shape(leaf, lead) for each, leaf in trees.named_leaves(like).items()}
+        shapes |= {each: jax.ShapeDtypeStruct(lead, dtype) for each, dtype in NUMBERS.items()}
+        return shapes | {"size": jax.ShapeDtypeStruct(lead[:1], np.int32)}
+
+    card, arrays = carded.load(carded.LEVELS, path, expected)
+    size = arrays["size"]
+    if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
+        raise ConfigError(f"{path}: holds no level, or not as many as it says")
+    agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
+    leaves = [_as_level(arrays[LEVEL + each][agent, place], leaf) for each, leaf in trees.named_leaves(like).items()]
+    names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]
+    return Levels(jax.tree.unflatten(jax.tree.structure(like), leaves), names, arrays["score"][agent, place])
+
+
+def chosen(text: str, env: Env, name: str) -> Levels:
+    """The levels that ``text`` asks for: those of a file, `HELD_OUT`, or ``random:N:SEED``, which are drawn as episodes
+    draw theirs. Raises `ConfigError` for anything else, and if ``env``, which is called ``name``, has no levels to
+    choose from."""
+    if env.design is None:
+        raise ConfigError(f"levels = {text!r}: {name} has no levels to choose from")
+    if text == HELD_OUT:
+        found = held_out(name)
+        like = jax.eval_shape(lambda key: env.levels(key, ()), jax.random.key(0))
+        if any(jax.eval_shape(lambda level: level, level) != like for level in found.values()):
+            raise ConfigError(f"levels = {text!r}: are of another size than those of the run's environment")
+        return Levels(jax.tree.map(lambda *x: jnp.stack(x), *found.values()), list(found))
+    if not text.startswith("random:"):
+        return load(Path(text), env, name)
+    match = re.fullmatch(r"random:([1-9]\d{0,6}):(\d{1,9})", text)
+    if not match or int(match[1]) > MOST:
+        raise ConfigError(f"levels = {text!r}: must be random:N:SEED, with N from 1 to {MOST}")
+    number = int(match[1])
+    return Levels(env.levels(jax.random.key(int(match[2])), (number,)), [f"level {i}" for i in range(number)])
+
+
+def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
+    """A picture of those of ``levels`` with the highest scores, as they begin in ``env``, which is called ``name`` and
+    has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment."""
+    drawing = drawings.drawing(name, params, env.observation_space)
+    score = np.zeros(len(levels.names)) if levels.score is None else levels.score
+    first = np.argsort(-score, kind="stable")[:SHOWN]
+    begun = jax.device_get(jax.jit(jax.vmap(env.begin))(trees.take(levels.levels, first)))
+    moments = [
+        Moment(drawings.innermost(state), obs, None) for state, obs in (trees.take(begun, i) for i in range(len(first)))
+    ]
+    pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
+    titles = [f"{levels.names[i]}\nscore {score[i]:.3g}" for i in first]
+    return level_sheets.figure(pictures, titles, score, f"levels of {name} with the highest scores")
+
+
+def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
+    """Writes the `sheet` of a run's levels into its directory. Nothing if it has none, or if nothing draws them."""
+    with contextlib.suppress(ConfigError):
+        plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    """An array as numpy; of keys their words."""
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _plain_shape(leaf: Any, lead: tuple[int, ...]) -> jax.ShapeDtypeStruct:
+    words = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+    return jax.ShapeDtypeStruct((*lead, *words.shape), words.dtype)
+
+
+def _as_level(array: np.ndarray, leaf: Any) -> Any:
+    return jax.random.wrap_key_data(jnp.asarray(array)) if _is_key(leaf) else jnp.asarray(array)
