@@ -28,6 +28,7 @@ NATIVE = {
     "CoinGame-v0": "purerl.envs.native.games.coin_game:coin_game",
     "MatrixShaping-v0": "purerl.envs.native.shaping:matrix_shaping",
     "DeepSea-v0": "purerl.envs.native.exploration.deep_sea:deep_sea",
+    "Obstacles-v0": "purerl.envs.native.obstacles:obstacles",
     "NoisyGrid-v0": "purerl.envs.native.exploration.noisy_grid:noisy_grid",
     "CueCorridor-v0": "purerl.envs.native.exploration.cue_corridor:cue_corridor",
     "Maze-v0": "purerl.envs.native.maze:maze",

@@ -62,6 +62,11 @@ def test_every_drawing_is_of_an_environment(name):
         ("Pendulum-v1", [0.1, 0], [1.0]),
         ("MountainCarContinuous-v0", [-0.5, 0], [0.3]),
         ("MountainCar-v0", [-0.5, 0], 0),
+        (
+            "Obstacles-v0",
+            {"place": [0.2, 0.3], "goal": [0.9, 0.9], "middles": np.eye(2) / 2, "radii": [0.1, 0.0]},
+            [1.0, -1.0],
+        ),
         ("TwoStep-v0", 1, [0, 1]),
         ("MatrixGame-v0", None, [0, 1]),
         ("Permutation-v0", None, [0, 2, 1]),

@@ -134,6 +134,26 @@ def point_robot(params: dict[str, Any]) -> tuple:
     return draw, 15.0, 1.0
 
 
+def obstacles(params: dict[str, Any]) -> tuple:
+    """The robot, its goal, the obstacles, and the way that it is about to take."""
+    radius = float(params.get("radius", 0.02))
+
+    def draw(moment: Any, sheet: Sheet) -> None:
+        at = lambda place: (0.05 + 0.9 * float(place[0]), 0.95 - 0.9 * float(place[1]))
+        sheet.box((0.05, 0.05), (0.95, 0.95), "#eef1f5", LINE)
+        for middle, size in zip(moment.state.middles, moment.state.radii, strict=True):
+            if size > 0:
+                sheet.disc(at(middle), 0.9 * float(size), "#b9c2cc", INK)
+        sheet.disc(at(moment.state.goal), 0.045, "#cfe9dd", GREEN)
+        here = at(moment.state.place)
+        sheet.disc(here, max(0.9 * radius, 0.012), BLUE)
+        if moment.action is not None:
+            velocity = np.clip(np.asarray(moment.action).reshape(-1), -1, 1)
+            sheet.arrow(here, (here[0] + 0.12 * float(velocity[0]), here[1] - 0.12 * float(velocity[1])))
+
+    return draw, 15.0, 1.0
+
+
 def reacher(params: dict[str, Any]) -> tuple:
     """The arm of links of length 1, and its goal."""
 
