@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.envs.wrappers.talk import Channel, Goal, led, messages
 from purerl.errors import ConfigError
+from purerl.learned import chosen
+from purerl.learned.chosen import MOST, Size
 from purerl.learned.networks import mlp
 from purerl.types import Array, Env, Key, PyTree
-
-MOST, MOST_LAYERS = 4096, 8
-Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +59,8 @@ class Talk(NamedTuple):
 
 
 def read(fields: dict[str, Any]) -> Made:
-    """Settings as JSON has them, where tuples are lists. Raises `ConfigError`, a line for each that is not valid."""
-    known = [field.name for field in dataclasses.fields(Made)]
-    if unknown := [name for name in fields if name not in known]:
-        raise ConfigError(f"settings: cheap-talk has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
-    values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()}
-    made = Made(**values)
-    deep = isinstance(made.message_layers, tuple) and len(made.message_layers) > MOST_LAYERS
-    cfg.check(made, *([f"message_layers: must be at most {MOST_LAYERS}"] if deep else []))
-    return made
+    """Settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    return chosen.read(Made, "cheap-talk", "message_layers", fields)
 
 
 def settings(options: Any, env: Env) -> dict[str, Any]:
@@ -79,7 +71,7 @@ def settings(options: Any, env: Env) -> dict[str, Any]:
     size = goal_of(env).size if given["role"] == "guide" else 0
     made = read({**given, "inputs": max(1, min(width, MOST)), "goal_size": size})
     make(made).env((), env)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}
+    return chosen.as_json(made)
 
 
 def make(made: Made) -> Talk:

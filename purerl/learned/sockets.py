@@ -17,7 +17,7 @@ import optax
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, messages, rules
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, rules
 from purerl.learned.networks import mlp
 from purerl.learners.parts import estimates
 from purerl.learners.parts.settings import make_optimiser
@@ -305,19 +305,39 @@ def cheap_talk(**settings: Any) -> Socket:
     )
 
 
+def levels(**settings: Any) -> Socket:
+    """The levels that agents learn in, by a generator (`generator.Made` has the ``settings``).
+
+    It is as fit as the agents that it trains are in the environment's own levels. Raises `ConfigError` for settings
+    that are not valid.
+    """
+    made = generator.make(generator.read(settings))
+    baselines = (
+        Baseline("uniform choices", as_it_is, drawn=messages.silent),
+        Baseline("a random generator", as_it_is, drawn=messages.random),
+    )
+    own = lambda meta_params, env: env
+    return Socket("levels", made.init, no_parts, option="generator", baselines=baselines, env=made.env, trial=own)
+
+
 SOCKETS: dict[str, Callable[..., Socket]] = dict(
-    zip(SOCKET_NAMES, (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser, cheap_talk), strict=True)
+    zip(
+        SOCKET_NAMES,
+        (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser, cheap_talk, levels),
+        strict=True,
+    )
 )
 """The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
 for those on the environment's side."""
-SETTINGS: dict[str, type] = {"cheap-talk": messages.Settings}
+SETTINGS: dict[str, type] = {"cheap-talk": messages.Settings, "levels": generator.Settings}
 """What a person can choose of a socket, by its name."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
     """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
     know of ``env``. Raises `ConfigError` for what cannot be."""
-    return messages.settings(options, env) if name in SETTINGS else {}
+    of_name = {"cheap-talk": messages.settings, "levels": generator.settings}
+    return of_name[name](options, env) if name in SETTINGS else {}
 
 
 def places(algo: str) -> tuple[str, ...]:

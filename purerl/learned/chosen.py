@@ -1,0 +1,33 @@
+"""What a person can choose of a socket, and what the environment adds to it: read from JSON, and checked."""
+
+import dataclasses
+from typing import Annotated, Any, TypeVar
+
+from purerl import config as cfg
+from purerl.errors import ConfigError
+
+MOST, MOST_LAYERS = 4096, 8
+Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
+Made = TypeVar("Made")
+
+
+def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
+    """Settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of layers.
+
+    Raises `ConfigError`, a line for each that is not valid.
+    """
+    made: Any = kind
+    known = [field.name for field in dataclasses.fields(made)]
+    if unknown := [name for name in fields if name not in known]:
+        raise ConfigError(f"settings: {socket} has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
+    found = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()})
+    widths = getattr(found, layers)
+    deep = isinstance(widths, tuple) and len(widths) > MOST_LAYERS
+    cfg.check(found, *([f"{layers}: must be at most {MOST_LAYERS}"] if deep else []))
+    checked: Made = found
+    return checked
+
+
+def as_json(made: Any) -> dict[str, Any]:
+    """Settings as JSON has them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}

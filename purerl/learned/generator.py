@@ -1,0 +1,99 @@
+"""Generators of levels: small networks, evolved over whole trainings of whoever learns in their levels.
+
+A level is built by choices (`types.Design`). The network maps random numbers to two numbers for each choice, by which a
+uniform number is moved up or down and drawn together before the choice is made of it; so levels of a generator differ,
+and those of a network that puts out zeros are uniform choices.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import draw, trees
+from purerl.errors import ConfigError
+from purerl.learned import chosen
+from purerl.learned.chosen import Size
+from purerl.learned.networks import mlp
+from purerl.types import Array, Env, Key, PyTree
+
+EDGE = 1e-6
+"""How far from 0 and 1 uniform numbers stay, so that their logits are finite."""
+STEEPEST = 4.0
+"""Most that a spread is multiplied or divided by, as a power of e."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How levels are generated."""
+
+    generator_noise: Size = 4
+    """Random numbers that a level is made of, beside those of its single choices."""
+    generator_layers: tuple[Size, ...] = (16,)
+    """Widths of the hidden layers of the network that generates levels."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Made(Settings):
+    """Settings with what the environment adds: how many values each choice has."""
+
+    sizes: tuple[Size, ...] = (1,)
+
+
+class Generator(NamedTuple):
+    """`init(key)` makes meta-parameters, with which all choices are uniform; ``env(meta_params, env)`` draws its levels
+    by them."""
+
+    init: Callable[[Key], PyTree]
+    env: Callable[[PyTree, Env], Env]
+
+
+def read(fields: dict) -> Made:
+    """Settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    made = chosen.read(Made, "levels", "generator_layers", fields)
+    if len(made.sizes) > chosen.MOST:
+        raise ConfigError(f"sizes: must be at most {chosen.MOST}")
+    return made
+
+
+def settings(options: object, env: Env) -> dict:
+    """The settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for an environment that
+    has no levels to choose from."""
+    if env.design is None:
+        raise ConfigError(f"env = {env.name!r}: has no levels to choose from")
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
+    return chosen.as_json(read({**given, "sizes": list(env.design.sizes)}))
+
+
+def make(made: Made) -> Generator:
+    """The functions of one kind of generator."""
+    count = len(made.sizes)
+    network = mlp(made.generator_noise, made.generator_layers, 2 * count)
+
+    def choices(meta_params: PyTree, numbers: Array) -> Array:
+        """Of random numbers ``[..., generator_noise + G]`` uniform in [0, 1), int32 ``[..., G]``."""
+        noise, each = 2 * numbers[..., : made.generator_noise] - 1, numbers[..., made.generator_noise :]
+        outputs = network.apply(meta_params, *(noise[..., i] for i in range(made.generator_noise)))
+        moved, steep = jnp.stack(outputs[:count], axis=-1), jnp.stack(outputs[count:], axis=-1)
+        logits = jax.scipy.special.logit(jnp.clip(each, EDGE, 1 - EDGE))
+        places = jax.nn.sigmoid(logits * jnp.exp(jnp.clip(steep, -STEEPEST, STEEPEST)) + moved)
+        sizes = jnp.array(made.sizes, jnp.int32).reshape(*[1] * (places.ndim - 1), -1)
+        return jnp.clip((places * sizes).astype(jnp.int32), 0, sizes - 1)
+
+    def env(meta_params: PyTree, env: Env) -> Env:
+        if env.design is None or env.design.sizes != made.sizes:
+            raise ConfigError(f"env = {env.name!r}: the generator builds levels of other choices than it has")
+        build = env.design.build
+
+        def levels(key: Key, shape: tuple[int, ...]) -> PyTree:
+            key_choices, key_build = jax.random.split(key)
+            number = math.prod(shape)
+            made_of = choices(meta_params, draw.uniform(key_choices, (number, made.generator_noise + count)))
+            return trees.split(jax.vmap(build)(jax.random.split(key_build, number), made_of), shape)
+
+        return env._replace(levels=levels)
+
+    return Generator(network.init, env)
