@@ -230,6 +230,7 @@ JAXMARL = (
     *(f"overcooked_v2/{each}" for each in KITCHENS),
     "hanabi",
     "coin_game",
+    "jaxnav",
 )
 """Those of JaxMARL for several agents that all learn; in its MPE_simple_facmac the preys follow a rule."""
 VECTORS = frozenset(

@@ -286,15 +286,15 @@ def jaxmarls(registered, **arguments):
     available = {"hanabi": "get_legal_moves", "HeuristicEnemySMAX": "get_avail_actions"}.get(registered)
     masks = getattr(raw, available) if available else lambda state: None
 
+    def own(space, action):
+        return jnp.clip(action[: space.shape[0]], space.low, space.high) if action.ndim else action
+
     def reset(key):
         obs, state = raw.reset(key)
         return state, [obs[agent] for agent in raw.agents], masks(state), obs.get("world_state")
 
     def step(state, actions, key):
-        chosen = {
-            agent: actions[i][: raw.action_space(agent).shape[0]] if actions.ndim > 1 else actions[i]
-            for i, agent in enumerate(raw.agents)
-        }
+        chosen = {agent: own(raw.action_space(agent), actions[i]) for i, agent in enumerate(raw.agents)}
         obs, state, rewards, dones, _ = raw.step_env(key, state, chosen)
         seen = [obs[agent] for agent in raw.agents]
         rewards = jnp.stack([jnp.float32(rewards[agent]) for agent in raw.agents])
@@ -313,6 +313,7 @@ THEIRS = {
     "jaxmarl/overcooked/cramped_room": ("overcooked", {"max_steps": 60}, {"max_steps": 60}, 64, "truncated"),
     "jaxmarl/hanabi": ("hanabi", {}, {}, 100, "terminated"),
     "jaxmarl/coin_game": ("coin_game", {"num_outer_steps": 2}, {"num_outer_steps": 2}, 24, "truncated"),
+    "jaxmarl/jaxnav": ("jaxnav", {"max_steps": 501}, {}, 400, "terminated"),
 }
 """The name in JaxMARL's registry, its arguments and ours, the steps to play, and how the first episode ends."""
 

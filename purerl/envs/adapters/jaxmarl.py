@@ -13,13 +13,16 @@ import numpy as np
 
 from purerl.catalogue import check_parameters
 from purerl.envs.adapters.libraries import library
-from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, lenient, unbounded
+from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, lenient, seeds, unbounded
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Env, Key, PyTree
 
 TIMED = "MPE", "overcooked", "coin_game"
 """Beginnings of the names of environments whose episodes end by a time limit alone."""
+GENERATED = ("jaxnav",)
+"""Environments whose levels are made by a generator. In jaxnav a positive return tells that the goal was reached: what
+is paid for coming nearer is less than a collision costs, and less than all the time of an episode."""
 LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
 
@@ -45,12 +48,13 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> E
         limit = getattr(environment, "max_steps", None)
         if limit is not None:
             max_steps = limit + task.startswith(LATE) if max_steps is None else max_steps
-            params["max_steps"] = max_steps
+            params["max_steps"] = max_steps + (task in GENERATED)  # it would terminate at its limit
         try:
             environment = jaxmarl.make(registered, **given, **params)
         except (AssertionError, TypeError, ValueError) as error:
             raise ConfigError(f"env = {name!r}: {error}") from None
-    return from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps)
+    env = from_jaxmarl(name, environment, timed=task.startswith(TIMED), max_steps=max_steps)
+    return env._replace(design=seeds(0.0)) if task in GENERATED else env
 
 
 def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None) -> Env:
@@ -70,7 +74,9 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
     actions that cannot be expressed.
     """
     agents, num_agents = environment.agents, len(environment.agents)
-    action_space, sizes, native = _actions(name, agents, [environment.action_space(agent) for agent in agents])
+    with jax.ensure_compile_time_eval():
+        own_spaces = [environment.action_space(agent) for agent in agents]
+        action_space, sizes, native = _actions(name, agents, own_spaces)
     with lenient():
         obs_like, state_like = jax.eval_shape(environment.reset, jax.random.key(0))
     stacked = _stacked([obs_like[agent].shape for agent in agents])

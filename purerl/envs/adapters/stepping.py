@@ -13,7 +13,7 @@ from purerl import spaces, trees
 from purerl.envs.episodic import no_noise
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Space
-from purerl.types import Array, Env, Key, PyTree, Step
+from purerl.types import Array, Design, Env, Key, PyTree, Step
 
 
 class Episode(NamedTuple):
@@ -129,6 +129,16 @@ def episodes(
         legal,
         num_agents,
     )
+
+
+SEEDS = 256
+"""Levels that can be built where a level is a key."""
+
+
+def seeds(solved: float | None) -> Design:
+    """The `Design` of an environment whose levels are keys of a generator: a change is another draw, and the choice is
+    one of `SEEDS` keys. ``solved`` is that of the design."""
+    return Design(lambda key, level: key, (SEEDS,), lambda key, choices: jax.random.key(choices[0]), solved)
 
 
 def _cast(tree: PyTree, like: PyTree) -> PyTree:

@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl.catalogue import check_parameters
 from purerl.envs.adapters.libraries import library
-from purerl.envs.adapters.stepping import Consequence, check_counts, episodes
+from purerl.envs.adapters.stepping import Consequence, check_counts, episodes, seeds
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key, PyTree
@@ -37,7 +37,8 @@ def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
 
     The view ``[H, W, 2]`` of kinds and colours of tiles becomes boolean planes ``[H, W, C]``, one for each kind and
     then one for each colour. An episode is truncated after ``env_params.max_steps`` steps and terminates where
-    xminigrid's discount is 0. A level is a key, and steps are deterministic. Raises `ConfigError` for other
+    xminigrid's discount is 0. A level is a key, which curricula may choose; an episode is solved if its return is above
+    0. Steps are deterministic. Raises `ConfigError` for other
     observations.
     """
     with jax.ensure_compile_time_eval():
@@ -62,4 +63,4 @@ def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
 
     planes = Box(False, True, (*shape[:2], NUM_TILES + NUM_COLORS), jnp.dtype(bool))
     actions = Discrete(int(environment.num_actions(env_params)))
-    return episodes(name, reset, step, planes, actions)._replace(partly_observed=True)
+    return episodes(name, reset, step, planes, actions)._replace(partly_observed=True, design=seeds(0.0))
