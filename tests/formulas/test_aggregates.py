@@ -199,3 +199,10 @@ def test_no_interval_of_fewer_than_five_runs():
     assert np.isnan(aggregates.told(np.arange(5.0), [1.0], statistic=aggregates.probability_of_improvement).low)
     died = aggregates.told([1.0, 2.0, 3.0, 4.0, np.nan])
     assert died.value == 2.0 and died.low == -np.inf
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.01, 1), (0.05, 2), (0.1, 4), (1.0, 40), (0.3, 12)])
+def test_worst_is_the_mean_of_the_lowest(share, count):
+    scores = np.random.default_rng(3).normal(size=(2, 40))
+    by_hand = [np.mean(sorted(row)[:count]) for row in scores]
+    np.testing.assert_allclose(aggregates.worst(scores, share), by_hand, rtol=1e-12)
