@@ -3,7 +3,7 @@
     NPROC=1 python scripts/workloads/jaxued_scripts.py ours METHOD [--updates N] [--times T]
     NPROC=1 THEIR-PYTHON scripts/workloads/jaxued_scripts.py CHECKOUT METHOD [--updates N] [--times T]
 
-METHOD is dr, robust-plr, accel or paired. Both at JaxUED's sizes, which are those of ``--preset maze``: 32 environments,
+METHOD is dr, robust-plr, accel or paired. Both at JaxUED's sizes, those of ``--preset maze``: 32 environments,
 256 steps, 5 epochs of one minibatch, an LSTM of 256; and with a buffer of 64 levels, so that replay begins at once.
 Prints the seconds of N iterations, T times after the first, which compiles, and their frames. JaxUED's seconds are from
 one log to the next, so that they hold an evaluation of one attempt in one maze, whose pictures it draws: the least that
