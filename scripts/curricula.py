@@ -1,7 +1,7 @@
 """Acceptance experiments of curricula, and what they cost.
 
     NPROC=1 python scripts/curricula.py bandits|learnable|grid|paired [--seeds S]
-    python scripts/curricula.py census
+    JAX_PLATFORMS=cpu python scripts/curricula.py census
 
 `bandits`: which policy each curriculum comes to where levels are not seen. `learnable`: what SFL keeps. `grid`:
 CartPole with drawn parameters, learned with each curriculum, played on a grid of them. `paired`: PAIRED on a small
@@ -145,9 +145,9 @@ def small(seeds: int, frames: int = 4_000_000) -> None:
             show("paired, regret", regret)
 
 
-def census(seeds: int) -> None:
+def census(members: int) -> None:
     """Kernels and bytes that move in an iteration on an H100, with 1024 environments and 1024 levels in the buffer: of
-    one agent, and of ``seeds`` under vmap."""
+    one agent, and of several ``members`` under vmap."""
     from purerl.hardware import absent
     from purerl.population import planning
 
@@ -157,7 +157,7 @@ def census(seeds: int) -> None:
     for name in CURRICULA:
         settings = {} if name in ("dr", "sfl", "paired") else {"level_capacity": 1024}
         config = ppo.Config(**sizes, curriculum=name, **settings)
-        for agents in (1, seeds):
+        for agents in (1, members):
             with backend.tracing_for("gpu"):
                 trainer = ppo.make_trainer(config, env)
                 init, step = (
@@ -173,5 +173,8 @@ def census(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    experiments = {"bandits": (regrets, 10), "learnable": (learnable, 32), "grid": (grid, 8), "paired": (small, 3)}
-    main(__doc__ or "", {**experiments, "census": (census, 8)})
+    if sys.argv[1:] == ["census"]:
+        census(4)
+    else:
+        experiments = {"bandits": (regrets, 10), "learnable": (learnable, 32), "grid": (grid, 8), "paired": (small, 3)}
+        main(__doc__ or "", experiments)
