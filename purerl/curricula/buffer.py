@@ -41,7 +41,7 @@ class Buffer(NamedTuple):
 
 
 def empty(levels: PyTree) -> Buffer:
-    """A buffer without levels, as large as the stack ``levels`` ``[C, ...]``, which tells shapes and types."""
+    """Makes a buffer without levels, as large as the stack ``levels`` ``[C, ...]``, which tells shapes and types."""
     capacity = trees.length(levels)
     none = jnp.full(capacity, -jnp.inf)
     zero = jnp.zeros((), jnp.int32)
@@ -49,8 +49,8 @@ def empty(levels: PyTree) -> Buffer:
 
 
 def marks(levels: PyTree) -> Array:
-    """Two numbers for each of the levels ``[B, ...]``, uint32 ``[B, 2]``: the same for equal bits, and for different
-    ones by a chance of about 2^-64."""
+    """Computes two numbers for each of the levels ``[B, ...]``, uint32 ``[B, 2]``: the same for equal bits, and for
+    different ones by a chance of about 2^-64."""
     words = jnp.concatenate([_words(x) for x in jax.tree.leaves(levels)], axis=1)
     factors = np.random.default_rng(0).integers(0, 2**32, (words.shape[1], 2), np.uint32) | 1
     mixed = words[:, :, None] * factors[None]
@@ -68,7 +68,7 @@ def _words(leaf: Array) -> Array:
 
 
 def chances(buffer: Buffer, staleness: Scalar, temperature: Scalar) -> Array:
-    """The probability ``[C]`` with which each level is replayed; 0 where there is none.
+    """Computes the probability ``[C]`` with which each level is replayed; 0 where there is none.
 
     ``(1 - staleness) rank^(-1/temperature) / Z + staleness age / sum of ages``: the rank is that of the score, 1 for
     the highest, and the age is in batches since the level was last played (eq. 1 to 3).

@@ -67,8 +67,8 @@ def replay(
     score: Score,
     robust: bool = False,
 ) -> Curriculum:
-    """Prioritised level replay (Jiang et al. 2021, arXiv 2010.03934), with ``robust`` its robust variant (Jiang et al.
-    2021, arXiv 2110.02439, algorithm 1), by which an agent learns from replayed levels alone.
+    """Makes prioritised level replay (Jiang et al. 2021, arXiv 2010.03934), with ``robust`` its robust variant (Jiang
+    et al. 2021, arXiv 2110.02439, algorithm 1), by which an agent learns from replayed levels alone.
 
     All ``num_envs`` environments begin in new levels, or with the probability ``share``, once the buffer of
     ``capacity`` is half full, in levels chosen from it (`buffer.chances`).
@@ -91,8 +91,8 @@ def replay(
 
 
 def accel(env: Env, design: Design, num_envs: int, *, edits: int, **settings: Any) -> Curriculum:
-    """ACCEL (Parker-Holder et al. 2022, arXiv 2203.01302, algorithm 1): robust replay, after which levels that were
-    replayed are changed ``edits`` times, and scored. ``settings`` are those of `replay`.
+    """Makes ACCEL (Parker-Holder et al. 2022, arXiv 2203.01302, algorithm 1): robust replay, after which levels that
+    were replayed are changed ``edits`` times, and scored. ``settings`` are those of `replay`.
 
     Where nothing was replayed, new levels are scored: so each iteration takes as long as any other, and the frames of a
     training do not depend on chance. The paper's mixture with a share ``p`` is that of a share ``2 p / (1 + p)`` here.
@@ -117,7 +117,7 @@ def accel(env: Env, design: Design, num_envs: int, *, edits: int, **settings: An
 
 
 def sfl(env: Env, num_envs: int, *, capacity: int, share: Scalar, refresh: int, limit: Scalar | None) -> Curriculum:
-    """Sampling for learnability (Rutherford et al. 2024, arXiv 2408.15099, algorithm 1).
+    """Makes sampling for learnability (Rutherford et al. 2024, arXiv 2408.15099, algorithm 1).
 
     A ``share`` of the environments begin in levels of the buffer, each as likely as any other, the rest in new ones.
     Of the levels that are scored, ``num_envs`` of them in each iteration, the ``capacity`` most learnable ones of

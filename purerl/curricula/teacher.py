@@ -26,8 +26,8 @@ class Building(NamedTuple):
 
 
 def builder(design: Design) -> Env:
-    """An environment in which a level of ``design`` is built: an episode of ``G`` steps, at each of which an action is
-    a choice. Nothing is paid.
+    """Makes an environment in which a level of ``design`` is built: an episode of ``G`` steps, at each of which an
+    action is a choice. Nothing is paid.
 
     Actions are as many as the largest of the design's sizes; a smaller choice takes an action modulo its size.
     Observations hold each choice as a fraction, which is to come, for each size how often each of its values was
@@ -63,8 +63,8 @@ def builder(design: Design) -> Env:
 
 
 def built(design: Design) -> Callable[[Key, Array], PyTree]:
-    """``(key, actions [G, E]) -> levels [E, ...]``: the levels that episodes of the `builder` came to. Consumes the
-    key."""
+    """Makes ``(key, actions [G, E]) -> levels [E, ...]``: the levels that episodes of the `builder` came to. Consumes
+    the key."""
 
     def levels(key: Key, actions: Array) -> PyTree:
         choices = jnp.remainder(actions.astype(jnp.int32), jnp.array(design.sizes, jnp.int32)[:, None])

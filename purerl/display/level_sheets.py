@@ -13,8 +13,8 @@ SIZE = 240
 
 
 def figure(pictures: Sequence[np.ndarray], titles: Sequence[str], scores: np.ndarray, title: str = "") -> Figure:
-    """``pictures``, uint8 ``[H, W, 3]`` each, below their ``titles``, and below them a histogram of ``scores`` ``[N]``
-    of more levels than are shown."""
+    """Draws ``pictures``, uint8 ``[H, W, 3]`` each, below their ``titles``, and below them a histogram of ``scores``
+    ``[N]`` of more levels than are shown."""
     rows = -(-len(pictures) // COLUMNS)
     whole = Figure(figsize=(2.0 * COLUMNS, 2.2 * rows + 2.2), layout="constrained")
     above, below = whole.subfigures(2, 1, height_ratios=(2.2 * rows, 2.2), squeeze=False)[:, 0]

@@ -119,8 +119,8 @@ def make(name: str, **params: Any) -> Env:
 
 
 def with_levels(env: Env) -> str:
-    """What to type for an environment that has no levels to choose from: parameters to be drawn, such as one of its
-    own."""
+    """Says what to type for an environment that has no levels to choose from: parameters to be drawn, such as one of
+    its own."""
     given = inspect.signature(_native(env.name)).parameters.values() if env.name in NATIVE else []
     floats = [each for each in given if isinstance(each.default, float) and each.default > 0]
     drawn = f"{floats[0].name}:{floats[0].default / 2:g}:{floats[0].default * 2:g}" if floats else "NAME:LOW:HIGH"
@@ -128,8 +128,8 @@ def with_levels(env: Env) -> str:
 
 
 def held_out(name: str) -> dict[str, Any]:
-    """Levels of the environment called ``name`` that nobody trains in, by their names. Raises `ConfigError` if there
-    are none."""
+    """Returns levels of the environment called ``name`` that nobody trains in, by their names. Raises `ConfigError` if
+    there are none."""
     if name not in HELD_OUT:
         raise ConfigError(f"env = {name!r}: has no held-out levels; those who have: {', '.join(HELD_OUT)}")
     module, _, function = HELD_OUT[name].partition(":")

@@ -51,7 +51,8 @@ def iqm(scores: ArrayLike) -> np.ndarray:
 
 
 def worst(scores: ArrayLike, share: float) -> np.ndarray:
-    """Means ``[...]`` of the lowest ``share`` of the scores ``[..., N]``, at least one: the conditional value at risk.
+    """Computes the means ``[...]`` of the lowest ``share`` of the scores ``[..., N]``, at least one: the conditional
+    value at risk.
 
     ``share`` lies in (0, 1]. Rockafellar & Uryasev 2000, eq. 4, of a sample whose size times the share is rounded up.
     """

@@ -56,7 +56,7 @@ def played(reward: Array, last: Array, value: Array, advantage: Array, limit: Sc
 
 
 def max_monte_carlo(of: Played, best: Array) -> Array:
-    """The largest return ``best`` ``[B]`` ever seen in a level, less what the critic expects there on average: ``[B]``.
+    """Returns the largest return ``best`` ``[B]`` ever seen in a level, less the mean value that the critic has there.
 
     MaxMC (Jiang et al. 2021, arXiv 2110.02439, section 4). Returns are undiscounted and values are not, so that long
     levels score too high.
@@ -65,12 +65,14 @@ def max_monte_carlo(of: Played, best: Array) -> Array:
 
 
 def positive_value_loss(of: Played, best: Array) -> Array:
-    """The mean positive advantage ``[B]`` (Jiang et al. 2021, arXiv 2110.02439, section 4); ``best`` does not count."""
+    """Returns the mean positive advantage ``[B]`` (Jiang et al. 2021, arXiv 2110.02439, section 4); ``best`` does not
+    count."""
     return of.gain
 
 
 def learnability(of: Played, limit: Scalar | None) -> Array:
-    """``p (1 - p)`` ``[B]``, where a level is solved with probability ``p``; without a limit the variance of returns.
+    """Returns ``p (1 - p)`` ``[B]``, where a level is solved with probability ``p``; without a limit the variance of
+    returns.
 
     SFL (Rutherford et al. 2024, arXiv 2408.15099, section 4). Of returns that are 0 or 1 both are the same.
     """
@@ -78,7 +80,8 @@ def learnability(of: Played, limit: Scalar | None) -> Array:
 
 
 def regret(antagonist: Played, protagonist: Played) -> Array:
-    """The antagonist's best return less the protagonist's mean ``[B]``, at least 0: what PAIRED's teacher is paid.
+    """Returns the antagonist's best return less the protagonist's mean ``[B]``, at least 0: what PAIRED's teacher is
+    paid.
 
     Dennis et al. 2020 (arXiv 2012.02096), section 5, with the maximum over episodes of its published code.
     """

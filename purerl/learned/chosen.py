@@ -12,7 +12,8 @@ Made = TypeVar("Made")
 
 
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
-    """Settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of layers.
+    """Reads settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of
+    layers.
 
     Raises `ConfigError`, a line for each that is not valid.
     """
@@ -29,5 +30,5 @@ def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> 
 
 
 def as_json(made: Any) -> dict[str, Any]:
-    """Settings as JSON has them."""
+    """Returns settings as JSON has them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}

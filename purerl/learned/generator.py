@@ -60,8 +60,8 @@ def read(fields: dict) -> Made:
 
 
 def settings(options: object, env: Env) -> dict:
-    """The settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for an environment that
-    has no levels to choose from."""
+    """Returns the settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for an environment
+    that has no levels to choose from."""
     if env.design is None:
         raise ConfigError(f"env = {env.name!r}: has no levels to choose from")
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
@@ -69,7 +69,7 @@ def settings(options: object, env: Env) -> dict:
 
 
 def make(made: Made) -> Generator:
-    """The functions of one kind of generator."""
+    """Makes the functions of one kind of generator."""
     count = len(made.sizes)
     network = mlp(made.generator_noise, made.generator_layers, 2 * count)
 

@@ -30,7 +30,8 @@ class Lesson(NamedTuple):
 
 
 def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: Design, *, num_steps: int) -> Trainer:
-    """Protagonist-antagonist induced regret environment design (Dennis et al. 2020, arXiv 2012.02096, algorithm 1).
+    """Makes a training by protagonist-antagonist induced regret environment design (Dennis et al. 2020, arXiv
+    2012.02096, algorithm 1).
 
     An iteration: ``teacher``, a learner in the `curricula.builder` of ``design``, builds a level for each of the
     environments of ``rows``; a protagonist and an antagonist, who are two states of ``learner``, play there ``[T =

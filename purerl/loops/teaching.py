@@ -49,8 +49,8 @@ def play(
 
 
 def came_of(env: Env, trajectory: Transition, scores: Scores | None = None) -> Played:
-    """What came of a trajectory in each of its ``E`` levels, by what the learner thought of it (None: not known); of
-    several agents the mean."""
+    """Sums up what came of a trajectory in each of its ``E`` levels, by what the learner thought of it (None: not
+    known); of several agents the mean."""
     nothing = jnp.zeros_like(trajectory.reward)
     value, advantage = scores or (nothing, nothing)
     limit = env.design.solved if env.design else None
@@ -61,8 +61,9 @@ def came_of(env: Env, trajectory: Transition, scores: Scores | None = None) -> P
 
 
 def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, num_steps: int) -> Trainer:
-    """An iteration plays ``[T = num_steps, B = rows.size]`` in the levels of a plan of ``curriculum``, learns from it
-    if that is what the plan is for, and plays as many steps more if there are levels to be scored.
+    """Makes a training whose iteration plays ``[T = num_steps, B = rows.size]`` in the levels of a plan of
+    ``curriculum``, learns from it if that is what the plan is for, and plays as many steps more if there are levels to
+    be scored.
 
     ``rows`` are those of ``env``. Metrics have ``levels`` and ``level_score``, the number and the mean score of those
     in the buffer, ``replayed``, whether the plan was of them, and ``solve_rate``, the share of episodes that were
@@ -124,12 +125,13 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
 
 
 def unlearned(before: PyTree, updated: Updated) -> Updated:
-    """An update that changes nothing: the learner stays as ``before``, no metric exists, and the scores are kept."""
+    """Returns an update that changes nothing: the learner stays as ``before``, no metric exists, and the scores are
+    kept."""
     none = lambda x: jnp.full_like(x, jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else 0)
     return Updated(before, jax.tree.map(none, updated.metrics), updated.scores)
 
 
 def told_of(buffer: Buffer) -> Metrics:
-    """How many levels a buffer holds, and their mean score."""
+    """Tells how many levels a buffer holds, and their mean score."""
     score = jnp.sum(jnp.where(buffer.taken, buffer.score, 0.0)) / buffer.size
     return {"levels": buffer.size.astype(jnp.float32), "level_score": score}

@@ -136,8 +136,8 @@ SEEDS = 256
 
 
 def seeds(solved: float | None) -> Design:
-    """The `Design` of an environment whose levels are keys of a generator: a change is another draw, and the choice is
-    one of `SEEDS` keys. ``solved`` is that of the design."""
+    """Makes the `Design` of an environment whose levels are keys of a generator: a change is another draw, and the
+    choice is one of `SEEDS` keys. ``solved`` is that of the design."""
     return Design(lambda key, level: key, (SEEDS,), lambda key, choices: jax.random.key(choices[0]), solved)
 
 

@@ -33,7 +33,7 @@ TWICE = "accel", "sfl", "paired"
 
 @cfg.config
 class Settings:
-    """Settings of the curriculum by which levels of the environment are chosen (`make_trainer`)."""
+    """Which levels of the environment an agent learns in."""
 
     curriculum: Literal["none", "dr", "plr", "robust-plr", "accel", "sfl", "paired"] = "none"
     """How levels are chosen. dr: each episode draws a new one. plr: those with high scores are replayed. robust-plr:
@@ -65,8 +65,8 @@ class Settings:
 
 
 def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | None = None) -> Trainer:
-    """One iteration as a `Trainer`: of a curriculum, or without one of `loops.on_policy`. ``teacher`` learns in the
-    environment of `teacher`. Raises `ConfigError` as `fleet` does."""
+    """Makes one iteration as a `Trainer`: of a curriculum, or without one of `loops.on_policy`. ``teacher`` learns in
+    the environment of `teacher`. Raises `ConfigError` as `fleet` does."""
     rows = fleet(env, config.num_envs)
     if teacher is not None and env.design is not None:
         return paired.paired(rows, env, learner, teacher, env.design, num_steps=config.num_steps)
@@ -77,12 +77,12 @@ def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | Non
 
 
 def is_plain(config: Any) -> bool:
-    """Whether episodes begin in levels as they are drawn, and not in chosen ones."""
+    """Tells whether episodes begin in levels as they are drawn, and not in chosen ones."""
     return getattr(config, "curriculum", OFF) in (OFF, "dr")
 
 
 def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
-    """The curriculum of ``config`` that keeps a buffer of levels."""
+    """Makes the curriculum of ``config`` that keeps a buffer of levels."""
     if config.curriculum == "sfl":
         return sfl(
             env,
@@ -105,12 +105,12 @@ def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
 
 
 def kept(config: Any) -> int:
-    """Levels in the buffer of SFL."""
+    """Returns the number of levels in the buffer of SFL."""
     return min(config.level_capacity, max(config.level_period * config.num_envs // SMALLER, 1))
 
 
 def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
-    """The config of a teacher of levels, and the environment in which it builds them; None where there is none.
+    """Returns the config of a teacher of levels, and the environment in which it builds them; None where there is none.
 
     It has the settings of who is taught, but for what is about pictures and memories: a teacher sees all it has built.
     It learns as often, from one level of each environment.
@@ -134,7 +134,7 @@ def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why levels cannot be chosen as ``config`` asks, a line each (env None: not known)."""
+    """Lists why levels cannot be chosen as ``config`` asks, a line each (env None: not known)."""
     asked, found = f"curriculum = {config.curriculum!r}", []
     if config.curriculum in REPLAYS and config.level_score == "max-mc" and getattr(config, "normalize_reward", False):
         found.append(

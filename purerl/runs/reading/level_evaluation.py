@@ -57,8 +57,8 @@ def evaluate_run(
 
 
 def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
-    """The returns ``[P, N, episodes]`` of ``P`` policies in ``N`` levels, of several agents their mean, and whether the
-    episodes ended, by name."""
+    """Computes the returns ``[P, N, episodes]`` of ``P`` policies in ``N`` levels, of several agents their mean, and
+    whether the episodes ended, by name."""
     setup, number = run.setup, trees.length(asked.levels)
     at_once = min(number, max(1, ROWS // episodes))
     layout = population.layout(setup.members.size, jax.local_devices())

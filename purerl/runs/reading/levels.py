@@ -77,9 +77,9 @@ def load(path: Path, env: Env, name: str) -> Levels:
 
 
 def chosen(text: str, env: Env, name: str) -> Levels:
-    """The levels that ``text`` asks for: those of a file, `HELD_OUT`, or ``random:N:SEED``, which are drawn as episodes
-    draw theirs. Raises `ConfigError` for anything else, and if ``env``, which is called ``name``, has no levels to
-    choose from."""
+    """Finds the levels that ``text`` asks for: those of a file, `HELD_OUT`, or ``random:N:SEED``, which are drawn as
+    episodes draw theirs. Raises `ConfigError` for anything else, and if ``env``, which is called ``name``, has no
+    levels to choose from."""
     if env.design is None:
         raise ConfigError(f"levels = {text!r}: {name} has no levels to choose from")
     if text == HELD_OUT:
@@ -98,8 +98,8 @@ def chosen(text: str, env: Env, name: str) -> Levels:
 
 
 def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
-    """A picture of those of ``levels`` with the highest scores, as they begin in ``env``, which is called ``name`` and
-    has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment."""
+    """Draws a picture of those of ``levels`` with the highest scores, as they begin in ``env``, which is called
+    ``name`` and has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment."""
     drawing = drawings.drawing(name, params, env.observation_space)
     score = np.zeros(len(levels.names)) if levels.score is None else levels.score
     first = np.argsort(-score, kind="stable")[:SHOWN]
@@ -108,8 +108,15 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
         Moment(drawings.innermost(state), obs, None) for state, obs in (trees.take(begun, i) for i in range(len(first)))
     ]
     pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
-    titles = [f"{levels.names[i]}\nscore {score[i]:.3g}" for i in first]
+    titles = [f"{levels.names[i]}\n{_numbers(levels.levels, i)}score {score[i]:.3g}" for i in first]
     return level_sheets.figure(pictures, titles, score, f"levels of {name} with the highest scores")
+
+
+def _numbers(levels: PyTree, i: int) -> str:
+    """The real numbers that a level has by name, such as drawn parameters, in words."""
+    found = {name.rpartition(".")[2]: leaf for name, leaf in trees.named_leaves(levels).items() if leaf.ndim == 1}
+    real = {name: leaf for name, leaf in found.items() if jnp.issubdtype(leaf.dtype, jnp.inexact)}
+    return "".join(f"{name} {float(leaf[i]):.3g}\n" for name, leaf in real.items())
 
 
 def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
