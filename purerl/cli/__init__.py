@@ -35,7 +35,7 @@ commands:
   train ALGO --env ENV   train agents and evaluate them; writes a run directory
   sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
   plan ALGO --env ENV    tell what a training would cost, without running it
-  evolve SOCKET --env ENV  evolve a loss, a rule, an optimiser or messages over whole trainings
+  evolve SOCKET --env ENV  evolve a loss, a rule, an optimiser, messages or levels over whole trainings
   resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
   grow RUN               widen the layers of a trained network, which goes on acting as before
   eval RUN               evaluate the policies of a run directory
