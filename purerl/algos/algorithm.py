@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from purerl import loops, replay
+from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.learners.parts import contract, teaching, warm_start
@@ -62,9 +63,15 @@ class Algorithm(NamedTuple):
 
     def warm_start(self, policy: PyTree) -> "Algorithm":
         """The same, whose trainings begin with the parameters and moments of ``policy``, what `Learner.policy` gives,
-        and are new in all else. They raise `ConfigError` for the policy of another kind (`warm_start.warm`)."""
+        and are new in all else, a teacher of levels too. They raise `ConfigError` for the policy of another kind
+        (`warm_start.warm`)."""
         own = self.own_learner
-        return self._replace(own_learner=lambda *args, **parts: warm_start.warm(own(*args, **parts), policy))
+
+        def begun(config: Any, env: Env, **parts: Any) -> Learner:
+            made = own(config, env, **parts)
+            return made if env.name == BUILDING else warm_start.warm(made, policy)
+
+        return self._replace(own_learner=begun)
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Why ``config`` cannot train on ``env`` (None: not known), a line each."""

@@ -13,6 +13,8 @@ from purerl.envs.episodic import box, episodic
 from purerl.spaces import Discrete
 from purerl.types import Array, Design, Env, Key, PyTree
 
+BUILDING = "building"
+"""Name of the environments in which levels are built."""
 NOISE = 16
 """Random numbers that a teacher sees, so that it need not build the same level each time."""
 
@@ -51,7 +53,7 @@ def builder(design: Design) -> Env:
 
     high = [*[1.0] * 2 * number, *itertools.chain(*([float(np.sum(sizes == kind))] * kind for kind in kinds))]
     return episodic(
-        "building",
+        BUILDING,
         levels=lambda key, shape: draw.uniform(key, (*shape, NOISE)),
         initial=lambda noise: Building(jnp.full(number, -1, jnp.int32), jnp.zeros((), jnp.int32), noise),
         dynamics=dynamics,

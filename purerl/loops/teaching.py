@@ -99,7 +99,7 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
             levels = curriculum.probe(following, plan, jax.random.fold_in(key_probe, PLAN))
             behaviour = learner.behaviour(updated.state)
             _, tried, _ = play(key_probe, env, learner, behaviour, levels, num_envs, num_steps)
-            scores = learner.update(updated.state, tried, key_probe).scores
+            scores = learner.update(updated.state, tried, jax.random.fold_in(key_probe, TEACH)).scores
             following = curriculum.probed(following, levels, came_of(env, tried, scores))
         metrics = {
             **updated.metrics,

@@ -1,7 +1,7 @@
 """JaxUED's scripts of the maze (examples/ in its repository) beside ours, each in a fresh process.
 
     NPROC=1 python scripts/workloads/jaxued_scripts.py ours METHOD [--updates N] [--times T]
-    NPROC=1 THEIR-PYTHON scripts/workloads/jaxued_scripts.py CHECKOUT METHOD [--updates N] [--times T]
+    NPROC=1 python scripts/workloads/jaxued_scripts.py CHECKOUT METHOD --python THEIR-PYTHON [--updates N] [--times T]
 
 METHOD is dr, robust-plr, accel or paired. Both at JaxUED's sizes, those of ``--preset maze``: 32 environments,
 256 steps, 5 epochs of one minibatch, an LSTM of 256; and with a buffer of 64 levels, so that replay begins at once.
@@ -11,11 +11,11 @@ its scripts do. Its ACCEL counts an update for levels that were changed, which i
 """
 
 import argparse
+import itertools
 import json
-import runpy
-import sys
+import os
+import subprocess
 import time
-import types
 from pathlib import Path
 from typing import Any
 
@@ -35,30 +35,19 @@ FRAMES = 32 * 256
 """Of a rollout."""
 
 
-def theirs(checkout: str, method: str, updates: int, times: int) -> list[float]:
-    """The seconds of each round of a script of JaxUED, with its log going nowhere."""
-    stamps: list[float] = []
-    wandb: Any = types.ModuleType("wandb")
-
-    class Config(dict):
-        as_dict = dict.copy
-
-    def init(config: dict, **_: Any) -> Any:
-        wandb.config = Config(config)
-        return types.SimpleNamespace(config=wandb.config)
-
-    wandb.init, wandb.define_metric, wandb.Video, wandb.Image = init, *[lambda *args, **kwargs: None] * 3
-    wandb.log = lambda found: stamps.append(time.perf_counter())
-    sys.modules["wandb"] = wandb
+def theirs(checkout: str, python: str, method: str, updates: int, times: int) -> list[float]:
+    """Returns the seconds of each round of a script of JaxUED, whose log goes nowhere."""
     script, more = SCRIPTS[method]
     rounds = ["--eval_freq", str(updates), "--num_updates", str(updates * (times + 1))]
-    sys.argv = [script, *SHARED, *rounds, *more]
-    runpy.run_path(str(Path(checkout) / "examples" / script), run_name="__main__")
-    return [after - before for before, after in zip(stamps, stamps[1:], strict=False)]
+    command = [python, str(Path(checkout) / "examples" / script), *SHARED, *rounds, *more]
+    quiet = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "quiet")}
+    told = subprocess.run(command, env=quiet, capture_output=True, text=True, check=True).stdout
+    stamps = [float(line.split()[-1]) for line in told.splitlines() if line.startswith("logged at")]
+    return [after - before for before, after in itertools.pairwise(stamps)]
 
 
 def ours(method: str, updates: int, times: int) -> list[float]:
-    """The seconds of as many iterations of ours, compiled once."""
+    """Returns the seconds of as many iterations of ours, compiled once."""
     import jax
 
     from purerl import envs, loops, ppo, use_cpu_cores
@@ -80,11 +69,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout")
     parser.add_argument("method", choices=list(SCRIPTS))
+    parser.add_argument("--python", default="python", help="the interpreter that has what JaxUED needs")
     parser.add_argument("--updates", type=int, default=8)
     parser.add_argument("--times", type=int, default=2)
     asked = parser.parse_args()
     how = asked.method, asked.updates, asked.times
-    seconds = ours(*how) if asked.checkout == "ours" else theirs(asked.checkout, *how)
+    seconds = ours(*how) if asked.checkout == "ours" else theirs(asked.checkout, asked.python, *how)
     rollouts = 2 if asked.method == "paired" or (asked.checkout == "ours" and asked.method == "accel") else 1
     told = {"who": Path(asked.checkout).name, "method": asked.method, "frames": asked.updates * rollouts * FRAMES}
     print(json.dumps({**told, "seconds": seconds}))

@@ -188,6 +188,16 @@ def test_agents_of_one_environment_are_taught_together():
     assert np.all(metrics["alive"]) and trees.length(state.curriculum.buffer.levels) == 8
 
 
+def test_a_teacher_is_new_where_an_agent_begins_with_a_policy(steps):
+    trainer, state, _ = steps("paired")
+    policy = trainer.learner.policy(state.learner)
+    warm = ppo.warm_start(policy).make_trainer(config("paired"), ENV)
+    begun = jax.jit(warm.init)(jax.random.key(5))
+    others = begun.curriculum
+    assert same(begun.learner.params, state.learner.params) and same(others.antagonist.params, state.learner.params)
+    assert not same(others.teacher.params, state.curriculum.teacher.params)
+
+
 @pytest.mark.parametrize(
     ("changes", "env", "line"),
     [
