@@ -1,5 +1,5 @@
-"""A short run of every algorithm, of a search and its resumption, and on the host: whether purerl works on this Python
-and this jax.
+"""A short run of every algorithm, of a search and its resumption, of a curriculum, and on the host: whether purerl
+works on this Python and this jax.
 
     python scripts/smoke.py [PART/PARTS]
 
@@ -47,6 +47,8 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
     found["its resumption"] = ["resume", str(directory / "search"), "--generations", "4", "--compilation-cache", "off"]
     found["a longer ppo"] = ["resume", str(directory / "ppo"), "--total-steps", "512", "--compilation-cache", "off"]
     found["eval"] = ["eval", str(directory / "ppo"), "--episodes", "2", "--compilation-cache", "off"]
+    maze = ["--env", "Maze-v0", *SMALL, *QUICK, *ON_POLICY, "--eval-episodes", "2", "--out", str(directory / "maze")]
+    found["a curriculum"] = ["train", "ppo", *maze, "--curriculum", "accel", "--level-capacity", "8"]
     host = ["--env", "gymnasium/CartPole-v1", *SMALL, *QUICK, "--eval-episodes", "2"]
     for name, sizes in {"ppo": ON_POLICY, "dqn": REPLAY}.items():
         overlap = ["--workers", "2", "--double-buffering", "on", "--ahead", "1"] if name == "ppo" else []
