@@ -165,8 +165,10 @@ def test_seeds_and_floats_may_be_mapped():
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("curriculum", ["plr", "accel", "sfl", "paired"])
-@pytest.mark.parametrize("algo", ["a2c", "impala", "pqn", "ppo"])
+@pytest.mark.parametrize(
+    ("algo", "curriculum"),
+    [("a2c", "plr"), ("a2c", "paired"), ("impala", "accel"), ("pqn", "sfl"), ("pqn", "paired"), ("ppo", "robust-plr")],
+)
 def test_every_algorithm_on_policy_can_be_taught(algo, curriculum):
     algorithm = ALGORITHMS[algo]
     given = (
