@@ -66,8 +66,8 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
     be scored.
 
     ``rows`` are those of ``env``. Metrics have ``levels`` and ``level_score``, the number and the mean score of those
-    in the buffer, ``replayed``, whether the plan was of them, and ``solve_rate``, the share of episodes that were
-    solved.
+    in the buffer, ``replayed``, whether the plan was of them, ``unfinished``, the share of levels in which no episode
+    ended, and ``solve_rate``, the share of episodes that were solved.
     """
     num_envs = rows.env_steps
 
@@ -106,6 +106,7 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
             **more,
             **told_of(following.buffer),
             "replayed": plan.replayed.astype(jnp.float32),
+            "unfinished": 1 - jnp.mean(played.finished.astype(jnp.float32)),
         }
         if env.design and env.design.solved is not None:
             metrics["solve_rate"] = jnp.sum(jnp.where(played.finished, played.solved, 0.0)) / jnp.sum(played.finished)

@@ -98,6 +98,13 @@ def test_the_worst_levels_are_told(place, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["return_per_level"] != found["return_per_level"]
 
 
+def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(carded, "MOST_BYTES", 1000)
+    run(*TRAIN, "--out", tmp_path / "run")
+    assert "the levels are not kept: " in capsys.readouterr().err
+    assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / levels.FILE).exists()
+
+
 def test_held_out_mazes_have_names(place, capsys):
     run("eval", place, "--levels", "held-out", "--episodes", "1")
     told = capsys.readouterr().out

@@ -106,6 +106,13 @@ def test_each_iteration_begins_in_the_levels_of_its_plan(steps):
     np.testing.assert_array_equal(trajectory.obs[t + 1, b], first[b])  # and again after each end
 
 
+def test_levels_without_an_end_are_told():
+    """Four steps end no episode: nothing has a score, and nothing enters the buffer."""
+    trainer = ppo.make_trainer(config("plr", num_steps=4), ENV)
+    _, metrics = run(jax.jit(trainer.step), jax.jit(trainer.init)(KEY), 3)
+    assert np.all(metrics["unfinished"] == 1) and np.all(metrics["levels"] == 0) and np.all(metrics["alive"])
+
+
 def test_frames_are_those_of_all_rollouts():
     for curriculum, rollouts in {"none": 1, "dr": 1, "robust-plr": 1, "accel": 2, "sfl": 2, "paired": 2}.items():
         asked = config(curriculum)

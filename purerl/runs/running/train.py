@@ -219,7 +219,10 @@ def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
     save_policy(directory, trained.policy, {**description._asdict(), "members": len(alive)})
     if trained.buffer is not None:
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
-        levels.save(directory, trained.buffer, {**about, "members": setup.labels})
+        try:
+            levels.save(directory, trained.buffer, {**about, "members": setup.labels})
+        except ConfigError as error:  # too large
+            say(run.console, f"the levels are not kept: {error}")
     summary = {
         "status": "interrupted",
         **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
