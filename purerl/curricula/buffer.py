@@ -111,9 +111,10 @@ def record(buffer: Buffer, levels: PyTree, place: Array, of: Played, score: Scor
 def _rescored(buffer: Buffer, place: Array, of: Played, score: Score) -> Buffer:
     """The buffer after play in levels that it holds, at ``place`` ``[B]``; ``C`` for none of them."""
     capacity = buffer.score.size
-    best = buffer.best.at[jnp.where(of.finished, place, capacity)].max(of.best, mode="drop")
+    finite = of.finished & jnp.isfinite(of.best)
+    best = buffer.best.at[jnp.where(finite, place, capacity)].max(of.best, mode="drop")
     scores = score(of, best[jnp.minimum(place, capacity - 1)])
-    counts = jnp.where(of.finished & jnp.isfinite(scores), place, capacity)
+    counts = jnp.where(finite & jnp.isfinite(scores), place, capacity)
     number = jnp.zeros(capacity).at[counts].add(1.0, mode="drop")
     total = jnp.zeros(capacity).at[counts].add(jnp.where(counts < capacity, scores, 0.0), mode="drop")
     return buffer._replace(
@@ -134,7 +135,7 @@ def _entered(buffer: Buffer, levels: PyTree, mark: Array, scores: Array, best: A
     turn = jnp.cumsum(~twice) - 1
     weakest = jnp.argsort(jnp.where(buffer.taken, chance, -1.0), stable=True)[:number]
     place = weakest[turn]
-    enters = scores > jnp.where(buffer.taken[place], buffer.score[place], -jnp.inf)
+    enters = (turn < capacity) & (scores > jnp.where(buffer.taken[place], buffer.score[place], -jnp.inf))
     at = jnp.where(enters, place, capacity)
     put = lambda old, new: old.at[at].set(new, mode="drop")
     return buffer._replace(

@@ -109,7 +109,14 @@ def test_what_is_not_finite_never_enters():
     after = record(held([1.0]), [50, 51], came([np.nan, np.inf]))
     assert after.size == 1
     again = record(after, [0], came([np.nan]), place=[0])
-    assert again.score[0] == 1.0
+    assert again.score[0] == 1.0 and again.best[0] == 0.0
+    assert record(again, [0], came([5.0]), place=[0]).score[0] == 5.0  # and a level is not lost by it
+
+
+def test_more_levels_than_there_are_places():
+    after = record(held([]), np.arange(50, 70), came(np.arange(20.0)))
+    assert after.size == CAPACITY and sorted(after.levels.tolist()) == list(range(54, 70))
+    np.testing.assert_array_equal(after.levels - 50, after.score)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "float32", "key"])
