@@ -9,7 +9,7 @@ from purerl.curricula.teacher import builder, built
 from purerl.envs.fleet import Fleet, fleet
 from purerl.formulas import levels as formulas
 from purerl.loops.rollout import init_actors, rollout
-from purerl.loops.teaching import PROBE, TEACH, came_of, play
+from purerl.loops.teaching import PROBE, TEACH, came_of, play, solve_rate
 from purerl.loops.trainers import initial_state, next_state, observe
 from purerl.types import Actors, Design, Env, Key, Learner, Metrics, PyTree, Trainer, TrainState, Transition
 
@@ -48,7 +48,7 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner, key_other, key_teacher = jax.random.split(key, 5)
         actors = init_actors(key_actors, rows, learner)
-        plan = init_actors(key_actors, site, teacher)
+        plan = init_actors(jax.random.fold_in(key_actors, TEACH), site, teacher)
         others = Others(learner.init(key_other, actors.obs), teacher.init(key_teacher, plan.obs))
         return initial_state(learner.init(key_learner, actors.obs), actors, (), key)._replace(curriculum=others)
 
@@ -85,7 +85,7 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
             "teacher_loss": metrics_of_teacher["loss"],
         }
         if design.solved is not None:
-            metrics["solve_rate"] = jnp.mean(ours.solved)
+            metrics["solve_rate"] = solve_rate(ours)
         losses = metrics["loss"] + metrics["antagonist_loss"] + metrics["teacher_loss"]
         whole = state._replace(learner=(state.learner, others))
         state, metrics = next_state(whole, (updated, Others(other, taught)), (), metrics, losses)

@@ -15,6 +15,7 @@ from purerl.loops.rollout import init_actors, rollout
 from purerl.loops.trainers import initial_state, next_state, observe
 from purerl.types import (
     Actors,
+    Array,
     Env,
     Key,
     Learner,
@@ -109,7 +110,7 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
             "unfinished": 1 - jnp.mean(played.finished.astype(jnp.float32)),
         }
         if env.design and env.design.solved is not None:
-            metrics["solve_rate"] = jnp.sum(jnp.where(played.finished, played.solved, 0.0)) / jnp.sum(played.finished)
+            metrics["solve_rate"] = solve_rate(played)
         state, metrics = next_state(state, updated.state, (), metrics, loss)
         return state._replace(curriculum=following), metrics
 
@@ -130,6 +131,11 @@ def unlearned(before: PyTree, updated: Updated) -> Updated:
     kept."""
     none = lambda x: jnp.full_like(x, jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else 0)
     return Updated(before, jax.tree.map(none, updated.metrics), updated.scores)
+
+
+def solve_rate(played: Played) -> Array:
+    """Computes the share of episodes that were solved, mean over the levels in which one ended; nan if none did."""
+    return jnp.sum(jnp.where(played.finished, played.solved, 0.0)) / jnp.sum(played.finished)
 
 
 def told_of(buffer: Buffer) -> Metrics:

@@ -1,6 +1,7 @@
 """The levels of a run: kept in a file, drawn, and played in, from the command line."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -129,6 +130,16 @@ def test_what_cannot_be_is_told_in_a_line(place, tmp_path, capsys):
     assert "CartPole-v1 has no levels to choose from" in line(capsys, "eval", plain, "--levels", "random:3:1")
     assert "No such file" in line(capsys, "plot", plain, "--kind", "levels", "--out", tmp_path / "x.png")
     assert "held-out" not in told("random:3:x")
+
+
+def test_levels_that_cannot_be_are_not_drawn(place, tmp_path, capsys):
+    """A file may hold what no training makes."""
+    shutil.copytree(place, tmp_path / "run")
+    like = load_file(place / levels.FILE)
+    like["level.direction"] = np.full_like(like["level.direction"], 77)
+    carded.save(carded.LEVELS, tmp_path / "run" / levels.FILE, like, {"env": "Maze-v0", "agents": 2, "capacity": 8})
+    told = line(capsys, "plot", tmp_path / "run", "--kind", "levels", "--out", tmp_path / "x.png")
+    assert "levels that Maze-v0 cannot have" in told
 
 
 @pytest.mark.parametrize("what", ["env", "agents", "size", "shape", "byte"])

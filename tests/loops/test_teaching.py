@@ -213,6 +213,11 @@ def test_a_teacher_is_new_where_an_agent_begins_with_a_policy(steps):
         ({"curriculum": "plr"}, "CartPole-v1", "has no levels to choose from; give parameters to be drawn, as in"),
         ({"curriculum": "dr"}, "CartPole-v1", "--env-params randomise=gravity:4.9:19.6"),
         ({"curriculum": "plr", "normalize_reward": True}, None, "level_score = 'max-mc' compares returns with values"),
+        (
+            {"curriculum": "accel", "intrinsic": "rnd"},
+            None,
+            "which have the bonus of intrinsic = 'rnd'; give level_score",
+        ),
         ({"curriculum": "plr", "level_capacity": 3, "num_envs": 4}, None, "level_capacity = 3: must be at least"),
         ({"curriculum": "sfl", "level_period": 2}, None, "curriculum = 'sfl': keeps 1 levels"),
         ({"curriculum": "plr", "opponents": "past"}, None, "it needs the decisions of all agents"),

@@ -136,10 +136,16 @@ def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
 def problems(config: Any, env: Env | None) -> list[str]:
     """Lists why levels cannot be chosen as ``config`` asks, a line each (env None: not known)."""
     asked, found = f"curriculum = {config.curriculum!r}", []
-    if config.curriculum in REPLAYS and config.level_score == "max-mc" and getattr(config, "normalize_reward", False):
+    by_returns = config.curriculum in REPLAYS and config.level_score == "max-mc"
+    if by_returns and getattr(config, "normalize_reward", False):
         found.append(
             f"{asked}: level_score = 'max-mc' compares returns with values, which normalize_reward = True scales; give "
             "level_score = 'positive-value' or normalize_reward = False"
+        )
+    if by_returns and getattr(config, "intrinsic", OFF) != OFF:
+        found.append(
+            f"{asked}: level_score = 'max-mc' compares returns with values, which have the bonus of intrinsic = "
+            f"{config.intrinsic!r}; give level_score = 'positive-value' or intrinsic = 'none'"
         )
     sound = cfg.sound(config, "level_capacity", "level_period", "num_envs")
     if sound and config.curriculum in REPLAYS and config.level_capacity < config.num_envs:

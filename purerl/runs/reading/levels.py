@@ -99,7 +99,8 @@ def chosen(text: str, env: Env, name: str) -> Levels:
 
 def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
     """Draws a picture of those of ``levels`` with the highest scores, as they begin in ``env``, which is called
-    ``name`` and has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment."""
+    ``name`` and has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment, and for
+    levels that it cannot have."""
     drawing = drawings.drawing(name, params, env.observation_space)
     score = np.zeros(len(levels.names)) if levels.score is None else levels.score
     first = np.argsort(-score, kind="stable")[:SHOWN]
@@ -107,7 +108,10 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
     moments = [
         Moment(drawings.innermost(state), obs, None) for state, obs in (trees.take(begun, i) for i in range(len(first)))
     ]
-    pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
+    try:
+        pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
+    except (ArithmeticError, IndexError, ValueError) as error:  # of a file that is untrusted
+        raise ConfigError(f"levels that {name} cannot have: {type(error).__name__} when they are drawn") from None
     titles = [f"{levels.names[i]}\n{_numbers(levels.levels, i)}score {score[i]:.3g}" for i in first]
     return level_sheets.figure(pictures, titles, score, f"levels of {name} with the highest scores")
 
