@@ -16,16 +16,34 @@ from purerl.types import Array, PyTree, Scalar, Transition
 
 
 @cfg.config
-class Sequences:
-    """Settings of what a sequence is. A Config that extends them has ``num_steps``."""
+class Spans:
+    """Settings of which steps make a sequence. A Config that extends them has ``num_steps``."""
+
+    unroll: cfg.Count = 16
+    """Steps of a sequence that are learned from, but for the last one, which bootstraps."""
+    period: cfg.Count = 8
+    """Steps between the starts of consecutive sequences; a divisor of num_steps, and less than unroll, so that all
+    steps are learned from."""
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows that a sequence spans."""
+        return self.unroll
+
+    @property
+    def sample_stride(self) -> int:
+        """Samples may start only at every `sample_stride`-th row."""
+        return self.period
+
+
+@cfg.config
+class Sequences(Spans):
+    """Settings of what a sequence is for a network that remembers."""
 
     burn_in: cfg.NonNegativeCount = 8
     """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
     unroll: cfg.Count = 16
     """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
-    period: cfg.Count = 8
-    """Steps between the starts of consecutive sequences; a divisor of num_steps, and less than unroll, so that all
-    steps are learned from."""
     stored_carry: bool = True
     """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
     store_next_obs: bool = False
@@ -36,11 +54,6 @@ class Sequences:
     def sample_rows(self) -> int:
         """Rows that a sequence spans."""
         return self.burn_in + self.unroll
-
-    @property
-    def sample_stride(self) -> int:
-        """Samples may start only at every `sample_stride`-th row."""
-        return self.period
 
 
 def problems(config: Any) -> list[str]:

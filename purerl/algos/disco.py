@@ -1,0 +1,268 @@
+"""DiscoRL: an agent whose update rule is a network that was itself learned (Oh et al. 2025, "Discovering
+state-of-the-art reinforcement learning algorithms", Nature, doi 10.1038/s41586-025-09761-x).
+
+The agent predicts a policy, vectors ``y`` of the observation and ``z`` of each action, the actions' values, and the
+policy after each action. A rule (`purerl.learned.disco`, or anybody's own) reads replayed sequences and says what
+policy, ``y`` and ``z`` should have been; the agent moves towards it. Values learn from Retrace.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import config as cfg
+from purerl import replay
+from purerl.algos.algorithm import Algorithm
+from purerl.errors import ConfigError
+from purerl.formulas import distributions, exploration, losses, td_errors
+from purerl.learners.parts import all_action_rules, checks, from_replay, gradients, joint_actions, sequences, settings
+from purerl.learners.parts import versions
+from purerl.learners.parts.all_action_rules import Moments, Rule, Seen, Steps, Targets
+from purerl.networks.all_actions import AllActions, Outputs
+from purerl.spaces import Discrete, MultiDiscrete
+from purerl.types import (
+    Array,
+    Env,
+    Key,
+    Learner,
+    Metrics,
+    PyTree,
+    Recorded,
+    Sample,
+    Situation,
+    Trainer,
+    Transition,
+    Updated,
+)
+
+NUM_BINS = 601
+"""Of the distribution of a value: whole numbers from -300 to 300."""
+CATCH = {
+    "total_steps": 58_000,
+    "num_envs": 2,
+    "num_steps": 29,
+    "unroll": 30,
+    "period": 29,
+    "num_updates": 1,
+    "capacity": 29 * 1024,
+    "warmup_steps": 58 * 32,
+    "learning_rate": 1e-2,
+}
+"""The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000 iterations
+of 58 frames, of which each after the first 32 learns from 64 of the last 1,024 trajectories. There a trajectory of 29
+rows has 28 steps to learn from, since the last row only bootstraps; here it has 29."""
+
+
+@cfg.config(
+    num_envs=8,
+    num_steps=28,
+    unroll=29,
+    period=28,
+    num_updates=4,
+    batch_size=64,
+    gamma=0.997,
+    learning_rate=3e-4,
+    learning_rate_decay=0.0,
+    hidden_sizes=(512, 512),
+    activation="relu",
+)
+class Config(sequences.Spans, from_replay.Config, settings.Torso, settings.StepSize):
+    """Every float may be traced, swept and evolved; the rest shapes the program."""
+
+    head_size: cfg.Count = 128
+    """Units of the LSTM that reads an action, and of the hidden layer of each output about actions."""
+    trace_lambda: cfg.Fraction = 0.95
+    """Trace parameter (lambda) of Retrace's targets."""
+    value_coef: cfg.NonNegative = 0.2
+    """Weight of the loss of action values; the others have 1."""
+    tau: cfg.Fraction = 0.1
+    """Fraction of the way that the target network moves, at each update, towards the network before it."""
+    max_update: cfg.Positive = 1.0
+    """Largest size of each element of Adam's direction, before it is multiplied by the step size."""
+
+
+class State(NamedTuple):
+    """``rule`` is what the update rule keeps of this agent; ``advantages`` and ``td_errors`` are running averages."""
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    rule: PyTree
+    advantages: Moments
+    td_errors: Moments
+
+
+class Batch(NamedTuple):
+    """What the loss compares the network's outputs with, for ``T`` steps of ``N`` sequences.
+
+    ``obs`` and ``action`` are those of the steps, ``following`` the policy's logits ``[T, N, A]`` after them, ``value``
+    the targets of action values ``[T, N]``; ``weight`` ``[N]`` multiplies a sequence's loss.
+    """
+
+    obs: PyTree
+    action: Array
+    targets: Targets
+    following: Array
+    value: Array
+    terminated: Array
+    known: Array
+    weight: Array
+
+
+def problems(config: Config, env: Env | None) -> list[str]:
+    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    return (
+        cfg.problems(config)
+        + settings.with_head_problems(config)
+        + settings.torso_problems(config, env)
+        + from_replay.problems(config, env)
+        + sequences.problems(config)
+        + checks.space_problems(env, (Discrete, MultiDiscrete))
+        + joint_actions.problems(env)
+    )
+
+
+def make_network(config: Config, env: Env, num_predictions: int) -> AllActions:
+    """Makes a torso, whose last layer has no activation, and what is put out for all actions."""
+    *torso, width = config.hidden_sizes
+    sizes = joint_actions.joint_actions(env).num, num_predictions, NUM_BINS, width, config.head_size
+    return AllActions(settings.make_torso(config, env, torso), *sizes)
+
+
+def divergence(target: Array, logits: Array) -> Array:
+    """Returns the KL divergence ``[...]`` of ``softmax(logits)`` from ``softmax(target)``, both logits ``[..., C]``."""
+    log_target = jax.nn.log_softmax(target)
+    return jnp.sum(jnp.exp(log_target) * (log_target - jax.nn.log_softmax(logits)), axis=-1)
+
+
+def value_loss(logits: Array, value: Array) -> Array:
+    """Returns the cross-entropy ``[]`` of a distribution ``[bins]`` with the two bins beside a value ``[]``."""
+    place = td_errors.rescale(value)[None]
+    target = td_errors.project(place, jnp.ones(1), all_action_rules.bins(len(logits)))
+    return -jnp.sum(target * jax.nn.log_softmax(logits))
+
+
+def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
+    """Returns the terms ``[T, N]`` of an update's loss, by what the network puts out for the actions taken."""
+    each = jax.vmap(jax.vmap(value_loss))(out.q, batch.value)
+    return {
+        "policy_loss": divergence(batch.targets.policy, out.policy),
+        "y_loss": divergence(batch.targets.y, out.y),
+        "z_loss": divergence(batch.targets.z, out.z),
+        "following_loss": divergence(batch.following, out.following) * (1 - batch.terminated),
+        "value_loss": config.value_coef * each,
+    }
+
+
+def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network: Any = None, optimiser=None) -> Learner:
+    """DiscoRL as a `Learner`. ``network`` is an `AllActions`. Raises `ConfigError` without a ``rule``."""
+    if rule is None:
+        raise ConfigError(
+            "rule: disco needs an update rule; --rule FILE reads DiscoRL's published disco_103.npz, or one that a search "
+            "found (docs/discovered.md)"
+        )
+    network = network or make_network(config, env, rule.num_predictions)
+    optimiser = optimiser or gradients.chain(*settings.adam(config, optax.clip(config.max_update)))
+    actions = joint_actions.joint_actions(env)
+    distribution = distributions.categorical(actions.num)
+
+    def init(key: Key, obs: PyTree) -> State:
+        params = network.init(key, obs)
+        moments = all_action_rules.no_moments()
+        return State(params, params, gradients.init_optimiser(optimiser, params), rule.init(), moments, moments)
+
+    def legal_only(logits: Array, obs: PyTree) -> Array:
+        return exploration.masked(logits, actions.legal(obs))
+
+    def policy(params: PyTree, obs: PyTree) -> Array:
+        return legal_only(network.apply(params, obs, method=AllActions.logits), obs)
+
+    def explore(params: PyTree, here: Situation, noise: Array):
+        logits = policy(params, here.obs)
+        return actions.action(distribution.sample(logits, noise)), here.carry, Recorded((), logits)
+
+    def exploit(params: PyTree, here: Situation, key: Key):
+        return actions.action(distribution.mode(policy(params, here.obs))), here.carry
+
+    def look(params: PyTree, rows: PyTree) -> Outputs:
+        out: Outputs = network.apply(params, rows)
+        return out._replace(policy=legal_only(out.policy, rows))
+
+    def loss(params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+        out: Outputs = network.apply(params, batch.obs, batch.action, method=AllActions.of_action)
+        out = out._replace(policy=legal_only(out.policy, batch.obs))
+        each = terms(config, out, batch)
+        weight = jnp.where(batch.known, batch.weight[None], 0.0)
+        total = jnp.sum(sum(each.values()) * weight) / losses.at_least_one(jnp.sum(batch.known))
+        means = {name: losses.mean(x, batch.known) for name, x in each.items()}
+        return total, means | {"entropy": jnp.mean(distribution.entropy(out.policy))}
+
+    def learn(state: State, sample: Sample, key: Key) -> Updated:
+        rows, steps = read(sample.items, actions)
+        online, target = look(state.params, rows), look(state.target_params, rows)
+        values, advantages = all_action_rules.evaluate(
+            steps, online, target, state.advantages, config.gamma, config.trace_lambda
+        )
+        targets, kept = rule.targets(Seen(steps, values, online, target), state.rule)
+        obs = jax.tree.map(lambda x: x[:-2], rows)
+        targets = targets._replace(policy=legal_only(targets.policy, obs))
+        batch = Batch(
+            obs,
+            steps.action,
+            targets,
+            all_action_rules.following(online.policy, steps.cut),
+            values.returns,
+            steps.terminated,
+            steps.known,
+            sample.weight,
+        )
+        params, opt_state, means, metrics = gradients.gradient_step(
+            loss, optimiser, state.params, state.opt_state, batch
+        )
+        errors = all_action_rules.follow(state.td_errors, values.td_error, steps.known)
+        target_params = versions.approach(state.params, state.target_params, config.tau)
+        size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
+        mine = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
+        state = State(params, target_params, opt_state, kept, advantages, errors)
+        return Updated(state, {**means, **metrics, **mine}, jnp.mean(size, axis=0))
+
+    return Learner(
+        init=init,
+        init_carry=lambda num_envs: (),
+        noise=distribution.noise,
+        behaviour=lambda state: state.params,
+        explore=explore,
+        policy=lambda state: state.params,
+        exploit=exploit,
+        update=learn,
+    )
+
+
+def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree, Steps]:
+    """Returns of replayed sequences ``[T + 1, N]`` the observations ``[T + 2, N, ...]`` of the rows that rules read, and
+    the `Steps`."""
+    rows = jax.tree.map(lambda x, cut: jnp.concatenate([x, cut[None]]), items.obs, items.next_obs.obs)
+    action, reward, terminated, truncated, behaviour = jax.tree.map(
+        lambda x: x[:-1], (items.action, items.reward, items.terminated, items.truncated, items.extras.every)
+    )
+    cut = jnp.arange(len(reward))[:, None] == items.next_obs.step[None]
+    last, known = terminated | truncated, ~truncated | cut
+    return rows, Steps(actions.number(action), reward, terminated, last, cut, known, behaviour)
+
+
+def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+    """One iteration as a `Trainer`, learning from sequences."""
+    return from_replay.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))
+
+
+disco = Algorithm(
+    "disco",
+    Config,
+    problems,
+    make_learner,
+    make_trainer,
+    sockets=("disco",),
+    presets={"catch": CATCH},
+)

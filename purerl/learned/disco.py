@@ -1,0 +1,182 @@
+"""DiscoRL's update rule as a network: what Disco103 is (Oh et al. 2025, "Discovering state-of-the-art reinforcement
+learning algorithms", Nature, doi 10.1038/s41586-025-09761-x, Methods), with the names of its published arrays.
+
+An LSTM reads the steps of a sequence backwards, within an episode, and puts out what the agent's policy and predictions
+should have been. Its outputs are multiplied by what a second LSTM remembers of the agent's whole training, which takes
+one step an update.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import shards
+from purerl.formulas import losses
+from purerl.learners.parts import all_action_rules
+from purerl.learners.parts.all_action_rules import Rule, Seen, Targets, of_action, pairs
+from purerl.networks.all_actions import Outputs
+from purerl.types import Array, Key, PyTree
+
+PREDICTIONS, UNITS, LIFETIME, NARROW, PAIR = 600, 256, 128, 16, 2
+"""Length of ``y`` and ``z``, units of the LSTM over steps and of that over updates, width of the small layers, and
+channels of an action's features."""
+INPUTS, ACTION_INPUTS = 27, 9
+"""Numbers that the rule reads of a step, and of each action there."""
+OVER_STEPS, OVER_UPDATES = "lstm", "lstm/~/meta_lstm/~unroll"
+"""Of the names of the arrays: the network over steps, and that over updates."""
+
+
+def _layers(predictions: int) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of each layer, by its name."""
+    readers = {
+        f"{place}/{name}": sizes
+        for place in (OVER_STEPS, OVER_UPDATES)
+        for name, sizes in {
+            "mlp/~/linear_0": (predictions, NARROW),
+            "mlp/~/linear_1": (NARROW, 1),
+            "mlp_1/~/linear_0": (predictions, NARROW),
+            "mlp_1/~/linear_1": (NARROW, 1),
+            "sequential/conv1_d": (2 * ACTION_INPUTS, NARROW),
+            "sequential/conv1_d_1": (2 * NARROW, PAIR),
+        }.items()
+    }
+    return readers | {
+        "lstm/linear": (LIFETIME, UNITS),
+        "lstm/linear_1": (UNITS, 1),
+        "lstm/linear_2": (UNITS, predictions),
+        "lstm/linear_3": (UNITS, predictions),
+        "lstm/linear_4": (NARROW, 1),
+        "lstm/lstm/linear": (INPUTS + UNITS, 4 * UNITS),
+        "lstm/sequential_1/conv1_d": (2 * (UNITS + PAIR), NARROW),
+        f"{OVER_UPDATES}/lstm/linear": (NARROW + LIFETIME, 4 * LIFETIME),
+        f"{OVER_UPDATES}/mlp_2/~/linear_0": (INPUTS + 2, NARROW),
+    }
+
+
+def shapes(predictions: int = PREDICTIONS) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the rule's 42 arrays by their published names: of each layer ``w`` ``[in, out]``, of those
+    over actions ``[1, in, out]``, and ``b`` ``[out]``."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, (fan_in, fan_out) in _layers(predictions).items():
+        found[f"{name}/b"] = (fan_out,)
+        found[f"{name}/w"] = (1, fan_in, fan_out) if "conv1_d" in name else (fan_in, fan_out)
+    return found
+
+
+def init(key: Key, predictions: int = PREDICTIONS) -> dict[str, Array]:
+    """Draws the arrays of a rule that knows nothing: weights are Gaussians of standard deviation ``1 / sqrt(in)``, cut
+    off at two of them, biases 0. Consumes ``key``."""
+    wanted = shapes(predictions)
+    keys = dict(zip(wanted, jax.random.split(key, len(wanted)), strict=True))
+
+    def draw(name: str, shape: tuple[int, ...]) -> Array:
+        if name.endswith("/b"):
+            return jnp.zeros(shape)
+        return jax.random.truncated_normal(keys[name], -2.0, 2.0, shape) / math.sqrt(shape[-2])
+
+    return {name: draw(name, shape) for name, shape in wanted.items()}
+
+
+class Memory(NamedTuple):
+    """What the rule keeps of an agent: hidden state and cell of the LSTM over updates, both ``[128]``."""
+
+    hidden: Array
+    cell: Array
+
+
+def rule(arrays: dict[str, Array]) -> Rule:
+    """Makes the update rule of 42 ``arrays`` (`shapes`)."""
+    predictions = arrays["lstm/linear_2/b"].shape[0]
+
+    def linear(name: str, x: Array) -> Array:
+        weights, bias = arrays[f"{name}/w"], arrays[f"{name}/b"]
+        return x @ weights.reshape(weights.shape[-2:]) + bias.reshape(*[1] * (x.ndim - 1), -1)
+
+    def read_prediction(name: str, logits: Array) -> Array:
+        """One number of a prediction, ``[..., K] -> [..., 1]``."""
+        hidden = jax.nn.relu(linear(f"{name}/~/linear_0", jax.nn.softmax(logits)))
+        return linear(f"{name}/~/linear_1", hidden)
+
+    def over_actions(name: str, x: Array) -> Array:
+        """A layer over actions ``[T, N, A, C]``, which sees each beside their mean."""
+        mean = jnp.broadcast_to(jnp.mean(x, axis=-2, keepdims=True), x.shape)
+        return jax.nn.relu(linear(name, jnp.concatenate([x, mean], axis=-1)))
+
+    def inputs(place: str, seen: Seen) -> tuple[Array, Array]:
+        """What the network at ``place`` reads of the steps, ``[T, N, 27]``, and its features of actions
+        ``[T, N, A, 2]``."""
+        steps, values, online, target = seen
+        policy = jax.nn.softmax(online.policy)  # [R, N, A]
+        acting, behaving, aiming = (jax.nn.softmax(x) for x in (online.policy[:-2], steps.behaviour, target.policy[:-2]))
+        z, target_z = (read_prediction(f"{place}/mlp_1", x.z) for x in (online, target))  # [R, N, A, 1]
+
+        def of_predictions(out: Outputs) -> Array:
+            return pairs(read_prediction(f"{place}/mlp", out.y), steps.cut)
+
+        def of_actions(z: Array) -> list[Array]:
+            mean = jnp.sum(policy[..., None] * z, axis=-2)
+            return [of_action(z[:-2], steps.action), pairs(mean, steps.cut), pairs(jnp.max(z, axis=-2), steps.cut)]
+
+        one = lambda x: x[..., None]
+        each = [acting, behaving, aiming, z[:-2, ..., 0], target_z[:-2, ..., 0], signed_log(values.target_q)]
+        each += [signed_log(values.advantages), values.scaled_advantages]
+        each += [jax.nn.one_hot(steps.action, acting.shape[-1])]
+        hidden = over_actions(f"{place}/sequential/conv1_d", jnp.stack(each, axis=-1))
+        features = over_actions(f"{place}/sequential/conv1_d_1", hidden)
+        columns = [
+            one(of_action(acting, steps.action)),
+            one(of_action(behaving, steps.action)),
+            one(signed_log(steps.reward)),
+            one(1.0 - steps.terminated),
+            pairs(one(signed_log(values.value)), steps.cut),
+            one(signed_log(values.advantage)),
+            one(values.scaled_advantage),
+            one(of_action(aiming, steps.action)),
+            of_predictions(online),
+            of_predictions(target),
+            *of_actions(z),
+            *of_actions(target_z),
+            jnp.mean(features, axis=-2),
+            of_action(features, steps.action),
+        ]
+        return jnp.concatenate(columns, axis=-1), features
+
+    def cell(name: str, x: Array, state: Memory) -> Memory:
+        gates = linear(f"{name}/linear", jnp.concatenate([x, state.hidden], axis=-1))
+        enter, new, forget, leave = jnp.split(gates, 4, axis=-1)
+        kept = jax.nn.sigmoid(forget + 1) * state.cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
+        return Memory(jax.nn.sigmoid(leave) * jnp.tanh(kept), kept)
+
+    def backwards(x: Array, last: Array) -> Array:
+        """The LSTM over steps ``[T, N, C]`` from the last to the first; it begins anew where an episode ended."""
+
+        def step(state: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
+            row, ended = now
+            state = cell("lstm/lstm", row, jax.tree.map(lambda x: jnp.where(ended[:, None], 0.0, x), state))
+            return state, state.hidden
+
+        nothing = jnp.zeros((x.shape[1], UNITS))
+        return jax.lax.scan(step, Memory(nothing, nothing), (x, last), reverse=True)[1]
+
+    def targets(seen: Seen, memory: Memory) -> tuple[Targets, Memory]:
+        x, features = inputs(OVER_STEPS, seen)
+        hidden = backwards(x, seen.steps.last) * linear("lstm/linear", memory.hidden).reshape(1, 1, -1)
+        number, y, z = (linear(f"lstm/linear_{i}", hidden) for i in (1, 2, 3))
+        beside = jnp.broadcast_to(hidden[..., None, :], (*features.shape[:-1], UNITS))
+        policy = over_actions("lstm/sequential_1/conv1_d", jnp.concatenate([beside, features], axis=-1))
+        policy = linear("lstm/linear_4", policy)[..., 0]
+        told = [inputs(OVER_UPDATES, seen)[0], number, read_prediction(f"{OVER_UPDATES}/mlp", y)]
+        told = linear(f"{OVER_UPDATES}/mlp_2/~/linear_0", jnp.concatenate(told, axis=-1))  # [T, N, 16]
+        mean = jax.vmap(losses.mean, in_axes=(-1, None))(told, seen.steps.known)
+        return Targets(policy, y, z), cell(f"{OVER_UPDATES}/lstm", shards.mean(mean), memory)
+
+    nothing = lambda: Memory(jnp.zeros(LIFETIME), jnp.zeros(LIFETIME))
+    return Rule(predictions, nothing, targets)
+
+
+def signed_log(x: Array) -> Array:
+    """Compresses numbers of any size and sign, elementwise: ``sign(x) * log(1 + |x|)``."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x))

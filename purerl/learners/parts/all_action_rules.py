@@ -1,0 +1,180 @@
+"""What an update rule of an agent of all actions reads, and what it answers with (Oh et al. 2025,
+doi 10.1038/s41586-025-09761-x, Methods).
+
+``T`` steps of ``N`` sequences, ``A`` actions, ``K`` predictions. What networks put out comes in rows ``R = T + 2``: of
+the observations of the steps, of the one after them, and of what followed the sequence's cut. So the row after step
+``t`` is ``t + 1``, but for a step where a time limit cut the episode off: then it is the last row.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import shards
+from purerl.formulas import losses, returns, td_errors
+from purerl.networks.all_actions import Outputs
+from purerl.types import Array, PyTree, Scalar
+
+
+class Steps(NamedTuple):
+    """What was done, ``[T, N]``: the number of the action, the reward, whether the process ended, whether the episode
+    did either way, whether the last row is what followed, and whether it is known what did; ``behaviour`` are the
+    logits ``[T, N, A]`` of the policy that acted."""
+
+    action: Array
+    reward: Array
+    terminated: Array
+    last: Array
+    cut: Array
+    known: Array
+    behaviour: Array
+
+
+class Values(NamedTuple):
+    """What the steps were worth, by the online policy.
+
+    - ``value`` ``[R, N]``: of the observations, by the online network.
+    - ``target_q`` ``[T, N, A]``: of all actions, by the target network; ``advantages`` are those less their mean.
+    - ``returns`` ``[T, N]``: Retrace's targets for the values of the actions that were taken. ``advantage`` is that less
+      the target network's value of the observation, ``td_error`` that less the online network's value of the action.
+    - ``scaled_advantages``, ``scaled_advantage``: in standard deviations from the running mean of advantages.
+    """
+
+    value: Array
+    target_q: Array
+    advantages: Array
+    scaled_advantages: Array
+    returns: Array
+    advantage: Array
+    scaled_advantage: Array
+    td_error: Array
+
+
+class Seen(NamedTuple):
+    """What a rule reads: the steps, what they were worth, and what the online and the target network put out for the
+    rows ``[R, N, ...]``."""
+
+    steps: Steps
+    values: Values
+    online: Outputs
+    target: Outputs
+
+
+class Targets(NamedTuple):
+    """What a rule answers with, as logits: of the policy ``[T, N, A]``, of ``y`` ``[T, N, K]``, and of ``z`` of the
+    action that was taken ``[T, N, K]``."""
+
+    policy: Array
+    y: Array
+    z: Array
+
+
+class Rule(NamedTuple):
+    """An update rule for an agent with ``K = num_predictions``.
+
+    ``init()`` is the state that the rule keeps of an agent for as long as it learns, and ``targets(seen, state)``
+    returns the `Targets` of one update and the next state. Gradients may flow through the targets into the rule, but
+    none flow into the agent.
+    """
+
+    num_predictions: int
+    init: Callable[[], PyTree]
+    targets: Callable[[Seen, PyTree], tuple[Targets, PyTree]]
+
+
+class Moments(NamedTuple):
+    """Exponential moving averages ``[]`` of a number and its square from 0, and the product of all decays so far."""
+
+    mean: Array
+    square: Array
+    decays: Array
+
+
+DECAY, EPSILON, ROOT_EPSILON = 0.99, 1e-6, 1e-12
+"""Of `Moments`."""
+
+
+def no_moments() -> Moments:
+    """Makes the `Moments` of nothing."""
+    return Moments(jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
+
+
+def follow(moments: Moments, x: Array, known: Array) -> Moments:
+    """Returns the moments after an update with those elements of ``x`` ``[T, N]`` that are ``known`` (bool), in all
+    `shards` of an agent."""
+    mean, square = shards.mean((losses.mean(x, known), losses.mean(jnp.square(x), known)))
+    new = mean, square, jnp.zeros(())
+    return Moments(*(DECAY * old + (1 - DECAY) * x for old, x in zip(moments, new, strict=True)))
+
+
+def scale(moments: Moments) -> tuple[Array, Array]:
+    """Returns the mean and the standard deviation ``[]``, both without the bias of the zeros that they began with."""
+    mean, square = moments.mean / (1 - moments.decays), moments.square / (1 - moments.decays)
+    return mean, jnp.sqrt(jnp.maximum(square - jnp.square(mean), 0.0) + ROOT_EPSILON) + EPSILON
+
+
+def following(x: Array, cut: Array) -> Array:
+    """Returns of rows ``[R, N, C]`` the one that follows each step, ``[T, N, C]``, by `Steps.cut`."""
+    return jnp.where(cut[..., None], x[-1:], x[1:-1])
+
+
+def pairs(x: Array, cut: Array) -> Array:
+    """Lays what follows a step beside what is there: ``[R, N, C]`` and `Steps.cut` to ``[T, N, 2 * C]``."""
+    return jnp.concatenate([x[:-2], following(x, cut)], axis=-1)
+
+
+def of_action(x: Array, action: Array) -> Array:
+    """Returns ``x[..., action, :]`` of ``[..., A, C]``, or ``x[..., action]`` of ``[..., A]``."""
+    if x.ndim == action.ndim + 1:
+        return of_action(x[..., None], action)[..., 0]
+    return jnp.take_along_axis(x, action[..., None, None], axis=-2)[..., 0, :]
+
+
+def bins(num_bins: int) -> Array:
+    """Returns the places ``[bins]`` of the bins of a value that `td_errors.rescale` has compressed: whole numbers, of
+    which 0 is the middle one."""
+    return jnp.arange(num_bins, dtype=jnp.float32) - (num_bins - 1) / 2
+
+
+def mean_value(logits: Array) -> Array:
+    """Returns the values ``[...]`` of which ``logits`` ``[..., bins]`` are distributions (`bins`)."""
+    return td_errors.unrescale(jax.nn.softmax(logits) @ bins(logits.shape[-1]))
+
+
+def evaluate(
+    steps: Steps, online: Outputs, target: Outputs, moments: Moments, gamma: Scalar, trace_lambda: Scalar
+) -> tuple[Values, Moments]:
+    """Returns the `Values` of the ``steps``, and the moments of advantages with theirs, by which they are scaled.
+
+    Retrace on the target network's values under the online policy, which corrects for the behaviour by
+    ``trace_lambda * min(1, ratio)`` (Munos et al. 2016, arXiv 1606.02647, eq. 3). Where it is not known what followed,
+    the return is the action's value.
+    """
+    policy = jax.nn.softmax(online.policy)
+    q, target_q = mean_value(online.q), mean_value(target.q)  # [R, N, A]
+    value, target_value = (jnp.sum(policy * x, axis=-1) for x in (q, target_q))
+    log_policy, log_behaviour = (
+        of_action(jax.nn.log_softmax(x), steps.action) for x in (online.policy[:-2], steps.behaviour)
+    )
+    trace = trace_lambda * jnp.minimum(1.0, jnp.exp(log_policy - log_behaviour))
+    taken, discount = of_action(target_q[:-2], steps.action), gamma * (1 - steps.terminated)
+    one_step = steps.reward + discount * following(target_value[..., None], steps.cut)[..., 0]
+    stopped, stop = jnp.where(steps.known, one_step, taken), steps.last & ~steps.terminated
+    columns = trace, steps.reward, taken, target_value[:-2], discount, stop, stopped
+    target_return = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)
+    advantage, advantages = target_return - target_value[:-2], (target_q - target_value[..., None])[:-2]
+    moments = follow(moments, advantage, steps.known)
+    mean, deviation = scale(moments)
+    scaled = lambda x: (x - mean) / deviation
+    return Values(
+        value=value,
+        target_q=target_q[:-2],
+        advantages=advantages,
+        scaled_advantages=scaled(advantages),
+        returns=target_return,
+        advantage=advantage,
+        scaled_advantage=scaled(advantage),
+        td_error=target_return - of_action(q[:-2], steps.action),
+    ), moments
