@@ -2,8 +2,8 @@
 state-of-the-art reinforcement learning algorithms", Nature, doi 10.1038/s41586-025-09761-x).
 
 The agent predicts a policy, vectors ``y`` of the observation and ``z`` of each action, the actions' values, and the
-policy after each action. A rule (`purerl.learned.disco`, or anybody's own) reads replayed sequences and says what
-policy, ``y`` and ``z`` should have been; the agent moves towards it. Values learn from Retrace.
+policy after each action. A rule reads replayed sequences and says what policy, ``y`` and ``z`` should have been; the
+agent moves towards it. Values learn from Retrace.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +15,7 @@ import optax
 from purerl import config as cfg
 from purerl import replay
 from purerl.algos.algorithm import Algorithm
-from purerl.errors import ConfigError
-from purerl.formulas import distributions, exploration, losses, td_errors
+from purerl.formulas import distributions, exploration, losses
 from purerl.learners.parts import all_action_rules, checks, from_replay, gradients, joint_actions, sequences, settings
 from purerl.learners.parts import versions
 from purerl.learners.parts.all_action_rules import Moments, Rule, Seen, Steps, Targets
@@ -139,9 +138,7 @@ def divergence(target: Array, logits: Array) -> Array:
 
 def value_loss(logits: Array, value: Array) -> Array:
     """Returns the cross-entropy ``[]`` of a distribution ``[bins]`` with the two bins beside a value ``[]``."""
-    place = td_errors.rescale(value)[None]
-    target = td_errors.project(place, jnp.ones(1), all_action_rules.bins(len(logits)))
-    return -jnp.sum(target * jax.nn.log_softmax(logits))
+    return -jnp.sum(all_action_rules.two_hot(value, len(logits)) * jax.nn.log_softmax(logits))
 
 
 def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
@@ -157,12 +154,9 @@ def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
 
 
 def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network: Any = None, optimiser=None) -> Learner:
-    """DiscoRL as a `Learner`. ``network`` is an `AllActions`. Raises `ConfigError` without a ``rule``."""
-    if rule is None:
-        raise ConfigError(
-            "rule: disco needs an update rule; --rule FILE reads DiscoRL's published disco_103.npz, or one that a search "
-            "found (docs/discovered.md)"
-        )
+    """DiscoRL as a `Learner`. ``rule`` is a learned one (`purerl.learned.disco`), or anybody's own; None: one that is
+    written by hand (`all_action_rules.clipped`). ``network`` is an `AllActions`."""
+    rule = rule or all_action_rules.clipped()
     network = network or make_network(config, env, rule.num_predictions)
     optimiser = optimiser or gradients.chain(*settings.adam(config, optax.clip(config.max_update)))
     actions = joint_actions.joint_actions(env)

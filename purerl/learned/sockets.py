@@ -18,8 +18,9 @@ from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
 from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, rules
+from purerl.learned import disco as disco_rules
 from purerl.learned.networks import mlp
-from purerl.learners.parts import estimates
+from purerl.learners.parts import all_action_rules, estimates
 from purerl.learners.parts.settings import make_optimiser
 from purerl.types import Array, Env, Key, PyTree
 
@@ -257,6 +258,20 @@ def rule(made: rules.Rule | None = None) -> Socket:
     return Socket("rule", made.init, parts, option="rule", algo="a2c", baselines=baselines)
 
 
+def disco() -> Socket:
+    """The update rule of DiscoRL's agent: all of it is a network (`purerl.learned.disco`). It begins as one that knows
+    nothing, since the agent has no rule of its own that a network could begin as."""
+
+    def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
+        return {"rule": disco_rules.rule(meta_params)}
+
+    def by_hand(bound: Any) -> dict[str, Any]:
+        return {"rule": all_action_rules.clipped(bound)}
+
+    baselines = (Baseline("clipped MPO", by_hand, "bound", start=1.0),)
+    return Socket("disco", disco_rules.init, parts, option="rule", algo="disco", baselines=baselines)
+
+
 def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
     """Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
 
@@ -323,7 +338,7 @@ def levels(**settings: Any) -> Socket:
 SOCKETS: dict[str, Callable[..., Socket]] = dict(
     zip(
         SOCKET_NAMES,
-        (value_loss, policy_drift, td_loss, vtrace_weight, rule, optimiser, cheap_talk, levels),
+        (value_loss, policy_drift, td_loss, vtrace_weight, rule, disco, optimiser, cheap_talk, levels),
         strict=True,
     )
 )

@@ -19,6 +19,7 @@ from purerl.algos import (
     appo,
     c51,
     ddpg,
+    disco,
     dpo,
     dqn,
     impala,
@@ -44,7 +45,7 @@ from purerl.algos import (
 from purerl.envs.union import union
 from purerl.formulas import distributions, soft, td_errors
 from purerl.learners.families import factored_values, policy_gradients
-from purerl.learners.parts import many_agents
+from purerl.learners.parts import all_action_rules, many_agents
 from purerl.networks import mixers
 from purerl.spaces import Box
 from purerl.types import Env, Situation, Step
@@ -114,6 +115,12 @@ def family_value(module, read):
         return jnp.concatenate(found)
 
     return value
+
+
+def disco_value(config, env, state, obs):
+    """Of the network's policy, by the values that it gives all actions."""
+    out = disco.make_network(config, env, all_action_rules.RETURN_BINS).apply(state.params, obs)
+    return jnp.sum(jax.nn.softmax(out.policy) * all_action_rules.mean_value(out.q), axis=-1)
 
 
 def critics_at_mode(make_network, action):
@@ -222,6 +229,8 @@ FAMILY = {
     "novelty_steps": 2,
 }
 TEAM = {**REPLAY, "memory": "none", "unroll": 2, "period": 1, "agent_ids": False, "last_action": False}
+OTHERS = "max_grad_norm", "learning_rate", "hidden_sizes"
+"""Settings of `FROM_REPLAY` that an optimiser without a clipped norm has not, or has otherwise."""
 FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {
     "ppo": Row(ppo.ppo, ppo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
@@ -322,6 +331,19 @@ ROWS = {
         idle=("bandit_width",),  # an actor plays each policy once, and then too few more episodes
         longer=5,
         rtol=0.03,
+    ),
+    "disco": Row(
+        disco.disco,
+        disco.Config(
+            **{name: value for name, value in FROM_REPLAY.items() if name not in OTHERS},
+            unroll=6,
+            period=4,
+            learning_rate=4e-3,
+            hidden_sizes=(32, 32),
+            head_size=32,  # with 16 units of relu some seeds have none that is alive
+        ),
+        disco_value,
+        idle=PRIORITIES,
     ),
     "iql": Row(iql.iql, iql.iql.Config(**TEAM), team_value(lambda config: mixers.apart()), idle=PRIORITIES),
     "vdn": Row(vdn.vdn, vdn.vdn.Config(**TEAM), team_value(lambda config: mixers.summed()), idle=PRIORITIES),

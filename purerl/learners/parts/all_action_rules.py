@@ -178,3 +178,29 @@ def evaluate(
         scaled_advantage=scaled(advantage),
         td_error=target_return - of_action(q[:-2], steps.action),
     ), moments
+
+
+RETURN_BINS = 51
+"""Predictions of `clipped`: the bins of a return, from about -680 to 680."""
+
+
+def two_hot(value: Array, num_bins: int) -> Array:
+    """Returns the distribution ``[bins]`` over the two of the `bins` beside a value ``[]``, whose mean it has."""
+    return td_errors.project(td_errors.rescale(value)[None], jnp.ones(1), bins(num_bins))
+
+
+def clipped(bound: Scalar = 1.0) -> Rule:
+    """Makes a rule written by hand, to compare learned ones with.
+
+    The policy moves towards that of the target network times ``exp(clip(A, -bound, bound))`` of each action's scaled
+    advantage ``A``: clipped MPO (Hessel et al. 2021, "Muesli", arXiv 2104.06159, section 4.1). ``y`` and ``z`` learn
+    the distribution of the return.
+    """
+
+    def targets(seen: Seen, state: PyTree) -> tuple[Targets, PyTree]:
+        policy = seen.target.policy[:-2] + jnp.clip(seen.values.scaled_advantages, -bound, bound)
+        each = jax.vmap(jax.vmap(lambda value: two_hot(value, RETURN_BINS)))(seen.values.returns)
+        logits = jnp.log(jnp.maximum(each, 1e-9))
+        return Targets(policy, logits, logits), state
+
+    return Rule(RETURN_BINS, lambda: (), targets)
