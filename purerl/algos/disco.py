@@ -15,7 +15,7 @@ import optax
 from purerl import config as cfg
 from purerl import replay
 from purerl.algos.algorithm import Algorithm
-from purerl.formulas import distributions, exploration, losses
+from purerl.formulas import distributions, exploration, losses, schedules
 from purerl.learners.parts import all_action_rules, checks, from_replay, gradients, joint_actions, sequences, settings
 from purerl.learners.parts import versions
 from purerl.learners.parts.all_action_rules import Moments, Rule, Seen, Steps, Targets
@@ -130,6 +130,13 @@ def make_network(config: Config, env: Env, num_predictions: int) -> AllActions:
     return AllActions(settings.make_torso(config, env, torso), *sizes)
 
 
+def make_optimiser(config: Config, adam: optax.GradientTransformation | None = None) -> gradients.Elementwise:
+    """Makes Adam, or another ``adam`` of its kind, each element of whose direction is clipped before its size."""
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    adam = adam or optax.scale_by_adam(eps=config.adam_epsilon)
+    return gradients.chain(adam, optax.clip(config.max_update), gradients.descent(schedule))
+
+
 def divergence(target: Array, logits: Array) -> Array:
     """Returns the KL divergence ``[...]`` of ``softmax(logits)`` from ``softmax(target)``, both logits ``[..., C]``."""
     log_target = jax.nn.log_softmax(target)
@@ -158,7 +165,7 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
     written by hand (`all_action_rules.clipped`). ``network`` is an `AllActions`."""
     rule = rule or all_action_rules.clipped()
     network = network or make_network(config, env, rule.num_predictions)
-    optimiser = optimiser or gradients.chain(*settings.adam(config, optax.clip(config.max_update)))
+    optimiser = optimiser or make_optimiser(config)
     actions = joint_actions.joint_actions(env)
     distribution = distributions.categorical(actions.num)
 
@@ -201,7 +208,9 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
         )
         targets, kept = rule.targets(Seen(steps, values, online, target), state.rule)
         obs = jax.tree.map(lambda x: x[:-2], rows)
+        means = {f"{name}_target": jnp.mean(x) for name, x in targets._asdict().items()}
         targets = targets._replace(policy=legal_only(targets.policy, obs))
+        means["target_divergence"] = losses.mean(divergence(target.policy[:-2], targets.policy), steps.known)
         batch = Batch(
             obs,
             steps.action,
@@ -212,7 +221,7 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
             steps.known,
             sample.weight,
         )
-        params, opt_state, means, metrics = gradients.gradient_step(
+        params, opt_state, more, metrics = gradients.gradient_step(
             loss, optimiser, state.params, state.opt_state, batch
         )
         errors = all_action_rules.follow(state.td_errors, values.td_error, steps.known)
@@ -220,7 +229,7 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
         size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
         mine = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
         state = State(params, target_params, opt_state, kept, advantages, errors)
-        return Updated(state, {**means, **metrics, **mine}, jnp.mean(size, axis=0))
+        return Updated(state, {**more, **metrics, **means, **mine}, jnp.mean(size, axis=0))
 
     return Learner(
         init=init,

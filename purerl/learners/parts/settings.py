@@ -62,7 +62,7 @@ class OnPolicy(Loop):
 
 @cfg.config
 class StepSize:
-    """Settings of `adam`. A Config that extends them has ``total_updates``, its gradient steps in all."""
+    """Settings of Adam's step size. A Config that extends them has ``total_updates``, its gradient steps in all."""
 
     learning_rate: cfg.Positive = 2.5e-4
     """Adam's step size at the start."""
@@ -133,18 +133,13 @@ class Epsilon:
     """Fraction of the training over which the probability falls linearly."""
 
 
-def adam(config: Any, *change: optax.GradientTransformation, period: int = 1) -> tuple[Any, ...]:
-    """Makes the steps of Adam with a linearly decaying step size, for `gradients.chain`. ``change``, which knows no
-    leaves, is applied to Adam's direction, before its size. It is used at every ``period``-th of the config's updates.
-    """
+def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
+    """Adam after clipping, with a linearly decaying step size. ``change``, which knows no leaves, is applied to Adam's
+    direction, before its size. It is used at every ``period``-th of the config's updates."""
     num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
-    return optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
-
-
-def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
-    """Makes the optimiser of `adam` after clipping the gradients' norm."""
-    return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam(config, *change, period=period))
+    adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
+    return gradients.chain(gradients.clip_by_norm(config.max_grad_norm), *adam)
 
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:

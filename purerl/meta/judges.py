@@ -1,0 +1,159 @@
+"""What a search by gradients follows: the loss of agents on a rollout after they have trained, and how they may train so
+that it has a slope."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import networks
+from purerl.algos import disco
+from purerl.envs.fleet import fleet
+from purerl.formulas import distributions, returns, schedules
+from purerl.learned import disco as disco_rules
+from purerl.learners.families import policy_gradients
+from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
+from purerl.learners.parts.all_action_rules import Moments
+from purerl.loops.rollout import rollout
+from purerl.networks.all_actions import AllActions, Outputs
+from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
+
+EPSILON_ROOT = 1e-10
+"""Added under Adam's square root, whose infinite slope at 0 would make the gradient through it nan."""
+
+
+class Judge(NamedTuple):
+    """How agents of one kind are judged.
+
+    ``optimiser`` is what they train with; gradients flow through it. ``init(key, obs [B, ...])`` is what is kept of an
+    agent. ``loss(trainer, agent, metrics [iterations], judging, key) -> (loss [], judging)`` lets an agent act for
+    ``num_steps`` steps after the iterations of these metrics; gradients flow through its parameters and the metrics.
+    Both consume their keys.
+    """
+
+    optimiser: optax.GradientTransformation
+    init: Callable[[Key, PyTree], PyTree]
+    loss: Callable[[Trainer, TrainState, Metrics, PyTree, Key], tuple[Array, PyTree]]
+    num_steps: int
+
+
+def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
+    """Judges a policy gradient by ``-mean(advantage * log pi)``, with advantages of the agent's own critic (Xu et al.
+    2018, arXiv 1805.09801)."""
+    schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
+    adam = optax.scale_by_adam(eps=1e-5, eps_root=EPSILON_ROOT)
+    optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
+
+    def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
+        return _loss(config, env, trainer, agent, gae_lambda, key), judging
+
+    return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)
+
+
+def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda: float, key: Key) -> Array:
+    """The policy gradient loss ``-mean(advantage * log pi)`` on a rollout of the agent's latest policy, a scalar.
+
+    Gradients flow through ``log pi`` only, into the parameters of the policy.
+
+    - ``config``: of the algorithm.
+    - ``env``: the environment.
+    - ``trainer``: that of the agent.
+    - ``agent``: its training state.
+    - ``gae_lambda``: of the advantages.
+    - ``key``: consumed by the rollout.
+    """
+    parts = policy_gradients.make_parts(config, env)
+    learned = agent.learner
+    latest = policy_gradients.Policy(learned.params, learned.obs_moments)
+    _, trajectory, _ = rollout(
+        key, fleet(env, config.num_envs), trainer.learner, latest, agent.actors, config.num_steps
+    )
+    _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
+    experience = policy_gradients.experience(config, parts, learned, trajectory)
+    policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
+    log_prob = parts.distribution.log_prob(policy, experience.action)
+    estimate = estimates.by_gae(gae_lambda)
+    advantage, _ = estimates.estimates(
+        estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value
+    )
+    return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob)
+
+
+VALUE_SIZES, VALUE_RATE, VALUE_GAMMA, VALUE_LAMBDA = (256, 256), 1e-3, 0.99, 0.96
+"""Of the network that judges agents of DiscoRL: its layers, Adam's step size, discount and trace parameter."""
+ENTROPY, PREDICTIONS_ENTROPY, CENTRE, NEARNESS = 1e-2, 1e-3, 1e-3, 1e-2
+"""Weights beside the policy gradient: of the policy's entropy, of that of ``y`` and ``z``, of the squared means of
+targets, and of their divergence from the target network's policy."""
+
+
+class Judging(NamedTuple):
+    """A value network of an agent, its optimiser's state, and the moments of advantages."""
+
+    params: PyTree
+    opt_state: PyTree
+    advantages: Moments
+
+
+def by_value_network(config: Any, env: Env) -> Judge:
+    """Judges agents of DiscoRL as its authors did (github.com/google-deepmind/disco_rl at 9059a29,
+    colabs/meta_train.ipynb).
+
+    The loss on a rollout of twice ``num_steps`` is the policy gradient's, with advantages of a value network of its own,
+    in standard deviations; less the entropies of the policy and of the predictions; more what keeps targets centred, and
+    near the policy of the target network. The value network learns from the rollouts, a step for each iteration.
+    """
+    adam = optax.scale_by_adam(eps=config.adam_epsilon, eps_root=EPSILON_ROOT)
+    optimiser = disco.make_optimiser(config, adam)
+    critic = networks.Head(settings.make_torso(config, env, VALUE_SIZES), 1, scale=0.01)
+    of_critic = gradients.chain(optax.scale_by_adam(), optax.clip(1.0), optax.scale(-VALUE_RATE))
+    network = disco.make_network(config, env, disco_rules.PREDICTIONS)
+    actions = joint_actions.joint_actions(env)
+    distribution, num_steps = distributions.categorical(actions.num), 2 * config.num_steps
+
+    def init(key: Key, obs: PyTree) -> Judging:
+        params = critic.init(key, obs)
+        return Judging(params, gradients.init_optimiser(of_critic, params), all_action_rules.no_moments())
+
+    def value(params: PyTree, obs: PyTree) -> Array:
+        made: Any = critic.apply(params, obs)
+        return made[..., 0]
+
+    def advantages(params: PyTree, trajectory: Transition) -> tuple[Array, Array]:
+        """Those of the steps, and targets of their values, both ``[T, B]``."""
+        before, after = value(params, trajectory.obs), value(params, trajectory.next_obs)
+        discount = VALUE_GAMMA * (1 - trajectory.terminated)
+        gae = jax.vmap(returns.gae, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)
+        found = gae(trajectory.reward, before, after, discount, trajectory.last, VALUE_LAMBDA)
+        return found, found + before
+
+    def learn(judging: Judging, trajectory: Transition, target: Array) -> Judging:
+        def loss(params: PyTree, batch: tuple[PyTree, Array]) -> tuple[Array, tuple[()]]:
+            obs, target = batch
+            return 0.5 * jnp.mean(jnp.square(value(params, obs) - target)), ()
+
+        batch = trajectory.obs, target
+        params, opt_state, *_ = gradients.gradient_step(loss, of_critic, judging.params, judging.opt_state, batch)
+        return judging._replace(params=params, opt_state=opt_state)
+
+    def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
+        behaviour, rows = trainer.learner.behaviour(agent.learner), fleet(env, config.num_envs)
+        _, trajectory, _ = rollout(key, rows, trainer.learner, behaviour, agent.actors, num_steps)
+        numbers = actions.number(trajectory.action)
+        out: Outputs = network.apply(agent.learner.params, trajectory.obs, numbers, method=AllActions.of_action)
+        advantage, target = advantages(judging.params, trajectory)
+        moments = all_action_rules.follow(judging.advantages, advantage, jnp.ones(advantage.shape, bool))
+        middle, deviation = all_action_rules.scale(moments)
+        scaled = jax.lax.stop_gradient((advantage - middle) / deviation)
+        entropy = lambda logits: jnp.mean(distribution.entropy(logits))
+        total = -jnp.mean(scaled * distribution.log_prob(out.policy, numbers)) - ENTROPY * entropy(out.policy)
+        total -= PREDICTIONS_ENTROPY * (entropy(out.y) + entropy(out.z))
+        centres = [jnp.mean(jnp.square(metrics[f"{name}_target"])) for name in ("policy", "y", "z")]
+        total += CENTRE * sum(centres) + NEARNESS * jnp.mean(metrics["target_divergence"])
+        judging = judging._replace(advantages=moments)
+        for _ in range(len(metrics["loss"])):
+            judging = learn(judging, trajectory, jax.lax.stop_gradient(target))
+        return total, judging
+
+    return Judge(optimiser, init, loss, num_steps)
