@@ -39,8 +39,9 @@ def expected(logits):
 
 class Oracle:
     """The rule with its 42 arrays. An update is told in a dictionary: of ``T`` steps and ``N`` sequences ``action``,
-    ``reward``, ``terminated``, ``last``, ``cut``, ``known`` ``[T, N]``, ``behaviour`` ``[T, N, A]``, and rows ``R = T + 2``
-    of ``policy``, ``y``, ``z``, ``q``, ``following`` and, with ``target_`` before them, of the target network's first four.
+    ``reward``, ``terminated``, ``last``, ``cut``, ``known`` ``[T, N]``, ``behaviour`` ``[T, N, A]``, and rows ``R = T +
+    2`` of ``policy``, ``y``, ``z``, ``q``, ``following`` and, with ``target_`` before them, of the target network's
+    first four.
     """
 
     def __init__(self, arrays):
@@ -121,7 +122,10 @@ class Oracle:
         taken = np.take_along_axis(q[:-2], u["action"][..., None], axis=-1)[..., 0]
         found = {"value": v, "target_q": target_q[:-2], "advantages": advantages, "returns": returns}
         found |= {"advantage": advantage, "td_error": returns - taken}
-        found |= {"scaled_advantage": (advantage - mean) / deviation, "scaled_advantages": (advantages - mean) / deviation}
+        found |= {
+            "scaled_advantage": (advantage - mean) / deviation,
+            "scaled_advantages": (advantages - mean) / deviation,
+        }
         return found, moments
 
     @staticmethod
@@ -143,7 +147,9 @@ class Oracle:
                 out = inner[0] * factor
                 y[t, n], z[t, n] = self.linear("lstm/linear_2", out), self.linear("lstm/linear_3", out)
                 beside = np.array([np.concatenate([out, each]) for each in made])
-                policy[t, n] = self.linear("lstm/linear_4", self.over_actions("lstm/sequential_1/conv1_d", beside))[:, 0]
+                policy[t, n] = self.linear("lstm/linear_4", self.over_actions("lstm/sequential_1/conv1_d", beside))[
+                    :, 0
+                ]
                 if u["known"][t, n]:
                     x = self.features(LIFE, u, value, t, n)[0]
                     more = [self.linear("lstm/linear_1", out)[0], self.number(f"{LIFE}/mlp", y[t, n])]
@@ -152,7 +158,8 @@ class Oracle:
         return tuple(stacked), self.lstm(f"{LIFE}/lstm", np.mean(told, axis=0), h, c)
 
     def losses(self, u, value, targets):
-        """The five terms of each step's loss, by their names in the program's metrics; the values' without its weight."""
+        """The five terms of each step's loss, by their names in the program's metrics; the values' without its
+        weight."""
         steps, count = u["reward"].shape
         found = {name: np.zeros((steps, count)) for name in ("policy", "y", "z", "following", "value")}
 

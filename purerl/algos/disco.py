@@ -16,8 +16,16 @@ from purerl import config as cfg
 from purerl import replay
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import distributions, exploration, losses, schedules
-from purerl.learners.parts import all_action_rules, checks, from_replay, gradients, joint_actions, sequences, settings
-from purerl.learners.parts import versions
+from purerl.learners.parts import (
+    all_action_rules,
+    checks,
+    from_replay,
+    gradients,
+    joint_actions,
+    sequences,
+    settings,
+    versions,
+)
 from purerl.learners.parts.all_action_rules import Moments, Rule, Seen, Steps, Targets
 from purerl.networks.all_actions import AllActions, Outputs
 from purerl.spaces import Discrete, MultiDiscrete
@@ -49,17 +57,17 @@ CATCH = {
     "warmup_steps": 58 * 32,
     "learning_rate": 1e-2,
 }
-"""The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000 iterations
-of 58 frames, of which each after the first 32 learns from 64 of the last 1,024 trajectories. There a trajectory of 29
-rows has 28 steps to learn from, since the last row only bootstraps; here it has 29."""
+"""The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000
+iterations of 58 frames, of which each after the first 32 learns from 64 of the last 1,024 trajectories. There a
+trajectory of 29 rows has 28 steps to learn from, since the last row only bootstraps; here it has 29."""
 
 
 @cfg.config(
     num_envs=8,
-    num_steps=28,
+    num_steps=16,
     unroll=29,
-    period=28,
-    num_updates=4,
+    period=16,
+    num_updates=2,
     batch_size=64,
     gamma=0.997,
     learning_rate=3e-4,
@@ -244,8 +252,8 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
 
 
 def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree, Steps]:
-    """Returns of replayed sequences ``[T + 1, N]`` the observations ``[T + 2, N, ...]`` of the rows that rules read, and
-    the `Steps`."""
+    """Returns of replayed sequences ``[T + 1, N]`` the observations ``[T + 2, N, ...]`` of the rows that rules read,
+    and the `Steps`."""
     rows = jax.tree.map(lambda x, cut: jnp.concatenate([x, cut[None]]), items.obs, items.next_obs.obs)
     action, reward, terminated, truncated, behaviour = jax.tree.map(
         lambda x: x[:-1], (items.action, items.reward, items.terminated, items.truncated, items.extras.every)

@@ -7,18 +7,16 @@ one step an update.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from purerl import shards
 from purerl.formulas import losses
-from purerl.learners.parts import all_action_rules
 from purerl.learners.parts.all_action_rules import Rule, Seen, Targets, of_action, pairs
 from purerl.networks.all_actions import Outputs
-from purerl.types import Array, Key, PyTree
+from purerl.types import Array, Key
 
 PREDICTIONS, UNITS, LIFETIME, NARROW, PAIR = 600, 256, 128, 16, 2
 """Length of ``y`` and ``z``, units of the LSTM over steps and of that over updates, width of the small layers, and
@@ -110,7 +108,9 @@ def rule(arrays: dict[str, Array]) -> Rule:
         ``[T, N, A, 2]``."""
         steps, values, online, target = seen
         policy = jax.nn.softmax(online.policy)  # [R, N, A]
-        acting, behaving, aiming = (jax.nn.softmax(x) for x in (online.policy[:-2], steps.behaviour, target.policy[:-2]))
+        acting, behaving, aiming = (
+            jax.nn.softmax(x) for x in (online.policy[:-2], steps.behaviour, target.policy[:-2])
+        )
         z, target_z = (read_prediction(f"{place}/mlp_1", x.z) for x in (online, target))  # [R, N, A, 1]
 
         def of_predictions(out: Outputs) -> Array:
@@ -168,8 +168,8 @@ def rule(arrays: dict[str, Array]) -> Rule:
         beside = jnp.broadcast_to(hidden[..., None, :], (*features.shape[:-1], UNITS))
         policy = over_actions("lstm/sequential_1/conv1_d", jnp.concatenate([beside, features], axis=-1))
         policy = linear("lstm/linear_4", policy)[..., 0]
-        told = [inputs(OVER_UPDATES, seen)[0], number, read_prediction(f"{OVER_UPDATES}/mlp", y)]
-        told = linear(f"{OVER_UPDATES}/mlp_2/~/linear_0", jnp.concatenate(told, axis=-1))  # [T, N, 16]
+        columns = [inputs(OVER_UPDATES, seen)[0], number, read_prediction(f"{OVER_UPDATES}/mlp", y)]
+        told = linear(f"{OVER_UPDATES}/mlp_2/~/linear_0", jnp.concatenate(columns, axis=-1))  # [T, N, 16]
         mean = jax.vmap(losses.mean, in_axes=(-1, None))(told, seen.steps.known)
         return Targets(policy, y, z), cell(f"{OVER_UPDATES}/lstm", shards.mean(mean), memory)
 

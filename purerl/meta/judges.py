@@ -1,5 +1,5 @@
-"""What a search by gradients follows: the loss of agents on a rollout after they have trained, and how they may train so
-that it has a slope."""
+"""What a search by gradients follows: the loss of agents on a rollout after they have trained, and how they may train
+so that it has a slope."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from purerl.learners.families import policy_gradients
 from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
 from purerl.learners.parts.all_action_rules import Moments
 from purerl.loops.rollout import rollout
-from purerl.networks.all_actions import AllActions, Outputs
+from purerl.networks.all_actions import AllActions
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState, Transition
 
 EPSILON_ROOT = 1e-10
@@ -100,9 +100,10 @@ def by_value_network(config: Any, env: Env) -> Judge:
     """Judges agents of DiscoRL as its authors did (github.com/google-deepmind/disco_rl at 9059a29,
     colabs/meta_train.ipynb).
 
-    The loss on a rollout of twice ``num_steps`` is the policy gradient's, with advantages of a value network of its own,
-    in standard deviations; less the entropies of the policy and of the predictions; more what keeps targets centred, and
-    near the policy of the target network. The value network learns from the rollouts, a step for each iteration.
+    The loss on a rollout of twice ``num_steps`` is the policy gradient's, with advantages of a value network of its
+    own, in standard deviations; less the entropies of the policy and of the predictions; more what keeps targets
+    centred, and near the policy of the target network. The value network learns from the rollouts, a step for each
+    iteration.
     """
     adam = optax.scale_by_adam(eps=config.adam_epsilon, eps_root=EPSILON_ROOT)
     optimiser = disco.make_optimiser(config, adam)
@@ -141,7 +142,7 @@ def by_value_network(config: Any, env: Env) -> Judge:
         behaviour, rows = trainer.learner.behaviour(agent.learner), fleet(env, config.num_envs)
         _, trajectory, _ = rollout(key, rows, trainer.learner, behaviour, agent.actors, num_steps)
         numbers = actions.number(trajectory.action)
-        out: Outputs = network.apply(agent.learner.params, trajectory.obs, numbers, method=AllActions.of_action)
+        out: Any = network.apply(agent.learner.params, trajectory.obs, numbers, method=AllActions.of_action)
         advantage, target = advantages(judging.params, trajectory)
         moments = all_action_rules.follow(judging.advantages, advantage, jnp.ones(advantage.shape, bool))
         middle, deviation = all_action_rules.scale(moments)

@@ -1,5 +1,5 @@
-"""A network that says of every action what would follow: DiscoRL's agent (Oh et al. 2025, doi 10.1038/s41586-025-09761-x,
-Methods)."""
+"""A network that says of every action what would follow: DiscoRL's agent (Oh et al. 2025, doi
+10.1038/s41586-025-09761-x, Methods)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -39,9 +39,9 @@ def truncated(scale: float) -> Callable[..., Array]:
 
 
 class AllActions(nn.Module):
-    """`Outputs` of a ``torso``: policy and ``y`` are linear in its features, of which there are ``width`` after a linear
-    layer. One step of an LSTM of ``size`` units, fed with an action, makes of them what the other outputs are made of,
-    each by a hidden layer of ``size`` units with relu."""
+    """`Outputs` of a ``torso``: policy and ``y`` are linear in its features, of which there are ``width`` after a
+    linear layer. One step of an LSTM of ``size`` units, fed with an action, makes of them what the other outputs are
+    made of, each by a hidden layer of ``size`` units with relu."""
 
     torso: nn.Module
     num_actions: int

@@ -31,7 +31,7 @@ def test_who_has_which_settings(name):
     algorithm = ALGORITHMS[name]
     own, every = ({field.name for field in dataclasses.fields(x)} for x in (algorithm.own_config, algorithm.Config))
     assert not any(own & settings for settings in NAMES.values())
-    on_policy, probable = hasattr(algorithm.Config, "batch_size") and "batch_size" not in own, "value_coef" in own
+    on_policy, probable = hasattr(algorithm.Config, "batch_size") and "batch_size" not in own, "entropy_coef" in own
     has = {
         "curriculum": on_policy,
         "intrinsic reward": True,

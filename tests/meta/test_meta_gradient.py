@@ -8,7 +8,7 @@ import pytest
 from purerl import a2c, dqn, envs, impala, loops, ppo
 from purerl.errors import ConfigError
 from purerl.learned import sockets
-from purerl.meta import meta_gradient
+from purerl.meta import judges, meta_gradient
 
 SIZES = {"total_steps": 4 * 8 * 6, "num_envs": 4, "num_steps": 8, "hidden_sizes": (8,), "learning_rate": 0.02}
 CONFIG = ppo.Config(**SIZES, num_epochs=2, num_minibatches=1)
@@ -96,9 +96,9 @@ def test_has_a_slope(socket):
     )
     env = envs.make("CartPole-v1")
     start = meta_gradient.of(sockets.make(socket), ppo, config, [env], num_agents=1).init(jax.random.key(1))
-    live = meta_gradient.lookahead(sockets.make(socket), ppo, config, env, 2)
+    live = meta_gradient.lookahead(sockets.make(socket), ppo, config, env, 2, judges.by_own_critic(config, env))
     agent = jax.tree.map(lambda x: x[0], start.agents)
-    slope, _ = jax.jit(jax.grad(live, has_aux=True))(start.meta_params, agent, jax.random.key(2))
+    slope, _ = jax.jit(jax.grad(live, has_aux=True))(start.meta_params, agent, (), jax.random.key(2))
     leaves = jax.tree.leaves(slope)
     assert all(np.all(np.isfinite(x)) for x in leaves)
     assert sum(bool(np.any(x != 0)) for x in leaves) >= len(leaves) - 1  # a constant added to a loss has none
@@ -110,8 +110,9 @@ def test_judges_by_what_the_critic_knows():
     socket = sockets.make("vtrace-weight")
     start = meta_gradient.of(socket, impala, config, [ENV], num_agents=1).init(jax.random.key(1))
     agent = jax.tree.map(lambda x: x[0], start.agents)
-    trainer = meta_gradient._smooth(socket, impala, config, ENV)(start.meta_params)
-    judge = jax.jit(lambda agent: meta_gradient._loss(config, ENV, trainer, agent, 0.95, jax.random.key(3)))
+    by_critic = judges.by_own_critic(config, ENV)
+    trainer = meta_gradient._smooth(socket, impala, config, ENV, by_critic)(start.meta_params)
+    judge = jax.jit(lambda agent: by_critic.loss(trainer, agent, {}, (), jax.random.key(3))[0])
     learner = agent.learner
     stale = jax.tree.map(lambda x: x + 1.0, learner.stale)
     acted_by_older = judge(agent._replace(learner=learner._replace(stale=stale)))

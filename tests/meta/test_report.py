@@ -14,13 +14,13 @@ from purerl.learned import ENV_SOCKET_NAMES, artefacts, sockets
 from purerl.meta import evolution, report
 
 TINY = {"total_steps": 256, "num_envs": 4, "num_steps": 16, "hidden_sizes": (8,)}
-REPLAY = {"capacity": 256, "warmup_steps": 64, "batch_size": 8}
+REPLAY = {"capacity": 256, "warmup_steps": 128, "batch_size": 8}
 
 
 def saved(socket, directory, **settings):
     """A run directory with what a search for ``socket`` begins with."""
     algo = sockets.make(socket).algo
-    config = ALGORITHMS[algo].Config(**TINY, **(REPLAY if algo == "dqn" else {}))
+    config = ALGORITHMS[algo].Config(**TINY, **(REPLAY if algo in ("dqn", "disco") else {}))
     card = {"algo": algo, "config": dataclasses.asdict(config), "envs": ["CartPole-v1"], "env_params": {}}
     meta_params = sockets.make(socket, **settings).init(jax.random.key(0))
     meta_params = jax.tree.map(lambda x: x + 2.0, meta_params) if settings else meta_params
@@ -41,7 +41,7 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
     assert math.isnan(none["difference"]["value"]) and none["without"] == 3
 
 
-@pytest.mark.rest("policy-drift", "td-loss")
+@pytest.mark.rest("policy-drift", "td-loss", "disco")
 @pytest.mark.parametrize("socket", [name for name in sockets.SOCKETS if name not in ENV_SOCKET_NAMES])
 def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""

@@ -37,8 +37,9 @@ class Values(NamedTuple):
 
     - ``value`` ``[R, N]``: of the observations, by the online network.
     - ``target_q`` ``[T, N, A]``: of all actions, by the target network; ``advantages`` are those less their mean.
-    - ``returns`` ``[T, N]``: Retrace's targets for the values of the actions that were taken. ``advantage`` is that less
-      the target network's value of the observation, ``td_error`` that less the online network's value of the action.
+    - ``returns`` ``[T, N]``: Retrace's targets for the values of the actions that were taken. ``advantage`` is that
+      less the target network's value of the observation, ``td_error`` that less the online network's value of the
+      action.
     - ``scaled_advantages``, ``scaled_advantage``: in standard deviations from the running mean of advantages.
     """
 
