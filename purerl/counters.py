@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+MOST_DIVISOR = 2**16
+"""Of `divide`."""
+
 
 class Count(NamedTuple):
     """The whole number ``high * 2^32 + low``, from 0 to 2^64 - 1. Both words are uint32, of one shape."""
@@ -39,3 +42,14 @@ def reached(count: Count, number: int) -> jax.Array:
 def number(count: Count) -> int:
     """A count of shape ``[]`` as a Python int, on the host."""
     return int(np.asarray(count.high)) * 2**32 + int(np.asarray(count.low))
+
+
+def divide(count: Count, number: int) -> tuple[Count, jax.Array]:
+    """The count divided by ``number``, 1 to `MOST_DIVISOR`, rounded down, and what is left of it (uint32), exactly."""
+    digits = [count.high >> 16, count.high & 0xFFFF, count.low >> 16, count.low & 0xFFFF]
+    left, found = jnp.zeros_like(count.low), []
+    for digit in digits:
+        left = left << 16 | digit
+        found.append(left // number)
+        left = left % number
+    return Count(found[2] << 16 | found[3], found[0] << 16 | found[1]), left

@@ -20,7 +20,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import expressions, sockets
+from purerl.learned import expressions, published, sockets
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files
 from purerl.types import Array, Env, PyTree
@@ -119,9 +119,15 @@ def save(path: Path, artefact: Artefact) -> None:
 
 
 def load(path: str | Path) -> Artefact:
-    """Reads an artefact from its file, or from a run directory. Raises `ConfigError` if it is missing or not valid."""
+    """Reads an artefact from its file, from a run directory, or from a file that others published (`published`).
+
+    Raises `ConfigError` if it is missing or not valid.
+    """
     path = Path(path)
     path = path / NAME if path.is_dir() else path
+    if published.is_one(path):
+        found = published.read(path)
+        return of_socket(found.socket, found.meta_params, found.card, settings=found.settings)
     value = json_files.read_json(path)
     try:
         return of_json(value)
@@ -208,6 +214,15 @@ def read(described: dict[str, Any]) -> list[Artefact]:
 def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:
     """The keyword arguments of an algorithm's ``make_trainer`` that plug in all ``learned`` functions."""
     return {name: part for artefact in learned for name, part in artefact.parts(config).items()}
+
+
+def problems(learned: Iterable[Artefact], config: Any) -> list[str]:
+    """Why ``learned`` functions cannot be plugged into an algorithm with ``config``, a line each."""
+    try:
+        parts(learned, config)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
 
 
 def environment(learned: Iterable[Artefact], env: Env) -> Env:

@@ -6,6 +6,7 @@ that initially the algorithm is unchanged. Inputs of networks are arrays, never 
 on the environment's side changes the environment in place of the algorithm.
 """
 
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import optax
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, rules
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, open_optimiser, rules
 from purerl.learned import disco as disco_rules
 from purerl.learned.networks import mlp
 from purerl.learners.parts import all_action_rules, estimates
@@ -272,8 +273,28 @@ def disco() -> Socket:
     return Socket("disco", disco_rules.init, parts, option="rule", algo="disco", baselines=baselines)
 
 
-def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
-    """Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
+def optimiser(**settings: Any) -> Socket:
+    """What moves parameters, by the ``settings`` of `open_optimiser.Settings`: Adam's direction changed by a network
+    (`changed_direction`), or OPEN's recurrent network. Raises `ConfigError` for settings that are not valid."""
+    made = open_optimiser.read(settings)
+    baselines = (Baseline("Adam", as_it_is, "learning_rate"),)
+    if made.optimiser_form == "adam":
+        init, parts = changed_direction()
+        return Socket("optimiser", init, parts, option="optimiser", baselines=baselines)
+    return Socket(
+        "optimiser",
+        functools.partial(open_optimiser.init, made),
+        lambda meta_params, config: {"optimiser": open_optimiser.make(meta_params, config, made)},
+        option="optimiser",
+        baselines=baselines,
+        problems=open_optimiser.problems,
+    )
+
+
+def changed_direction(
+    hidden_sizes: tuple[int, ...] = (8,),
+) -> tuple[Callable[[Key], PyTree], Callable[[PyTree, Any], dict[str, Any]]]:
+    """``init`` and ``parts`` of Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
 
     ``a`` and ``b`` are the tanh of a network's outputs. Its inputs are the direction, a running mean of it (with decay
     0.99 per step), and their product.
@@ -292,8 +313,7 @@ def optimiser(hidden_sizes: tuple[int, ...] = (8,)) -> Socket:
         zeros = lambda params: jax.tree.map(jnp.zeros_like, params)
         return {"optimiser": make_optimiser(config, optax.GradientTransformation(zeros, change))}
 
-    baselines = (Baseline("Adam", as_it_is, "learning_rate"),)
-    return Socket("optimiser", network.init, parts, option="optimiser", baselines=baselines)
+    return network.init, parts
 
 
 def cheap_talk(**settings: Any) -> Socket:
@@ -344,14 +364,18 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 )
 """The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
 for those on the environment's side."""
-SETTINGS: dict[str, type] = {"cheap-talk": messages.Settings, "levels": generator.Settings}
+SETTINGS: dict[str, type] = {
+    "optimiser": open_optimiser.Settings,
+    "cheap-talk": messages.Settings,
+    "levels": generator.Settings,
+}
 """What a person can choose of a socket, by its name."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
     """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
     know of ``env``. Raises `ConfigError` for what cannot be."""
-    of_name = {"cheap-talk": messages.settings, "levels": generator.settings}
+    of_name = {"optimiser": open_optimiser.choose, "cheap-talk": messages.settings, "levels": generator.settings}
     return of_name[name](options, env) if name in SETTINGS else {}
 
 

@@ -84,8 +84,12 @@ class MLP(nn.Module):
         x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
         for size in self.hidden_sizes:
             x = dense(size, np.sqrt(2), backend.activations())(x)
-            x = self.activation(nn.LayerNorm(dtype=backend.activations())(x) if self.layer_norm else x)
+            x = self.activate(nn.LayerNorm(dtype=backend.activations())(x) if self.layer_norm else x)
         return x
+
+    def activate(self, x: Array) -> Array:
+        """The activation function. As a method it can be watched (`nn.intercept_methods`)."""
+        return self.activation(x)
 
 
 class Conv(nn.Module):

@@ -70,8 +70,12 @@ class CNN(nn.Module):
         x = x / 255 if self.bytes and obs.dtype == jnp.uint8 else x
         for channels, size, stride in self.layers:
             x = Conv(channels, size=size, stride=stride)(x)
-            x = self.activation(nn.LayerNorm()(x) if self.layer_norm else x)
+            x = self.activate(nn.LayerNorm()(x) if self.layer_norm else x)
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
+
+    def activate(self, x: Array) -> Array:
+        """As `MLP`'s."""
+        return self.activation(x)
 
 
 class ResNet(nn.Module):

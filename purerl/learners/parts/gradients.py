@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import backend, counters, draw, kernels, shards
 from purerl.counters import Count
+from purerl.learners.parts import activity
 from purerl.trees import scan_means
 from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
@@ -96,7 +97,7 @@ def gradient_step(
     """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
 
     The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s): as
-    trees, unless it is `Elementwise`.
+    trees, unless it is `Elementwise` or `activity.Observant`, which is also given the network's layers.
     In a split agent the gradient is the mean over its `shards`; the optimiser clips it after that. Returns the new
     parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
@@ -110,9 +111,13 @@ def _step(loss, optimiser, split, state, batch, at=None):
     """`gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
     joined, opt_state = state
     at = split(joined) if at is None else at
-    (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
+    seen = {}
+    if isinstance(optimiser, activity.Observant):
+        (value, (aux, seen["layers"])), grads = jax.value_and_grad(activity.watched(loss), has_aux=True)(at, batch)
+    else:
+        (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
-    updates, opt_state = optimiser.update(grads, opt_state, joined)
+    updates, opt_state = optimiser.update(grads, opt_state, joined, **seen)
     return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 
@@ -126,11 +131,11 @@ class Elementwise(optax.GradientTransformation):
 def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """A tree of parameters or gradients as ``optimiser`` sees it, and what makes the tree of it again.
 
-    For an `Elementwise` one on CPU it is one vector: a handful of array operations instead of a handful a leaf. On
-    other devices, where slices of a vector are copied before they can enter a matrix product, and for every other
-    optimiser, it is the tree itself.
+    For an `Elementwise` one on CPU it is one vector: a handful of array operations instead of a handful a leaf; for an
+    `activity.Observant` one it always is. On other devices, where slices of a vector are copied before they can enter a
+    matrix product, and for every other optimiser, it is the tree itself.
     """
-    if backend.is_cpu() and isinstance(optimiser, Elementwise):
+    if isinstance(optimiser, activity.Observant) or (backend.is_cpu() and isinstance(optimiser, Elementwise)):
         return ravel_pytree(params)
     return params, lambda joined: joined
 

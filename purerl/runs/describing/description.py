@@ -175,6 +175,7 @@ def describe(
         artefacts.read(functions)
         functions |= artefacts.described(algo, options)
         env = env and artefacts.environment(artefacts.read(functions), env)
+        problems += [] if problems else artefacts.problems(artefacts.read(functions), config)
     except ConfigError as error:
         problems.append(str(error))
     if algorithm.datasets and env_part(swept):

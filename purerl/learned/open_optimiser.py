@@ -1,0 +1,249 @@
+"""OPEN's optimiser: a small recurrent network that moves every single parameter (Goldie et al. 2024, arXiv 2407.07082).
+
+Of each parameter it sees 19 numbers: the parameter, signs and logarithms of six momenta and of the gradient, where the
+training stands, which layer this is, and how active the output unit is that the parameter belongs to. A gated recurrent
+unit remembers them, and layers after it give three numbers (section 5). Arrays of all ``P`` parameters have them on the
+last axis. As published it has no step size and no Adam.
+"""
+
+import dataclasses
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from purerl import config as cfg
+from purerl import counters, draw
+from purerl.errors import ConfigError
+from purerl.learned import chosen
+from purerl.learned.chosen import Size
+from purerl.learners.families import policy_gradients, surrogates
+from purerl.learners.parts import activity, gradients, settings
+from purerl.learners.parts.activity import Layer, Observant
+from purerl.types import Array, Env, Key, PyTree
+
+DECAYS = 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999
+"""What each momentum keeps of itself a step."""
+FEATURES = 19
+GATES = "ir", "iz", "in"
+STEP = 1e-3
+"""Factor on updates, and on the exponent of their size."""
+
+FORM = cfg.Needs("optimiser_form = 'open'", lambda made: made.optimiser_form == "open")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What moves parameters."""
+
+    optimiser_form: Literal["adam", "open"] = "adam"
+    """adam: a network changes Adam's direction, number by number. open: OPEN's recurrent network of 19 features."""
+    optimiser_base: Annotated[Literal["none", "adam"], FORM] = "adam"
+    """What updates are added to. none: as published. adam: to Adam's direction, before its step size."""
+    optimiser_memory: Annotated[Size, FORM] = 8
+    """Numbers that are remembered of each parameter."""
+    optimiser_layers: Annotated[tuple[Size, ...], FORM] = (16, 16)
+    """Widths of the layers after the memory."""
+
+
+class State(NamedTuple):
+    """``momenta`` ``[6, P]`` and ``carry`` ``[memory, P]`` of all parameters, updates so far, and the key of the noise,
+    of which each update folds in its number."""
+
+    updates: gradients.Descent
+    key: Key
+    momenta: Array
+    carry: Array
+
+
+class Progress(NamedTuple):
+    """Where a training stands, from 0 to 1: in iterations, and in epochs within one."""
+
+    training: Array
+    batch: Array
+
+
+def read(fields: dict[str, Any]) -> Settings:
+    """Reads settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    return chosen.read(Settings, "optimiser", "optimiser_layers", fields)
+
+
+def choose(options: Any, env: Env) -> dict[str, Any]:
+    """Returns the settings among ``options`` as JSON; of the form "adam" none. Raises `ConfigError` for one without an
+    effect."""
+    made = read({field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)})
+    if unused := cfg.unused([made], Settings()):
+        raise ConfigError("\n".join(unused))
+    return {} if made == Settings() else chosen.as_json(made)
+
+
+def problems(config: Any) -> list[str]:
+    """Lists why parameters of ``config``'s algorithm cannot be moved by it."""
+    if not isinstance(config, policy_gradients.Config):
+        return [
+            "optimiser: OPEN's form moves an actor and its critic at once, as policy gradients such as ppo have them"
+        ]
+    too_many = [name for name in ("num_epochs", "num_minibatches") if getattr(config, name, 1) > counters.MOST_DIVISOR]
+    return [f"{name}: must be at most {counters.MOST_DIVISOR} with OPEN's optimiser" for name in too_many]
+
+
+def init(made: Settings, key: Key) -> PyTree:
+    """Makes meta-parameters. Kernels are Gaussians with standard deviation ``1 / sqrt(fan_in)``; with Adam as base the
+    last one is zero, so that Adam is unchanged. Consumes ``key``."""
+    memory, keys = made.optimiser_memory, iter(jax.random.split(key, 7 + len(made.optimiser_layers)))
+
+    def kernel(rows: int, columns: int) -> Array:
+        return jax.random.normal(next(keys), (rows, columns)) / np.sqrt(rows)
+
+    gates: dict[str, dict[str, Array]] = {
+        name: {"bias": jnp.zeros(memory), "kernel": kernel(FEATURES, memory)} for name in GATES
+    }
+    gates |= {name: {"kernel": kernel(memory, memory)} for name in ("hr", "hz", "hn")}
+    gates["hn"]["bias"] = jnp.zeros(memory)
+    layers, width = [], memory
+    for size in made.optimiser_layers:
+        norm = {"bias": jnp.zeros(size), "scale": jnp.ones(size)}
+        layers.append({"dense": {"bias": jnp.zeros(size), "kernel": kernel(width, size)}, "norm": norm})
+        width = size
+    last = kernel(width, 3) * float(made.optimiser_base == "none")
+    return {"gru": gates, "mlp": [*layers, {"dense": {"bias": jnp.zeros(3), "kernel": last}}]}
+
+
+def average(momenta: Array, grads: Array) -> Array:
+    """Returns the next momenta ``[6, P]``, of `DECAYS`, without a correction of their beginning."""
+    decays = jnp.array(DECAYS, jnp.float32)[:, None]
+    return decays * momenta + (1 - decays) * grads[None]
+
+
+def features(params: Array, grads: Array, momenta: Array, progress: Progress, layers: list[Layer]) -> Array:
+    """What the network sees ``[19, P]``: the first 15 rows divided by their root mean square over each tensor.
+
+    ``layers`` are those of the tensors that make up ``P``, in their order.
+    """
+    log = lambda x: jnp.log(jnp.abs(x) + 1e-13)
+    own = jnp.concatenate([params[None], jnp.sign(momenta), log(momenta), jnp.sign(grads)[None], log(grads)[None]])
+    ends = np.cumsum([layer.place.size for layer in layers])[:-1].tolist()
+    scaled = [
+        part * jax.lax.rsqrt(1e-5 + jnp.mean(jnp.square(part), axis=1, keepdims=True))
+        for part in jnp.split(own, ends, axis=1)
+    ]
+    place = jnp.concatenate([layer.place.reshape(-1) for layer in layers])
+    active = jnp.concatenate([_dormancy(layer).reshape(-1) for layer in layers])
+    everywhere = lambda x: jnp.broadcast_to(x, params.shape)
+    told = jnp.stack([everywhere(progress.training), place, everywhere(progress.batch), active])
+    return jnp.concatenate([jnp.concatenate(scaled, axis=1), told])
+
+
+def _dormancy(layer: Layer) -> Array:
+    """The activity of each parameter's output unit relative to the mean of its layer, in the shape of the tensor."""
+    active = layer.activity + 1e-11
+    return jnp.broadcast_to(active / jnp.sum(active, keepdims=True) * active.size, layer.place.shape)
+
+
+def remember(gates: PyTree, carry: Array, x: Array) -> Array:
+    """Returns the next carry ``[memory, P]`` of a gated recurrent unit that sees ``x`` ``[F, P]`` (Cho et al. 2014,
+    arXiv 1406.1078; the reset gate scales what the carry gives, after its kernel)."""
+    seen = _dense(_beside([gates[name] for name in GATES]), x)
+    kept = _beside([{"kernel": gates[name]["kernel"]} for name in ("hr", "hz", "hn")])["kernel"].T @ carry
+    (reset, update, new), (by_reset, by_update, by_new) = jnp.split(seen, 3), jnp.split(kept, 3)
+    update = jax.nn.sigmoid(update + by_update)
+    new = jnp.tanh(new + jax.nn.sigmoid(reset + by_reset) * (by_new + gates["hn"]["bias"][:, None]))
+    return (1 - update) * new + update * carry
+
+
+def outputs(layers: PyTree, x: Array) -> Array:
+    """Gives three numbers of each parameter ``[3, P]``, by what is remembered of it: dense layers, each but the last
+    normalised (Ba et al. 2016, arXiv 1607.06450) and rectified."""
+    for layer in layers[:-1]:
+        x = _dense(layer["dense"], x)
+        x = x - jnp.mean(x, axis=0, keepdims=True)
+        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=0, keepdims=True) + 1e-6)
+        x = jax.nn.relu(x * layer["norm"]["scale"][:, None] + layer["norm"]["bias"][:, None])
+    return _dense(layers[-1]["dense"], x)
+
+
+def moves(out: Array, noise: Array, step: float = STEP) -> Array:
+    """Gives what is taken from the parameters ``[P]``, by outputs ``[3, P]`` and noise ``[P]``; its mean is 0."""
+    size, exponent, random = out
+    made = step * size * jnp.exp(STEP * exponent) + step * random * noise
+    return made - jnp.mean(made)[None]
+
+
+def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
+    """The optimiser of an algorithm with ``config``. Raises `ConfigError` where `problems` finds some.
+
+    Gradients of actor and critic are clipped to ``max_grad_norm`` each, before anything else; the noise is on the actor
+    alone. With Adam as base, what OPEN takes, in units of its step size, is added to Adam's direction.
+    """
+    if found := problems(config):
+        raise ConfigError("\n".join(found))
+    clip = gradients.clip_by_norm(config.max_grad_norm)
+    alone = made.optimiser_base == "none"
+
+    def begin(params: Array) -> State:
+        zeros = lambda rows: jnp.zeros((rows, params.size))
+        updates = gradients.Descent(counters.of())
+        return State(updates, _key(params), zeros(len(DECAYS)), zeros(made.optimiser_memory))
+
+    def change(direction: Array, state: State, params: Array, *, grads: Array, layers: PyTree) -> tuple[Array, State]:
+        parts = activity.networks(layers)
+        tensors = {name: jax.tree.leaves(part, is_leaf=_is_layer) for name, part in parts.items()}
+        sizes = {name: sum(layer.place.size for layer in some) for name, some in tensors.items()}
+        cut = jnp.split(grads, np.cumsum(list(sizes.values()))[:-1].tolist())
+        grads = jnp.concatenate([clip.update(part, optax.EmptyState())[0] for part in cut])
+        momenta = average(state.momenta, grads)
+        flat = [layer for some in tensors.values() for layer in some]
+        seen = features(params, grads, momenta, progress(config, state.updates.updates), flat)
+        carry = remember(meta_params["gru"], state.carry, seen)
+        drawn = draw.normal(_folded(state.key, state.updates.updates), (sizes["actor"],))
+        noise = jnp.pad(drawn, (0, params.size - sizes["actor"]))
+        taken = moves(outputs(meta_params["mlp"], carry), noise, STEP if alone else 1.0)
+        after = State(gradients.Descent(counters.increment(state.updates.updates)), state.key, momenta, carry)
+        return (-taken if alone else direction + taken), after
+
+    ours = optax.GradientTransformationExtraArgs(begin, change)
+    chain = gradients.chain(ours) if alone else settings.make_optimiser(config, ours)
+
+    def update(grads: Array, state: PyTree, params: Array, *, layers: PyTree) -> tuple[Array, PyTree]:
+        result: tuple[Array, PyTree] = chain.update(grads, state, params, grads=grads, layers=layers)
+        return result
+
+    return Observant(chain.init, update)
+
+
+def progress(config: Any, updates: counters.Count) -> Progress:
+    """Where a training stands after so many updates. Without epochs ``batch`` stays 0."""
+    by_epochs = isinstance(config, surrogates.Config)
+    epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
+    all_epochs, _ = counters.divide(updates, minibatches)
+    iteration, epoch = counters.divide(all_epochs, epochs)
+    last = jnp.maximum(jnp.float32(config.num_iterations) - 1, 1)
+    return Progress(counters.real(iteration) / last, epoch.astype(jnp.float32) / max(epochs - 1, 1))
+
+
+def _key(params: Array) -> Key:
+    """A key of the noise by the bits of initial parameters, so that agents that begin differently have their own."""
+    words = jax.lax.bitcast_convert_type(params, jnp.uint32)
+    odd = 2 * jnp.arange(params.size, dtype=jnp.uint32) + 1
+    return jax.random.key(jnp.sum(words * odd, dtype=jnp.uint32))
+
+
+def _folded(key: Key, updates: counters.Count) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(key, updates.high), updates.low)
+
+
+def _dense(layer: PyTree, x: Array) -> Array:
+    """``[in, P] -> [out, P]``."""
+    made: Array = layer["kernel"].T @ x + layer["bias"][:, None]
+    return made
+
+
+def _beside(layers: list[PyTree]) -> PyTree:
+    """Layers of the same inputs as one."""
+    return jax.tree.map(lambda *x: jnp.concatenate(x, axis=-1), *layers)
+
+
+def _is_layer(x: Any) -> bool:
+    return isinstance(x, Layer)

@@ -1,0 +1,129 @@
+"""Learned functions as others published them: files that a user has, each known by its digest.
+
+They hold numbers alone, and are untrusted input: size, shapes and numbers are checked before use, and nothing in them
+is run as code.
+"""
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from purerl.errors import ConfigError
+from purerl.learned import open_optimiser
+from purerl.store import regular_files
+from purerl.types import PyTree
+
+MOST_BYTES = 2**24
+"""Of a file."""
+HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<length>..)"
+    rb"\{'descr': '<f4', 'fortran_order': (True|False), 'shape': \((?P<size>\d{1,7}),\), \}"
+    rb" *\n",
+    re.DOTALL,
+)
+"""How a ``.npy`` file of a vector of float32 begins."""
+
+
+class Source(NamedTuple):
+    """Who published a function, where, under which licence, and who is to be cited."""
+
+    name: str
+    where: str
+    licence: str
+    cite: str
+
+
+class Found(NamedTuple):
+    """A published function, as an artefact is made of it."""
+
+    socket: str
+    meta_params: PyTree
+    card: dict[str, Any]
+    settings: dict[str, Any]
+
+
+OPEN = Source(
+    "OPEN",
+    "github.com/AlexGoldie/rl-learned-optimization, rl_optimizer/pretrained",
+    "Apache-2.0",
+    'Goldie, Lu, Jackson, Whiteson, Foerster, "Can Learned Optimization Make Reinforcement Learning Less Difficult?", '
+    "NeurIPS 2024 (arXiv 2407.07082)",
+)
+KNOWN = {
+    "d7f0876c78736a0e354f8837e2a549dc7f45ff4d01f952ba9d547d8afc6f7926": "breakout_OPEN.npy",
+    "55d96c80dca70e4a308352798daec00fc962d7a3faacc24f612e1b437c1893aa": "asterix_OPEN.npy",
+    "97ea3f8f9a6e34523dd50c138a1538b33fbd2b1c3a5ee05a31014460825ea9f0": "freeway_OPEN.npy",
+    "42845f4c0b6b460789afffb1788f806e676b27acafa0febf34e86bd63d3e362f": "spaceinvaders_OPEN.npy",
+    "e1901cafe323d1c5619b84e5178b3075c95a7cde920777e2c15e58c812c3e725": "ant_OPEN.npy",
+    "16ebb93a79adbcbfdb3e6019986109ee374764cb9cc8b0ad65f69bdcaedd9bb5": "gridworld_OPEN.npy",
+    "9ba2dea70b0b308a365516dab092808b7b9211c70072bca934d83affaee5f60c": "multi_OPEN.npy",
+}
+"""What published files are, by their SHA-256."""
+OPEN_SIZES = {1211: (8, 16), 3571: (16, 32)}
+"""Widths of the memory and of the layers after it, by how many numbers a file of OPEN has."""
+
+
+def is_one(path: Path) -> bool:
+    """Returns whether a file is called as published ones are."""
+    return path.suffix in READERS
+
+
+def read(path: Path) -> Found:
+    """Reads a published file. Raises `ConfigError`, a line that names its path, for one that is not valid."""
+    raw = regular_files.read(path, MOST_BYTES)
+    try:
+        return READERS[path.suffix](raw)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def card(source: Source, digest: str) -> dict[str, Any]:
+    """Returns what an artefact tells of a published file."""
+    file = KNOWN.get(digest, f"unknown: no published file has these numbers, sha256 {digest}")
+    return {**source._asdict(), "file": file, "sha256": digest}
+
+
+def vector(raw: bytes) -> np.ndarray:
+    """Reads a vector of finite float32 numbers from the bytes of a ``.npy`` file. Raises `ConfigError` for anything
+    else."""
+    header = HEADER.match(raw)
+    if not header or int.from_bytes(header["length"], "little") != header.end() - 10:
+        raise ConfigError("is no .npy file of a vector of float32")
+    if len(raw) != header.end() + 4 * int(header["size"]):
+        raise ConfigError(f"has {len(raw)} bytes, which are not those of {int(header['size'])} numbers")
+    numbers = np.load(io.BytesIO(raw), allow_pickle=False)
+    if not np.all(np.isfinite(numbers)):
+        raise ConfigError("has numbers that are not finite")
+    return np.array(numbers)
+
+
+def _open(raw: bytes) -> Found:
+    numbers = vector(raw)
+    if numbers.size not in OPEN_SIZES:
+        sizes = " or ".join(map(str, OPEN_SIZES))
+        raise ConfigError(f"has {numbers.size} numbers; an optimiser of OPEN has {sizes}")
+    memory, width = OPEN_SIZES[numbers.size]
+    form = {"optimiser_form": "open", "optimiser_base": "none"}
+    settings = {**form, "optimiser_memory": memory, "optimiser_layers": [width, width]}
+    meta_params = unflatten(open_optimiser.read(settings), numbers)
+    return Found("optimiser", meta_params, card(OPEN, hashlib.sha256(raw).hexdigest()), settings)
+
+
+def unflatten(made: open_optimiser.Settings, numbers: np.ndarray) -> PyTree:
+    """Meta-parameters from a vector in the order of `jax.flatten_util.ravel_pytree`, as OPEN's files have them."""
+    like = jax.eval_shape(lambda key: open_optimiser.init(made, key), jax.random.key(0))
+    _, split = ravel_pytree(jax.tree.map(lambda x: jnp.zeros(x.shape), like))
+    meta_params: PyTree = split(jnp.asarray(numbers))
+    return meta_params
+
+
+READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open}
+"""How files are read, by their suffix."""

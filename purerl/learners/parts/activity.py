@@ -1,0 +1,117 @@
+"""What an optimiser can see of a network's layers while a loss runs: how active their units are, and their order."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax.core import tracers
+
+from purerl import shards
+from purerl.networks import CNN, MLP, Head
+from purerl.types import Array, PyTree
+
+UNKNOWN = 0.5
+"""The place of a layer that nothing is seen of."""
+APART = {"actor", "critic"}
+"""The parts of an agent's parameters that are networks of their own."""
+
+
+class Observant(optax.GradientTransformationExtraArgs):
+    """An optimiser of one vector of all parameters whose ``update`` also takes ``layers``, a tree of the parameters'
+    `Layer`s. Its state is as any other's."""
+
+
+class Layer(NamedTuple):
+    """Of one parameter tensor ``[..., n]``: what the layer does that it belongs to.
+
+    ``activity`` ``[n]`` is the mean of each output unit's absolute activation over a minibatch: after the activation
+    function in `MLP` and `CNN`, as it is in the last layer of a `Head`. Elsewhere, as in memories and in modules of
+    one's own, it is 1. ``place``, of the tensor's shape, is that of the layer in its network, from 0, the first that
+    runs, to 1; `UNKNOWN` for one inside a loop or a `jax.vmap`.
+    """
+
+    activity: Array
+    place: Array
+
+
+def networks(params: PyTree) -> dict[str, PyTree]:
+    """Returns the networks of an agent by name: its actor and its critic, or all that there is as an actor."""
+    if isinstance(params, Mapping) and set(params) == APART:
+        return {name: params[name] for name in sorted(params)}
+    return {"actor": params}
+
+
+def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTree, Any], tuple[Array, Any]]:
+    """``loss(params, batch) -> (loss, aux)`` as one that gives ``(loss, (aux, layers))``, with a tree of `Layer`s."""
+
+    def watching(params: PyTree, batch: Any) -> tuple[Array, Any]:
+        notes = _Notes(params)
+        with nn.intercept_methods(notes.look):
+            value, aux = loss(params, batch)
+        return value, (aux, notes.layers(params))
+
+    return watching
+
+
+class _Notes:
+    """Layers in the order in which they first run. A parameter is known by being the very array that was given."""
+
+    def __init__(self, params: PyTree) -> None:
+        self._given = {id(x) for x in jax.tree.leaves(params)}
+        self._level = tracers.current_trace()
+        self._layer_of: dict[int, int] = {}  # of a parameter, the number of its layer
+        self._activity: dict[int, Array] = {}  # by the number of a layer
+        self._last: dict[int, int] = {}  # of a module, the number of the layer in it that ran last
+
+    def look(self, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
+        """`nn.intercept_methods`' interceptor."""
+        out, module = call(*args, **kwargs), context.module
+        if tracers.current_trace() != self._level:
+            return out
+        if context.method_name == "activate" and isinstance(module, MLP | CNN) and id(module) in self._last:
+            self._activity.setdefault(self._last[id(module)], _mean_size(out))
+        elif context.method_name == "__call__":
+            own = [x for x in module.variables.get("params", {}).values() if id(x) in self._given]
+            if own:
+                self._enter(module, own, out)
+            else:
+                self._last.pop(id(module.parent), None)
+        return out
+
+    def _enter(self, module: nn.Module, own: list[Array], out: Array) -> None:
+        within = id(module.parent)
+        if not (isinstance(module, nn.LayerNorm) and within in self._last):
+            self._last[within] = self._layer_of.setdefault(id(own[0]), len(set(self._layer_of.values())))
+        number = self._last[within]
+        for x in own:
+            self._layer_of.setdefault(id(x), number)
+        if isinstance(module, nn.Dense) and isinstance(module.parent, Head):
+            self._activity.setdefault(number, _mean_size(out))
+
+    def layers(self, params: PyTree) -> PyTree:
+        """The `Layer`s of a tree of parameters."""
+        activity = shards.mean(self._activity)
+
+        def of_network(tree: PyTree) -> PyTree:
+            order = sorted({self._layer_of[id(x)] for x in jax.tree.leaves(tree) if id(x) in self._layer_of})
+            places = {number: i / max(len(order) - 1, 1) for i, number in enumerate(order)}
+
+            def of_parameter(x: Array) -> Layer:
+                number = self._layer_of.get(id(x), -1)
+                units = x.shape[-1:]
+                active = activity.get(number, jnp.ones(units))
+                active = active if active.shape == units else jnp.ones(units)
+                return Layer(active, jnp.full(x.shape, places.get(number, UNKNOWN)))
+
+            return jax.tree.map(of_parameter, tree)
+
+        found = {name: of_network(tree) for name, tree in networks(params).items()}
+        return found if networks(params).keys() == APART else found["actor"]
+
+
+def _mean_size(out: Array) -> Array:
+    """Mean ``[n]`` of absolute numbers ``[..., n]``."""
+    return jnp.mean(jnp.abs(jax.lax.stop_gradient(out)).reshape(-1, out.shape[-1]), axis=0, dtype=jnp.float32)

@@ -1,0 +1,114 @@
+"""Published files: each is known by its digest, and nothing but a checked vector is ever read."""
+
+import hashlib
+import io
+import os
+import random
+
+import jax
+import numpy as np
+import pytest
+
+from purerl import cli
+from purerl.errors import ConfigError
+from purerl.learned import artefacts, published
+
+NUMBERS = np.random.default_rng(0).normal(size=1211).astype(np.float32)
+
+
+def npy(array, **more):
+    stream = io.BytesIO()
+    np.save(stream, array, **more)
+    return stream.getvalue()
+
+
+def test_a_vector_in_its_order(tmp_path):
+    """And it is kept in an artefact, with whom to cite; a file that nobody published is told as such."""
+    path = tmp_path / "mine.npy"
+    path.write_bytes(npy(NUMBERS))
+    found = artefacts.load(path)
+    assert found.socket == "optimiser" and found.settings["optimiser_base"] == "none"
+    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in jax.tree.leaves(found.meta_params)]), NUMBERS)
+    np.testing.assert_array_equal(found.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
+    np.testing.assert_array_equal(found.meta_params["mlp"][-1]["dense"]["kernel"].ravel(), NUMBERS[-48:])
+    assert found.card["licence"] == "Apache-2.0" and "NeurIPS 2024" in found.card["cite"]
+    assert "no published file" in found.card["file"]
+    again = artefacts.of_json(artefacts.to_json(found))
+    jax.tree.map(np.testing.assert_array_equal, again.meta_params, found.meta_params)
+    assert again.card == found.card and again.settings == found.settings
+
+
+def test_known_digests(monkeypatch):
+    raw = npy(NUMBERS)
+    assert all(len(digest) == 64 for digest in published.KNOWN) and len(set(published.KNOWN.values())) == 7
+    monkeypatch.setitem(published.KNOWN, hashlib.sha256(raw).hexdigest(), "some_OPEN.npy")
+    assert published.READERS[".npy"](raw).card["file"] == "some_OPEN.npy"
+
+
+def bomb():
+    """A header that speaks of far more than there is."""
+    return npy(NUMBERS).replace(b"(1211,), }   ", b"(9999999,), }")
+
+
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (b"", "is no .npy file"),
+        (b"PK\x03\x04" + bytes(64), "is no .npy file"),
+        (npy(NUMBERS.astype(np.float64)), "vector of float32"),
+        (npy(NUMBERS.astype(">f4")), "vector of float32"),
+        (npy(NUMBERS.reshape(7, 173)), "vector of float32"),
+        (npy(np.array([{}] * 3), allow_pickle=True), "vector of float32"),
+        (npy(NUMBERS[:-1]), "has 1210 numbers; an optimiser of OPEN has 1211 or 3571"),
+        (npy(NUMBERS)[:-2], "has 4970 bytes"),
+        (npy(NUMBERS) + b"cos\nsystem\n", "bytes, which are not"),
+        (bomb(), "not those of 9999999 numbers"),
+        (npy(np.where(np.arange(1211) == 7, np.nan, NUMBERS).astype(np.float32)), "not finite"),
+        (bytes(published.MOST_BYTES + 1), "larger|bytes|most"),
+    ],
+)
+def test_hostile_files(tmp_path, raw, line):
+    path = tmp_path / "bad.npy"
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError, match=line) as raised:
+        artefacts.load(path)
+    assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
+
+
+def test_what_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npy")
+    for path in (tmp_path / "pipe.npy", tmp_path / "none.npy"):
+        with pytest.raises(ConfigError) as raised:
+            artefacts.load(path)
+        assert len(str(raised.value).splitlines()) == 1
+
+
+def test_mutations():
+    """Damaged copies are refused, or hold as many finite numbers."""
+    raw, rng = npy(NUMBERS), random.Random(0)
+    for _ in range(2000):
+        at = rng.randrange(160)
+        damaged = raw[:at] + bytes(rng.randrange(256) for _ in range(rng.randrange(3))) + raw[at + rng.randrange(3) :]
+        try:
+            found = published.READERS[".npy"](damaged)
+        except ConfigError as error:
+            assert "\n" not in str(error)
+        else:
+            assert sum(x.size for x in jax.tree.leaves(found.meta_params)) == 1211
+
+
+@pytest.mark.parametrize(
+    ("algo", "option", "line"),
+    [
+        ("dqn", "--optimiser", "OPEN's form moves an actor and its critic at once"),
+        ("a2c", "--rule", "holds a optimiser, expected a rule"),
+        ("ppo", "--value-loss", "holds a optimiser, expected a value-loss"),
+    ],
+)
+def test_refused_before_anything_is_compiled(algo, option, line, tmp_path, capsys):
+    path = tmp_path / "mine.npy"
+    path.write_bytes(npy(NUMBERS))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", algo, "--env", "CartPole-v1", option, str(path), "--out", str(tmp_path / "run")])
+    told = capsys.readouterr().err
+    assert stop.value.code == 2 and line in told and "compiling" not in told and not (tmp_path / "run").exists()
