@@ -128,6 +128,23 @@ def test_every_kind_of_run(name, after, tmp_path, capsys):
 
 
 @pytest.mark.rest
+def test_what_an_optimiser_remembers_survives_a_kill(tmp_path):
+    """Momenta and a memory of each parameter, the count of updates and the key of the noise, after SIGKILL."""
+    np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=1211).astype(np.float32))
+    args = ["train", "ppo", *SMALL, "--total-steps", "16384", "--optimiser", str(tmp_path / "mine.npy")]
+    run(*args, "--out", tmp_path / "whole")
+    command = [sys.executable, "-m", "purerl.cli", *args, "--checkpoint-seconds", "0", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while len(checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")) < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL and not (tmp_path / "run" / "summary.json").exists()
+    run("resume", tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.rest
 def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     """Without anything annealed, half of a run and its other half are the whole, batch by batch."""
     args = ["train", "ppo", *SMALL, "--learning-rate-decay", "0", "--num-seeds", "3", "--agents-at-once", "2"]
