@@ -6,8 +6,11 @@ is run as code.
 
 import hashlib
 import io
+import math
 import re
-from collections.abc import Callable
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,19 +20,21 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from purerl.errors import ConfigError
-from purerl.learned import open_optimiser
+from purerl.learned import disco, open_optimiser
 from purerl.store import regular_files
 from purerl.types import PyTree
 
 MOST_BYTES = 2**24
 """Of a file."""
+MOST_HEADER = 2**10
+"""Bytes of a ``.npy`` file before its numbers."""
 HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
-    rb"\{'descr': '<f4', 'fortran_order': (True|False), 'shape': \((?P<size>\d{1,7}),\), \}"
+    rb"\{'descr': '<f4', 'fortran_order': (True|False), 'shape': \((?P<shape>\d{1,7}(, ?\d{1,7}){0,3},?)\), \}"
     rb" *\n",
     re.DOTALL,
 )
-"""How a ``.npy`` file of a vector of float32 begins."""
+"""How a ``.npy`` file of float32 numbers begins."""
 
 
 class Source(NamedTuple):
@@ -50,6 +55,13 @@ class Found(NamedTuple):
     settings: dict[str, Any]
 
 
+DISCO = Source(
+    "DiscoRL",
+    "github.com/google-deepmind/disco_rl, disco_rl/update_rules/weights",
+    "Apache-2.0; what is no software CC-BY 4.0",
+    'Oh, Farquhar, Kemaev, Calian, Hessel, Zintgraf, Singh, van Hasselt, Silver, "Discovering state-of-the-art '
+    'reinforcement learning algorithms", Nature 2025 (doi 10.1038/s41586-025-09761-x)',
+)
 OPEN = Source(
     "OPEN",
     "github.com/AlexGoldie/rl-learned-optimization, rl_optimizer/pretrained",
@@ -58,6 +70,7 @@ OPEN = Source(
     "NeurIPS 2024 (arXiv 2407.07082)",
 )
 KNOWN = {
+    "dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa": "disco_103.npz",
     "d7f0876c78736a0e354f8837e2a549dc7f45ff4d01f952ba9d547d8afc6f7926": "breakout_OPEN.npy",
     "55d96c80dca70e4a308352798daec00fc962d7a3faacc24f612e1b437c1893aa": "asterix_OPEN.npy",
     "97ea3f8f9a6e34523dd50c138a1538b33fbd2b1c3a5ee05a31014460825ea9f0": "freeway_OPEN.npy",
@@ -91,22 +104,47 @@ def card(source: Source, digest: str) -> dict[str, Any]:
     return {**source._asdict(), "file": file, "sha256": digest}
 
 
-def vector(raw: bytes) -> np.ndarray:
-    """Reads a vector of finite float32 numbers from the bytes of a ``.npy`` file. Raises `ConfigError` for anything
-    else."""
+def array(raw: bytes, ndim: int = 1) -> np.ndarray:
+    """Reads finite float32 numbers of ``ndim`` axes from the bytes of a ``.npy`` file. Raises `ConfigError` for
+    anything else."""
     header = HEADER.match(raw)
     if not header or int.from_bytes(header["length"], "little") != header.end() - 10:
-        raise ConfigError("is no .npy file of a vector of float32")
-    if len(raw) != header.end() + 4 * int(header["size"]):
-        raise ConfigError(f"has {len(raw)} bytes, which are not those of {int(header['size'])} numbers")
+        raise ConfigError("is no .npy file of float32")
+    shape = [int(size) for size in header["shape"].split(b",") if size]
+    if len(shape) != ndim:
+        raise ConfigError(f"has {len(shape)} axes; must have {ndim}")
+    if len(raw) != header.end() + 4 * math.prod(shape):
+        raise ConfigError(f"has {len(raw)} bytes, which are not those of {math.prod(shape)} numbers")
     numbers = np.load(io.BytesIO(raw), allow_pickle=False)
     if not np.all(np.isfinite(numbers)):
         raise ConfigError("has numbers that are not finite")
     return np.array(numbers)
 
 
+def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Reads finite float32 arrays of these names and ``shapes`` from the bytes of a ``.npz`` file. Raises `ConfigError`
+    for anything else, and before more is unpacked than they take."""
+    found: dict[str, np.ndarray] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as files:
+            sizes = {file.filename.removesuffix(".npy"): file.file_size for file in files.infolist()}
+            if set(sizes) != set(shapes) or len(files.infolist()) != len(shapes):
+                raise ConfigError(f"does not hold the {len(shapes)} arrays of an update rule of DiscoRL")
+            for name, shape in shapes.items():
+                if sizes[name] > MOST_HEADER + 4 * math.prod(shape):
+                    raise ConfigError(f"{name} must have the shape {list(shape)}")
+                found[name] = array(files.read(f"{name}.npy"), len(shape))
+                if found[name].shape != shape:
+                    raise ConfigError(f"{name} must have the shape {list(shape)}")
+    except ConfigError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, NotImplementedError, RuntimeError):
+        raise ConfigError("is no .npz file of arrays") from None
+    return found
+
+
 def _open(raw: bytes) -> Found:
-    numbers = vector(raw)
+    numbers = array(raw)
     if numbers.size not in OPEN_SIZES:
         sizes = " or ".join(map(str, OPEN_SIZES))
         raise ConfigError(f"has {numbers.size} numbers; an optimiser of OPEN has {sizes}")
@@ -125,5 +163,10 @@ def unflatten(made: open_optimiser.Settings, numbers: np.ndarray) -> PyTree:
     return meta_params
 
 
-READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open}
+def _disco(raw: bytes) -> Found:
+    rule = jax.tree.map(jnp.asarray, arrays(raw, disco.shapes()))
+    return Found("disco", rule, card(DISCO, hashlib.sha256(raw).hexdigest()), {})
+
+
+READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open, ".npz": _disco}
 """How files are read, by their suffix."""

@@ -11,7 +11,7 @@ import pytest
 
 from purerl import cli
 from purerl.errors import ConfigError
-from purerl.learned import artefacts, published
+from purerl.learned import artefacts, disco, published
 
 NUMBERS = np.random.default_rng(0).normal(size=1211).astype(np.float32)
 
@@ -40,7 +40,7 @@ def test_a_vector_in_its_order(tmp_path):
 
 def test_known_digests(monkeypatch):
     raw = npy(NUMBERS)
-    assert all(len(digest) == 64 for digest in published.KNOWN) and len(set(published.KNOWN.values())) == 7
+    assert all(len(digest) == 64 for digest in published.KNOWN) and len(set(published.KNOWN.values())) == 8
     monkeypatch.setitem(published.KNOWN, hashlib.sha256(raw).hexdigest(), "some_OPEN.npy")
     assert published.READERS[".npy"](raw).card["file"] == "some_OPEN.npy"
 
@@ -55,10 +55,10 @@ def bomb():
     [
         (b"", "is no .npy file"),
         (b"PK\x03\x04" + bytes(64), "is no .npy file"),
-        (npy(NUMBERS.astype(np.float64)), "vector of float32"),
-        (npy(NUMBERS.astype(">f4")), "vector of float32"),
-        (npy(NUMBERS.reshape(7, 173)), "vector of float32"),
-        (npy(np.array([{}] * 3), allow_pickle=True), "vector of float32"),
+        (npy(NUMBERS.astype(np.float64)), "is no .npy file of float32"),
+        (npy(NUMBERS.astype(">f4")), "is no .npy file of float32"),
+        (npy(NUMBERS.reshape(7, 173)), "has 2 axes; must have 1"),
+        (npy(np.array([{}] * 3), allow_pickle=True), "is no .npy file of float32"),
         (npy(NUMBERS[:-1]), "has 1210 numbers; an optimiser of OPEN has 1211 or 3571"),
         (npy(NUMBERS)[:-2], "has 4970 bytes"),
         (npy(NUMBERS) + b"cos\nsystem\n", "bytes, which are not"),
@@ -66,6 +66,7 @@ def bomb():
         (npy(np.where(np.arange(1211) == 7, np.nan, NUMBERS).astype(np.float32)), "not finite"),
         (bytes(published.MOST_BYTES + 1), "larger|bytes|most"),
     ],
+    ids=lambda value: value if isinstance(value, str) else str(len(value)),
 )
 def test_hostile_files(tmp_path, raw, line):
     path = tmp_path / "bad.npy"
@@ -73,6 +74,58 @@ def test_hostile_files(tmp_path, raw, line):
     with pytest.raises(ConfigError, match=line) as raised:
         artefacts.load(path)
     assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
+
+
+def npz(arrays, **more):
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays, **more)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def rule():
+    """The arrays of a rule of DiscoRL, few of whose numbers differ, so that files of them are small."""
+    return {name: np.full(shape, i, np.float32) for i, (name, shape) in enumerate(disco.shapes().items())}
+
+
+def test_a_rule_by_its_names(rule, tmp_path):
+    path = tmp_path / "mine.npz"
+    path.write_bytes(npz(rule))
+    found = artefacts.load(path)
+    assert found.socket == "disco" and "no published file" in found.card["file"] and "Nature" in found.card["cite"]
+    jax.tree.map(np.testing.assert_array_equal, found.meta_params, rule)
+    again = artefacts.of_json(artefacts.to_json(found))
+    jax.tree.map(np.testing.assert_array_equal, again.meta_params, rule)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"lstm/linear/w": np.zeros((256, 128), np.float32)}, "lstm/linear/w must have the shape"),
+        ({"lstm/linear/b": np.zeros((10**6,), np.float32)}, "lstm/linear/b must have the shape"),
+        ({"lstm/linear/b": np.zeros(256)}, "is no .npy file of float32|must have the shape"),
+        ({"lstm/linear/b": np.full(256, np.inf, np.float32)}, "not finite"),
+        ({"lstm/linear/b": np.array([{}] * 8)}, "is no .npy file of float32"),
+        ({"lstm/more": np.zeros(3, np.float32)}, "does not hold the 42 arrays"),
+    ],
+)
+def test_hostile_archives(rule, change, line):
+    with pytest.raises(ConfigError, match=line) as raised:
+        published.READERS[".npz"](npz(rule | change))
+    assert "\n" not in str(raised.value)
+
+
+def test_damaged_archives(rule):
+    raw, rng, refused = npz(rule), random.Random(0), 0
+    assert raw.count(b"PK") and len(raw) < 50_000
+    for _ in range(60):
+        at = rng.randrange(len(raw))
+        damaged = raw[:at] + bytes(rng.randrange(256) for _ in range(3)) + raw[at + rng.randrange(5) :]
+        try:
+            published.READERS[".npz"](damaged)
+        except ConfigError as error:
+            refused += "\n" not in str(error)
+    assert refused > 40
 
 
 def test_what_is_no_file(tmp_path):
