@@ -1,6 +1,7 @@
 """Discovered algorithms that others published: ours against theirs, on files that a user has.
 
     python scripts/discovered.py disco FOLDER    # DiscoRL's update, and the oracle of our tests
+    python scripts/discovered.py catch FOLDER    # DiscoRL's agent on Catch, beside random rules; half an hour
     python scripts/discovered.py open FOLDER     # OPEN's optimiser: reference files beside the published weights
 
 FOLDER holds the published weights, ``disco_103.npz`` or ``*_OPEN.npy``, and beside them ``case*.npz`` or ``open_*.npz``
@@ -13,7 +14,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from workloads import disco_reference
+from workloads import disco_catch, disco_reference
 
 from purerl.learned import artefacts, open_optimiser
 from purerl.learned.open_optimiser import Progress
@@ -79,12 +80,15 @@ def check_open(folder: Path) -> bool:
     return close
 
 
+CHECKS = {"disco": disco_reference.check, "catch": disco_catch.check, "open": check_open}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["disco", "open"])
+    parser.add_argument("what", choices=CHECKS)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
-    raise SystemExit(0 if {"disco": disco_reference.check, "open": check_open}[given.what](given.folder) else 1)
+    raise SystemExit(0 if CHECKS[given.what](given.folder) else 1)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import a2c, dqn, envs, impala, loops, ppo
+from purerl import a2c, disco, dqn, envs, impala, loops, ppo
 from purerl.errors import ConfigError
 from purerl.learned import sockets
 from purerl.meta import judges, meta_gradient
@@ -120,3 +120,24 @@ def test_judges_by_what_the_critic_knows():
     moments = learner.reward_scale.moments._replace(count=jnp.int32(10**6), var=jnp.float32(100.0))
     scaled = learner._replace(reward_scale=learner.reward_scale._replace(moments=moments))
     assert judge(agent._replace(learner=scaled)) != judge(agent)
+
+
+@pytest.mark.rest
+def test_a_rule_of_disco():
+    """Every array of the rule moves, but those of predictions that no later update has read yet; the value network that
+    judges an agent learns, and its advantages are followed."""
+    sizes = {"num_envs": 2, "num_steps": 4, "unroll": 5, "period": 4, "num_updates": 1, "batch_size": 2}
+    config = disco.Config(
+        **sizes, capacity=32, warmup_steps=16, total_steps=160, hidden_sizes=(8,), head_size=8, learning_rate=0.01
+    )
+    search = meta_gradient.of(sockets.make("disco"), disco, config, [ENV], num_agents=2, num_iterations=2)
+    start = jax.jit(search.init)(jax.random.key(0))
+    state, metrics = jax.jit(search.step)(start)
+    moved = {name: bool(np.any(x != start.meta_params[name])) for name, x in search.mean(state).items()}
+    assert all(moved.values()), [name for name in moved if not moved[name]]
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves((search.mean(state), state.judging)))
+    before, after = start.judging, state.judging
+    for one, other in zip(jax.tree.leaves(before.params), jax.tree.leaves(after.params), strict=True):
+        assert np.any(one != other)
+    np.testing.assert_allclose(after.advantages.decays, 0.99)
+    assert np.all(metrics["alive"] == 1) and search.frames == 2 * 2 * (2 * 4 + 8)
