@@ -133,7 +133,8 @@ def test_what_an_optimiser_remembers_survives_a_kill(tmp_path):
     np.save(tmp_path / "mine.npy", np.random.default_rng(0).normal(size=1211).astype(np.float32))
     args = ["train", "ppo", *SMALL, "--total-steps", "16384", "--optimiser", str(tmp_path / "mine.npy")]
     run(*args, "--out", tmp_path / "whole")
-    command = [sys.executable, "-m", "purerl.cli", *args, "--checkpoint-seconds", "1e-9", "--out", str(tmp_path / "run")]
+    often = ["--checkpoint-seconds", "1e-9", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "purerl.cli", *args, *often]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     while len(checkpoint.steps(tmp_path / "run" / "checkpoints" / "0")) < 2:
         assert process.poll() is None
