@@ -47,38 +47,18 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
     optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
 
     def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
-        return _loss(config, env, trainer, agent, gae_lambda, key), judging
+        parts, learned = policy_gradients.make_parts(config, env), agent.learner
+        latest, rows = policy_gradients.Policy(learned.params, learned.obs_moments), fleet(env, config.num_envs)
+        _, trajectory, _ = rollout(key, rows, trainer.learner, latest, agent.actors, config.num_steps)
+        _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
+        experience = policy_gradients.experience(config, parts, learned, trajectory)
+        policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
+        log_prob = parts.distribution.log_prob(policy, experience.action)
+        estimate, log_ratio = estimates.by_gae(gae_lambda), log_prob - experience.log_prob
+        advantage, _ = estimates.estimates(estimate, log_prob, log_ratio, experience, value, next_value)
+        return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob), judging
 
     return Judge(optimiser, lambda key, obs: (), loss, config.num_steps)
-
-
-def _loss(config: Any, env: Env, trainer: Trainer, agent: TrainState, gae_lambda: float, key: Key) -> Array:
-    """The policy gradient loss ``-mean(advantage * log pi)`` on a rollout of the agent's latest policy, a scalar.
-
-    Gradients flow through ``log pi`` only, into the parameters of the policy.
-
-    - ``config``: of the algorithm.
-    - ``env``: the environment.
-    - ``trainer``: that of the agent.
-    - ``agent``: its training state.
-    - ``gae_lambda``: of the advantages.
-    - ``key``: consumed by the rollout.
-    """
-    parts = policy_gradients.make_parts(config, env)
-    learned = agent.learner
-    latest = policy_gradients.Policy(learned.params, learned.obs_moments)
-    _, trajectory, _ = rollout(
-        key, fleet(env, config.num_envs), trainer.learner, latest, agent.actors, config.num_steps
-    )
-    _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
-    experience = policy_gradients.experience(config, parts, learned, trajectory)
-    policy, value, next_value = estimates.evaluate(parts.network, learned.params, experience)
-    log_prob = parts.distribution.log_prob(policy, experience.action)
-    estimate = estimates.by_gae(gae_lambda)
-    advantage, _ = estimates.estimates(
-        estimate, log_prob, log_prob - experience.log_prob, experience, value, next_value
-    )
-    return -jnp.mean(jax.lax.stop_gradient(advantage) * log_prob)
 
 
 VALUE_SIZES, VALUE_RATE, VALUE_GAMMA, VALUE_LAMBDA = (256, 256), 1e-3, 0.99, 0.96
