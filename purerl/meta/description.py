@@ -13,7 +13,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.envs.hosted import on_device
 from purerl.envs.union import union
 from purerl.errors import ConfigError, own_code
-from purerl.learned import sockets
+from purerl.learned import ENV_SOCKET_NAMES, sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.description import env_options
@@ -26,7 +26,7 @@ class Description(NamedTuple):
 
     ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config,
     ``strategy`` the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
-    (`sockets.settings`).
+    (`sockets.settings`). A task is an environment and a lifetime, as a fraction of the config's ``total_steps``.
     """
 
     socket: str
@@ -41,6 +41,15 @@ class Description(NamedTuple):
     seed: int
     lanes: int
     settings: dict[str, Any] = {}
+    tasks: str = "shared"
+    lifetimes: Sequence[float] = (1.0,)
+
+    def lives(self, env: str) -> list[tuple[Any, str]]:
+        """The config of an agent of each lifetime, and the name of its task in the environment ``env``."""
+        config, several = read_config(self.algo, self.config), len(self.lifetimes) > 1
+        steps = lambda part: max(1, round(part * config.total_steps))
+        named = lambda part: f"{env}/{part:g}" if several else env
+        return [(dataclasses.replace(config, total_steps=steps(part)), named(part)) for part in self.lifetimes]
 
 
 class Setup(NamedTuple):
@@ -62,8 +71,10 @@ class Setup(NamedTuple):
             return cls(config, meta_gradient.of(socket, algo, config, environments, num_agents=size, **rates))
         like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
         strategy = strategies.make(size=size, like=like, **options)
-        options = {"num_seeds": description.num_seeds, "lanes": description.lanes or None, "devices": devices}
-        return cls(config, evolution.of(socket, algo, config, environments, strategy, **options))
+        tasks = [evolution.Task(env, *rest) for env in environments for rest in description.lives(env.name)]
+        options = {"num_seeds": description.num_seeds, "paired": description.tasks == "paired"}
+        options |= {"lanes": description.lanes or None, "devices": devices}
+        return cls(config, evolution.of(socket, algo, tasks, strategy, **options))
 
     @property
     def frames(self) -> int:
@@ -79,7 +90,7 @@ def start(file: ConfigFile) -> Start:
     """What `describe` was given for the search of a config file. Raises `ConfigError` for what is no description."""
     file.check(file.fields, Description._fields)
     options, strategy = dict(file.options), file.take("strategy", dict, {})
-    shared = "population", "num_seeds", "generations", "seed", "lanes"
+    shared = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
     options |= {name: file.fields[name] for name in shared if name in file.fields}
     options |= {STRATEGY.get(name, name): value for name, value in strategy.items()}
     chosen = sockets.SETTINGS.get(file.take("socket", str, ""))
@@ -106,6 +117,8 @@ def describe(
     problems = cfg.problems(options)
     if not options.env:
         problems.append("env = (): name one environment or several")
+    if not options.lifetimes:
+        problems.append("lifetimes = (): name one or several")
     environments = []
     for name in options.env:
         try:
@@ -113,7 +126,7 @@ def describe(
             on_device(environments[-1], IN_ONE_PROGRAM)
         except ConfigError as error:
             problems.append(str(error))
-    if len(environments) > 1:
+    if len(environments) > 1 and socket in ENV_SOCKET_NAMES:
         with _collecting(problems):
             environments.append(union(environments)(0))
     settings: dict[str, Any] = {}
@@ -129,7 +142,16 @@ def describe(
         problems += [line for line in misfit + algorithm.problems(config, env) if line not in problems]
     usual = usual or (algorithm.preset(options.preset) if options.preset else algorithm.Config())
     problems += cfg.unused([config], usual)
-    trainings = options.population * options.num_seeds * len(options.env)
+    tasks, paired = len(options.env) * len(options.lifetimes), options.tasks == "paired"
+    trainings = options.population * options.num_seeds * (1 if paired else tasks)
+    if paired and options.strategy not in strategies.ANTITHETIC:
+        problems.append(
+            f"tasks = 'paired': {options.strategy} has no pairs; {' and '.join(strategies.ANTITHETIC)} have"
+        )
+    if paired and options.population < 2 * tasks:
+        problems.append(
+            f"population = {options.population}: must be at least {2 * tasks}, a pair for each of {tasks} tasks"
+        )
     if trainings > cfg.MEMBERS:
         problems.append(f"population = {options.population}: {trainings} trainings; must be at most {cfg.MEMBERS}")
     problems += sockets.make(socket, **settings).problems(config)
@@ -155,6 +177,8 @@ def describe(
         seed=options.seed,
         lanes=options.lanes,
         settings=settings,
+        tasks=options.tasks,
+        lifetimes=list(options.lifetimes),
     )
     if not problems:
         with _collecting(problems):
@@ -165,7 +189,7 @@ def describe(
 
 
 ONLY_OPEN_ES = "sigma_decay", "sigma_limit", "momentum"
-NOT_META_GRADIENT = "sigma", "num_seeds", "lanes"
+NOT_META_GRADIENT = "sigma", "num_seeds", "lanes", "tasks", "lifetimes"
 
 
 def _unused(options: Any) -> list[str]:

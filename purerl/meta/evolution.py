@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from purerl import loops, population, trees
 from purerl.envs.union import union
-from purerl.learned.sockets import Socket
+from purerl.learned.sockets import Socket, same_env
 from purerl.loops.evaluation import evaluate
 from purerl.meta.strategies import Strategy, ranks
 from purerl.meta.strategies import make as make_strategy
@@ -33,6 +34,27 @@ class Search(NamedTuple):
     strategy: PyTree
     generation: Array
     key: Key
+
+
+class Task(NamedTuple):
+    """What an agent trains in: an environment, and the algorithm's config, whose length is the agent's lifetime. The
+    ``name`` is that in metrics."""
+
+    env: Env
+    config: Any
+    name: str = ""
+
+
+class Tasks(NamedTuple):
+    """How the candidates of a generation are tried.
+
+    ``live(candidates [P], key) -> fitness [P, tasks, S]`` consumes its key; ``score(fitness [P, tasks]) -> [P]`` takes
+    the means over the ``S`` trainings of a candidate. ``each(fitness)`` are metrics of single tasks, by name.
+    """
+
+    live: Callable[[PyTree, Key], Array]
+    score: Callable[[Array], Array]
+    each: Callable[[Array], Metrics] = lambda fitness: {}
 
 
 class Evolution(NamedTuple):
@@ -105,7 +127,6 @@ def lifetimes(
     make_trainer: Callable[..., Trainer],
     num_iterations: int,
     num_candidates: int,
-    num_tasks: int,
     num_seeds: int,
     *,
     fitness: Fitness = lifetime_return,
@@ -113,25 +134,24 @@ def lifetimes(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
-    """Returns ``live(candidates [P], keys [S]) -> fitness [P, tasks, S]``, which runs whole trainings on all devices.
+    """Returns ``live(candidates [P], keys) -> fitness [P, S]``, which runs whole trainings on all devices.
 
-    Every candidate trains in every task ``0 .. tasks - 1`` with every key (common random numbers).
+    ``keys`` are ``[S]``, with which every candidate trains (common random numbers), or ``[P, S]``.
 
-    - ``make_trainer(meta_params=..., task=...)``: the `Trainer` of a candidate; ``task`` is int32 and traced.
+    - ``make_trainer(meta_params=...)``: the `Trainer` of a candidate.
     - ``num_iterations``: iterations of a training.
     - ``num_candidates``: ``P``.
-    - ``num_tasks``: number of tasks.
     - ``num_seeds``: ``S``.
     - ``fitness, trial``: as for `lifetime`.
     - ``devices, lanes``: as for `placed`.
     """
-    shape = num_candidates, num_tasks, num_seeds
-    candidate, task, seed = (axis.reshape(-1) for axis in jnp.indices(shape, dtype=jnp.int32))
+    shape = num_candidates, num_seeds
+    candidate = np.arange(num_candidates).repeat(num_seeds)
     live_all = lives(make_trainer, num_iterations, candidate.size, fitness, trial, devices, lanes)
 
     def run(candidates: PyTree, keys: Key) -> Array:
-        given = {"meta_params": trees.take(candidates, candidate), "task": task}
-        return live_all(given, keys[seed]).reshape(shape)
+        given = {"meta_params": trees.take(candidates, candidate)}
+        return live_all(given, jnp.broadcast_to(keys, shape).reshape(-1)).reshape(shape)
 
     return run
 
@@ -160,20 +180,16 @@ def lives(
     return run
 
 
-def evolution(
-    strategy: Strategy, mean: Callable[[Key], PyTree], live: Callable[[PyTree, Key], Array], num_tasks: int, seeds: int
-) -> Evolution:
+def evolution(strategy: Strategy, mean: Callable[[Key], PyTree], tasks: Tasks) -> Evolution:
     """A search for the meta-parameters whose trainings have the highest fitness.
 
-    A candidate's fitness is its `scores`, computed from means over seeds. Metrics of a generation: ``fitness``, the
-    mean over all trainings with finite fitness; ``fitness_best`` and ``fitness_worst`` over candidates whose trainings
-    all have one; and ``alive``, the fraction of trainings that have one.
+    Metrics of a generation: ``fitness``, the mean over all trainings with finite fitness; ``fitness_best`` and
+    ``fitness_worst`` over candidates whose trainings all have one; ``alive``, the fraction of trainings that have one;
+    and those of ``tasks.each``.
 
     - ``strategy``: the evolution strategy.
     - ``mean(key)``: the initial meta-parameters.
-    - ``live``: as returned by `lifetimes`.
-    - ``num_tasks``: number of tasks.
-    - ``seeds``: number of trainings of a candidate in each task.
+    - ``tasks``: what candidates are tried in, and how they score.
     """
 
     def init(key: Key) -> Search:
@@ -183,9 +199,9 @@ def evolution(
     def step(state: Search) -> tuple[Search, Metrics]:
         key, key_ask, key_tell, key_live = jax.random.split(state.key, 4)
         candidates, asked = strategy.ask(key_ask, state.strategy)
-        fitness = live(candidates, jax.random.split(key_live, seeds))  # [P, tasks, S]
-        updated = strategy.tell(key_tell, candidates, scores(jnp.mean(fitness, axis=2)), asked)
-        return Search(updated, state.generation + 1, key), _summary(fitness)
+        fitness = tasks.live(candidates, key_live)
+        updated = strategy.tell(key_tell, candidates, tasks.score(jnp.mean(fitness, axis=2)), asked)
+        return Search(updated, state.generation + 1, key), _summary(fitness) | tasks.each(fitness)
 
     return Evolution(init, step, lambda state: strategy.mean(state.strategy))
 
@@ -205,6 +221,17 @@ def scores(fitness: Array) -> Array:
     return jnp.where(jnp.any(jnp.isfinite(fitness), axis=1), mean, -jnp.inf)
 
 
+def pair_scores(fitness: Array) -> Array:
+    """One score ``[P]`` per candidate from its fitness in its only task ``[P, 1]``: 1 if it is fitter than its mirror
+    image, -1 if it is less fit, 0 if neither.
+
+    Candidate ``i`` of the first half mirrors candidate ``i + P / 2``. A non-finite fitness is the lowest.
+    """
+    first, second = jnp.split(jnp.where(jnp.isfinite(fitness[:, 0]), fitness[:, 0], -jnp.inf), 2)
+    better = (first > second).astype(jnp.float32) - (first < second)
+    return jnp.concatenate([better, -better])
+
+
 class Evolved(NamedTuple):
     """The result of a whole search: the final meta-parameters, the final state, and metrics ``[generations]``."""
 
@@ -216,11 +243,11 @@ class Evolved(NamedTuple):
 def of(
     socket: Socket,
     algo: Any,
-    config: Any,
-    envs: Sequence[Env],
+    tasks: Sequence[Task],
     strategy: Strategy,
     *,
     num_seeds: int = 1,
+    paired: bool = False,
     fitness: Fitness = lifetime_return,
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
@@ -229,36 +256,68 @@ def of(
 
     - ``socket``: what is learned.
     - ``algo``: an algorithm of `purerl.algos`.
-    - ``config``: its Config.
-    - ``envs``: the environments, one per task; several are trained in through their `purerl.envs.union`.
+    - ``tasks``: what agents train in. Those of a socket on the environment's side are in common spaces
+      (`purerl.envs.union`).
     - ``strategy``: the evolution strategy.
-    - ``num_seeds``: trainings of a candidate in each environment.
+    - ``num_seeds``: trainings of a candidate in each task that it is tried in.
+    - ``paired``: False, and every candidate is tried in every task, on the same keys, and scores its mean rank
+      (`scores`); or True, and each antithetic pair of candidates is tried in one task alone, on keys of its own, and
+      what counts is which of the two was fitter (`pair_scores`; Jackson et al. 2023, arXiv 2310.02782, appendix).
+      The strategy's candidates must be antithetic, and have at least as many pairs as there are tasks.
     - ``fitness``: of the metrics of a training, unless the socket has a trial; times the socket's sign.
     - ``devices, lanes``: as for `placed`.
     """
-    choose = union(envs) if len(envs) > 1 else lambda task: envs[0]
+    size, half = strategy.size, strategy.size // 2
+    if len(tasks) > 1 and socket.env is not same_env:
+        together = union([task.env for task in tasks])
+        tasks = [task._replace(env=together(i)) for i, task in enumerate(tasks)]
+    everyone, pairs = np.arange(size), np.arange(half)
+    tried = [
+        np.concatenate([one, half + one]) if paired else everyone
+        for one in (pairs[i :: len(tasks)] for i in range(len(tasks)))
+    ]
 
-    def make_trainer(meta_params: PyTree, task: Array) -> Trainer:
-        env = socket.env(meta_params, choose(task))
-        return algo.make_trainer(config, env, **socket.parts(meta_params, config))
+    def lives_in(task: Task, num_candidates: int) -> Callable[[PyTree, Key], Array]:
+        def make_trainer(meta_params: PyTree) -> Trainer:
+            parts = socket.parts(meta_params, task.config)
+            return algo.make_trainer(task.config, socket.env(meta_params, task.env), **parts)
 
-    shape, judged = (config.num_iterations, strategy.size, len(envs), num_seeds), judge(socket, choose, fitness)
-    live = lifetimes(make_trainer, *shape, **judged, devices=devices, lanes=lanes)
-    trainer = algo.make_trainer(config, envs[0])
-    frames = strategy.size * len(envs) * num_seeds * trainer.frames(config.num_iterations)
-    used = placed(strategy.size * len(envs) * num_seeds, devices, lanes).devices
-    return evolution(strategy, socket.init, live, len(envs), num_seeds)._replace(frames=frames, devices=used)
+        judged, shape = judge(socket, task.env, fitness), (task.config.num_iterations, num_candidates, num_seeds)
+        return lifetimes(make_trainer, *shape, **judged, devices=devices, lanes=lanes)
+
+    lives_of_tasks = [lives_in(task, len(rows)) for task, rows in zip(tasks, tried, strict=True)]
+
+    def live(candidates: PyTree, key: Key) -> Array:
+        if not paired:
+            keys = jax.random.split(key, num_seeds)
+            return jnp.stack([lives(candidates, keys) for lives in lives_of_tasks], axis=1)
+        keys = jnp.tile(jax.random.split(key, (half, num_seeds)), (2, 1))
+        found = [
+            lives(trees.take(candidates, rows), keys[rows]) for lives, rows in zip(lives_of_tasks, tried, strict=True)
+        ]
+        return jnp.concatenate(found)[np.argsort(np.concatenate(tried))][:, None]
+
+    def each(fitness: Array) -> Metrics:
+        of_task = [fitness[rows, 0 if paired else i] for i, rows in enumerate(tried)]
+        return {f"fitness/{task.name}": _summary(x)["fitness"] for task, x in zip(tasks, of_task, strict=True)}
+
+    one = [algo.make_trainer(task.config, task.env).frames(task.config.num_iterations) for task in tasks]
+    frames = num_seeds * sum(len(rows) * each for rows, each in zip(tried, one, strict=True))
+    used = placed(num_seeds * min(len(rows) for rows in tried), devices, lanes).devices
+    score, named = pair_scores if paired else scores, {"each": each} if len(tasks) > 1 else {}
+    found = evolution(strategy, socket.init, Tasks(live, score, **named))
+    return found._replace(frames=frames, devices=used)
 
 
-def judge(socket: Socket, choose: Callable[[Any], Env], fitness: Fitness = lifetime_return) -> dict[str, Any]:
-    """By what the trainings of a socket are judged: the ``fitness`` and ``trial`` of `lifetime`.
+def judge(socket: Socket, env: Env, fitness: Fitness = lifetime_return) -> dict[str, Any]:
+    """By what the trainings of a socket in ``env`` are judged: the ``fitness`` and ``trial`` of `lifetime`.
 
-    ``choose(task)`` is the environment of a task, and ``fitness`` is of the metrics of a training.
+    ``fitness`` is of the metrics of a training.
     """
     signed = fitness if socket.sign == 1 else lambda metrics: socket.sign * fitness(metrics)
     if (trial := socket.trial) is None:
         return {"fitness": signed}
-    return {"fitness": signed, "trial": lambda meta_params, task: trial(meta_params, choose(task))}
+    return {"fitness": signed, "trial": lambda meta_params: trial(meta_params, env)}
 
 
 def evolve(
@@ -294,7 +353,8 @@ def evolve(
     if isinstance(strategy, str):
         like = jax.eval_shape(socket.init, jax.random.key(0))
         strategy = make_strategy(strategy, population, zeros(like), **(strategy_options or {}))
-    bundle = of(socket, algo, config, envs, strategy, **options)
+    tasks = [Task(env, config, f"{i}") for i, env in enumerate(envs)]
+    bundle = of(socket, algo, tasks, strategy, **options)
 
     def search(key: Key) -> Evolved:
         state, metrics = jax.lax.scan(lambda state, _: bundle.step(state), bundle.init(key), None, generations)
@@ -304,10 +364,10 @@ def evolve(
 
 
 def _summary(fitness: Array) -> Metrics:
-    """The metrics of a generation from the fitness ``[P, tasks, S]`` of its trainings."""
+    """The metrics of a generation from the fitness ``[P, ...]`` of its trainings."""
     alive = jnp.isfinite(fitness)
     total = jnp.sum(jnp.where(alive, fitness, 0.0))
-    each = jnp.mean(fitness, axis=(1, 2))
+    each = jnp.mean(fitness.reshape(fitness.shape[0], -1), axis=1)
     sound = jnp.isfinite(each)
     some = jnp.any(sound)
     return {

@@ -152,17 +152,17 @@ def _lives(
     - ``values``: one field by name, with its values ``[V]``; a field that the config lacks only goes to ``parts``.
     """
 
-    def make_trainer(meta_params: dict[str, Any], task: Any) -> Trainer:
+    def make_trainer(meta_params: dict[str, Any]) -> Trainer:
         fields = {name: value for name, value in meta_params.items() if hasattr(config, name)}
         changed = dataclasses.replace(config, **fields)
         return algo.make_trainer(changed, env, **parts(changed, next(iter(meta_params.values()), None)))
 
     keys = jax.random.split(jax.random.fold_in(key, salt), seeds)
     size = len(next(iter(values.values()), [0]))
-    live = evolution.lifetimes(make_trainer, config.num_iterations, size, 1, seeds, lanes=lanes)
+    live = evolution.lifetimes(make_trainer, config.num_iterations, size, seeds, lanes=lanes)
     return np.asarray(
         jax.jit(live, compiler_options=backend.compiler_options())(jax.tree.map(jnp.float32, values), keys)
-    )[:, 0]
+    )
 
 
 def _drawn(
@@ -183,18 +183,16 @@ def _drawn(
     """
     socket = artefact.made
 
-    def make_trainer(meta_params: PyTree, task: Any) -> Trainer:
+    def make_trainer(meta_params: PyTree) -> Trainer:
         return algo.make_trainer(config, socket.env(meta_params, env), **socket.parts(meta_params, config))
 
     held_out, drawn = (jax.random.split(jax.random.fold_in(key, salt), seeds) for salt in (HELD_OUT, DRAWN))
     draw = draw or (lambda meta_params, key: meta_params)
     meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
-    judged = evolution.judge(socket, lambda task: env)
+    judged = evolution.judge(socket, env)
     live = evolution.lives(make_trainer, config.num_iterations, seeds, **judged, lanes=lanes)
     return np.asarray(
-        jax.jit(live, compiler_options=backend.compiler_options())(
-            {"meta_params": meta_params, "task": np.zeros(seeds, np.int32)}, held_out
-        )
+        jax.jit(live, compiler_options=backend.compiler_options())({"meta_params": meta_params}, held_out)
     )
 
 

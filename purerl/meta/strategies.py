@@ -21,6 +21,8 @@ NAMES = {
     "LES": "LearnedES",
 }
 """Strategies by name, with the names of their classes in evosax."""
+ANTITHETIC = "Open_ES", "PGPE"
+"""Strategies whose candidate ``i + P / 2`` is on the other side of the mean of candidate ``i``."""
 MOST_DIMENSIONS = {"CMA_ES": 2000}
 """The largest number of meta-parameters for strategies that decompose a square matrix of that size."""
 
@@ -82,7 +84,7 @@ def make(
     """
     if name not in NAMES:
         raise ConfigError(f"strategy = {name!r}: unknown; must be one of {', '.join(NAMES)}")
-    if size < 2 or (size % 2 and name in ("Open_ES", "PGPE")):
+    if size < 2 or (size % 2 and name in ANTITHETIC):
         raise ConfigError(f"population = {size}: must be at least 2, and even for {name}")
     dimensions = sum(x.size for x in jax.tree.leaves(like))
     if dimensions > MOST_DIMENSIONS.get(name, dimensions):

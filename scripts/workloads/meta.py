@@ -61,14 +61,14 @@ def purerl_program(side: str, name: str, candidates: int, total_steps: int, lane
         train_all = population.spread(lambda key, _: ((), train(key).metrics), layout)
         return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
     strategy = strategies.make("Open_ES", candidates, zeros(jax.eval_shape(socket.init, jax.random.key(0))))
-    search = evolution.of(socket, algo, config, [env], strategy, lanes=lanes or None)
+    search = evolution.of(socket, algo, [evolution.Task(env, config)], strategy, lanes=lanes or None)
     if side == "search":
         return lambda key: search.step(search.init(key))
 
-    def make_trainer(meta_params, task):
+    def make_trainer(meta_params):
         return algo.make_trainer(config, socket.env(meta_params, env), **socket.parts(meta_params, config))
 
-    live = evolution.lifetimes(make_trainer, config.num_iterations, candidates, 1, 1, lanes=lanes or None)
+    live = evolution.lifetimes(make_trainer, config.num_iterations, candidates, 1, lanes=lanes or None)
 
     def lives(key):
         key_mean, key_init, key_ask, key_live = jax.random.split(key, 4)

@@ -121,11 +121,11 @@ def test_fitness_by_role():
     """An adversary gains what is lost, an ally what is won; a guide by its own rewards, of a policy that is frozen."""
     metrics = {"episodes": jnp.array([0, 2, 1]), "episode_return": jnp.array([jnp.nan, 4.0, 8.0])}
     judged = {
-        role: evolution.judge(sockets.make("cheap-talk", role=role, inputs=4, goal_size=1), lambda task: CARTPOLE)
+        role: evolution.judge(sockets.make("cheap-talk", role=role, inputs=4, goal_size=1), CARTPOLE)
         for role in ("adversary", "ally", "guide")
     }
     assert judged["ally"]["fitness"](metrics) == 6 and judged["adversary"]["fitness"](metrics) == -6
-    assert set(judged["ally"]) == {"fitness"} and judged["guide"]["trial"](None, 0).observation_space.shape == (6,)
+    assert set(judged["ally"]) == {"fitness"} and judged["guide"]["trial"](None).observation_space.shape == (6,)
 
 
 def test_random_messages_are_of_the_same_size():

@@ -1,5 +1,6 @@
 """Generations: every candidate lives whole lives under the same luck; what fails, fails alone."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ SOCKET = sockets.value_loss(hidden_sizes=(4,))
 ENV = envs.make("CartPole-v1", max_steps=20)
 
 
-def make_trainer(meta_params, task):
+def make_trainer(meta_params):
     return ppo.make_trainer(CONFIG, ENV, **SOCKET.parts(meta_params, CONFIG))
 
 
@@ -48,17 +49,17 @@ def candidates(count):
 def test_lives_are_lone_trainings(devices):
     """Each candidate with each key, on one device or two: the fitness of a training alone, bit for bit."""
     population, keys = candidates(3), jax.random.split(jax.random.key(2), 2)
-    live = evolution.lifetimes(make_trainer, 4, 3, 1, 2, devices=jax.devices()[:devices])
+    live = evolution.lifetimes(make_trainer, 4, 3, 2, devices=jax.devices()[:devices])
     found = jax.jit(live)(population, keys)
-    assert found.shape == (3, 1, 2) and len(np.unique(found)) > 2  # returns are few, and a loss changes them little
+    assert found.shape == (3, 2) and len(np.unique(found)) > 2  # returns are few, and a loss changes them little
 
     @jax.jit
     def alone(meta_params, key):
-        return evolution.lifetime_return(loops.train(make_trainer(meta_params, 0), 4)(key).metrics)
+        return evolution.lifetime_return(loops.train(make_trainer(meta_params), 4)(key).metrics)
 
     for p in range(3):
         for s in range(2):
-            np.testing.assert_array_equal(found[p, 0, s], alone(jax.tree.map(lambda x, p=p: x[p], population), keys[s]))
+            np.testing.assert_array_equal(found[p, s], alone(jax.tree.map(lambda x, p=p: x[p], population), keys[s]))
 
 
 def test_scores_over_tasks():
@@ -71,20 +72,23 @@ def test_scores_over_tasks():
     np.testing.assert_array_equal(evolution.scores(fitness[:, :1]), fitness[:, 0])
 
 
+SEEDS = 3
+
+
 def planted(best):
     """Lives without agents: ``[P, tasks, S]``, the largest where the candidate is ``best`` in every task."""
 
-    def live(population, keys):
+    def live(population, key):
         away = jnp.sum(jnp.square(population - best[None]), axis=1)
-        luck = jax.vmap(jax.random.normal)(keys)
+        luck = jax.random.normal(key, (SEEDS,))
         return -away[:, None, None] * jnp.array([1.0, 1000.0])[None, :, None] + luck[None, None]
 
     return live
 
 
-def run(live, generations, size=16, tasks=2, seeds=3, dims=3):
+def run(live, generations, size=16, dims=3):
     strategy = strategies.make("Open_ES", size, jnp.zeros(dims), sigma=0.2, learning_rate=0.05, momentum=0.9)
-    search = evolution.evolution(strategy, lambda key: jnp.zeros(dims), live, tasks, seeds)
+    search = evolution.evolution(strategy, lambda key: jnp.zeros(dims), evolution.Tasks(live, evolution.scores))
     state = jax.jit(search.init)(jax.random.key(0))
     state, metrics = jax.jit(lambda s: jax.lax.scan(lambda s, _: search.step(s), s, None, generations))(state)
     return search.mean(state), metrics, state
@@ -107,12 +111,55 @@ def test_same_key_same_search():
     np.testing.assert_array_equal(first[0], second[0])
 
 
+def test_pairs_in_tasks_of_their_own(monkeypatch):
+    """Mirror images share a task and their keys, pairs do not; and what was planted is found, whatever the tasks'
+    magnitudes."""
+    best, asked, sizes = jnp.array([0.7, -0.4, 0.2]), [], []
+
+    def lifetimes(make_trainer, num_iterations, size, num_seeds, **judged):
+        scale = 1000.0 ** len(sizes)
+        sizes.append((size, num_iterations))
+
+        def live(candidates, keys):
+            asked.append((candidates, jax.random.key_data(keys)))
+            away = jnp.sum(jnp.square(candidates - best[None]), axis=1)
+            return scale * (0.01 * jax.vmap(jax.vmap(jax.random.normal))(keys) - away[:, None])
+
+        return live
+
+    monkeypatch.setattr(evolution, "lifetimes", lifetimes)
+    planted = sockets.Socket("planted", lambda key: jnp.zeros(3), lambda meta_params, config: {})
+    tasks = [
+        evolution.Task(ENV, CONFIG, "long"),
+        evolution.Task(ENV, dataclasses.replace(CONFIG, total_steps=128), "short"),
+    ]
+    strategy = strategies.make("Open_ES", 10, jnp.zeros(3), sigma=0.2, learning_rate=0.05, momentum=0.9)
+    search = evolution.of(planted, ppo, tasks, strategy, num_seeds=2, paired=True)
+    assert sizes == [(6, 4), (4, 1)] and search.frames == 2 * (6 * 512 + 4 * 128)
+    state = search.init(jax.random.key(0))
+    _, metrics = search.step(state)
+    assert {"fitness/long", "fitness/short"} <= set(metrics)
+    everything = np.concatenate([keys for _, keys in asked])
+    for candidates, keys in asked:
+        first, second = jnp.split(candidates, 2)
+        np.testing.assert_allclose(first, -second, rtol=1e-6)
+        np.testing.assert_array_equal(*np.split(keys, 2))
+    assert len(np.unique(everything.reshape(20, -1), axis=0)) == 10
+    state, _ = jax.jit(lambda s: jax.lax.scan(lambda s, _: search.step(s), s, None, 200))(state)
+    np.testing.assert_allclose(search.mean(state), best, atol=0.1)
+
+
+def test_scores_of_pairs():
+    fitness = jnp.array([1.0, jnp.nan, 2.0, -jnp.inf, 0.0, 3.0, 2.0, jnp.nan])[:, None]
+    np.testing.assert_array_equal(evolution.pair_scores(fitness), [1, -1, 0, 0, -1, 1, 0, 0])
+
+
 @pytest.mark.parametrize("count", [1, 8, 16])
 def test_failed_candidates(count):
     """One, half or all of the candidates have no fitness: the search stays finite, and says so."""
 
-    def live(population, keys):
-        found = planted(jnp.ones(3))(population, keys)
+    def live(population, key):
+        found = planted(jnp.ones(3))(population, key)
         return found.at[:count].set(jnp.where(jnp.arange(3) % 2, jnp.nan, -jnp.inf)[None, None])
 
     mean, metrics, state = run(live, 5)
@@ -128,7 +175,7 @@ def test_failed_candidates(count):
 def test_a_loss_that_yields_nan_fails_alone():
     """A learned loss of nan kills its own trainings; the others have the bits that they have without it."""
     population, keys = candidates(4), jax.random.split(jax.random.key(2), 2)
-    live = jax.jit(evolution.lifetimes(make_trainer, 4, 4, 1, 2))
+    live = jax.jit(evolution.lifetimes(make_trainer, 4, 4, 2))
     poisoned = jax.tree.map(lambda x: x.at[1].set(jnp.nan), population)
     sound, found = live(population, keys), live(poisoned, keys)
     assert np.all(np.isneginf(found[1])) and np.all(np.isfinite(sound))
@@ -146,7 +193,7 @@ def test_a_search_in_one_call():
     assert np.all(found.metrics["alive"] == 1) and np.all(np.isfinite(found.metrics["fitness"]))
     start = SOCKET.init(jax.random.key(0))
     assert jax.tree.map(jnp.shape, found.meta_params) == jax.tree.map(jnp.shape, start)
-    assert evolution.lifetime(make_trainer, 2)({"meta_params": found.meta_params, "task": 0}, jax.random.key(1)) > 5
+    assert evolution.lifetime(make_trainer, 2)({"meta_params": found.meta_params}, jax.random.key(1)) > 5
 
 
 DECOMPOSES = """
@@ -180,7 +227,9 @@ def test_a_strategy_that_decomposes_does_not_hang():
 def test_chunks_are_one_scan():
     """Generations in chunks of any length end in the same bits: a search can be interrupted and resumed."""
     strategy = strategies.make("Open_ES", 16, jnp.zeros(3))
-    search = evolution.evolution(strategy, lambda key: jnp.zeros(3), planted(jnp.ones(3)), 2, 3)
+    search = evolution.evolution(
+        strategy, lambda key: jnp.zeros(3), evolution.Tasks(planted(jnp.ones(3)), evolution.scores)
+    )
     start = jax.jit(search.init)(jax.random.key(0))
     chunk = jax.jit(loops.chunk(search, 8))
     state = start

@@ -47,14 +47,14 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""
     asked = []
 
-    def lifetimes(make_trainer, num_iterations, size, num_tasks, seeds, lanes=None):
+    def lifetimes(make_trainer, num_iterations, size, seeds, lanes=None):
         def live(given, keys):
             one = jax.tree.map(lambda x: x[0], given)
-            trainer = make_trainer(meta_params=one, task=0)
+            trainer = make_trainer(meta_params=one)
             jax.eval_shape(lambda key: trainer.step(trainer.init(key)), keys[0])
             asked.append((size, {name: np.asarray(x) for name, x in given.items()}, jax.random.key_data(keys)))
             worth = -jnp.square(jnp.arange(size) - 2.0) if size > 1 else jnp.ones(1)
-            return jnp.broadcast_to(worth[:, None, None], (size, 1, seeds))
+            return jnp.broadcast_to(worth[:, None], (size, seeds))
 
         return live
 
@@ -104,7 +104,7 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
 
 def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
     """Beside its file, and on its card; that of the network it was fitted to stays. Each part is told as it begins."""
-    lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], 1, len(keys)))
+    lifetimes = lambda *args, lanes: lambda given, keys: jnp.ones((args[2], len(keys)))
     monkeypatch.setattr(evolution, "lifetimes", lifetimes)
     card = artefacts.load(saved("value-loss", tmp_path)).card
     path = tmp_path / "closed.json"

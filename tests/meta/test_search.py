@@ -31,6 +31,7 @@ TINY = [
     "2",
 ]
 EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
+PAIRED = [*EVOLVE[:4], "Catch-bsuite", "--tasks", "paired", "--population", "4", *TINY]
 TALK = ["evolve", "cheap-talk", "--env", "CartPole-v1", "--population", "4", "--sigma", "0.5", *TINY]
 
 
@@ -107,7 +108,7 @@ def test_interrupted_search_goes_on(tmp_path, long):
     assert outcome(directory) == expected
 
 
-@pytest.fixture(scope="module", params=[EVOLVE, TALK], ids=["value-loss", "cheap-talk"])
+@pytest.fixture(scope="module", params=[PAIRED, TALK], ids=["paired", "cheap-talk"])
 def long(request, tmp_path_factory):
     """A search that takes long enough to be interrupted: its command, length and outcome."""
     directory = tmp_path_factory.mktemp("long") / "run"
@@ -143,7 +144,14 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--strategy", "OpenES"), "strategy = 'OpenES': unknown; must be one of Open_ES"),
         ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
         ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
-        ((*EVOLVE, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
+        ((*TALK, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
+        ((*EVOLVE, "--tasks", "paired", "--strategy", "SNES"), "tasks = 'paired': SNES has no pairs; Open_ES and PGPE"),
+        (
+            (*EVOLVE, "--tasks", "paired", "--lifetimes", "1", "2", "3"),
+            "population = 4: must be at least 6, a pair for",
+        ),
+        ((*EVOLVE, "--lifetimes", "0"), "lifetimes = (0.0,): must"),
+        ((*EVOLVE, "--lifetimes"), "lifetimes = (): name one or several"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
         (
@@ -273,13 +281,17 @@ def test_messages(tmp_path, capsys):
 
 
 @pytest.mark.rest
-def test_several_environments(tmp_path):
-    """Two of them in one program; a candidate is as good as its ranks in both."""
+def test_several_tasks(tmp_path):
+    """Two environments and two lifetimes; a candidate is as good as its ranks in all of them."""
     args = ["evolve", "rule", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]
     args += ["--strategy", "SNES", "--total-steps", "512", "--num-steps", "16", "--hidden-sizes", "8"]
-    assert run(*args, "--generations", 2, "--out", tmp_path / "run") == 0
+    assert run(*args, "--lifetimes", 1, 0.5, "--generations", 2, "--out", tmp_path / "run") == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["frames"] == 2 * 4 * 2 * 2 * 512 and artefacts.load(tmp_path / "run").socket == "rule"
+    assert summary["frames"] == 2 * 4 * 2 * 2 * (512 + 256) and artefacts.load(tmp_path / "run").socket == "rule"
+    rows = [json.loads(line) for line in (tmp_path / "run" / search.LOG).read_text().splitlines()]
+    names = [f"fitness/{env}/{part}" for env in ("Catch-bsuite", "CartPole-v1") for part in (1, 0.5)]
+    means = [[row[name] for name in names] for row in rows]
+    np.testing.assert_allclose(np.mean(means, axis=1), [row["fitness"] for row in rows], rtol=1e-5)
 
 
 def test_search_in_use(whole, capsys):

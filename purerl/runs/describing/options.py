@@ -209,13 +209,19 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     algo: str = ""
     """Algorithm to train with each candidate, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
     env: tuple[str, ...] = ()
-    """Environment to train in, or several; a candidate's score is then its mean rank in them."""
+    """Environment to train in, or several. A task is an environment and a lifetime."""
+    lifetimes: tuple[cfg.Positive, ...] = (1.0,)
+    """Lengths of the trainings, as fractions of total_steps. With several, each environment is as many tasks."""
+    tasks: Literal["shared", "paired"] = "shared"
+    """Which tasks a candidate is tried in. "shared": all, on the same keys as every other candidate; its score is its
+    mean rank. "paired": each antithetic pair of candidates in one task, on keys of its own; what counts is which of the
+    two did better. A generation of many tasks then costs as much as one of a single task. Open_ES and PGPE only."""
     population: cfg.Members = 64
     """Number of candidates in a generation; with the strategy meta_gradient, number of agents."""
     generations: cfg.Count = 256
     """Number of generations of the whole search."""
     num_seeds: cfg.Members = 1
-    """Number of trainings of each candidate in each environment. All candidates of a generation share their keys."""
+    """Number of trainings of each candidate in each of its tasks."""
     strategy: str = "Open_ES"
     """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES; or meta_gradient."""
     sigma: cfg.Positive = 0.04
