@@ -150,7 +150,7 @@ def test_dry_run(tmp_path, capsys):
             (*EVOLVE, "--tasks", "paired", "--lifetimes", "1", "2", "3"),
             "population = 4: must be at least 6, a pair for",
         ),
-        ((*EVOLVE, "--lifetimes", "0"), "lifetimes = (0.0,): must"),
+        ((*EVOLVE, "--lifetimes", "0"), "lifetimes = (0.0,): every element must be"),
         ((*EVOLVE, "--lifetimes"), "lifetimes = (): name one or several"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
