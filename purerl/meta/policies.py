@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from purerl import trees
 from purerl.formulas import distributions
 from purerl.loops.evaluation import Player, play
-from purerl.meta.evolution import Evolution, evolution
+from purerl.meta.evolution import Evolution, Tasks, evolution, scores
 from purerl.meta.strategies import make as make_strategy
 from purerl.networks import Head, torso
 from purerl.types import Array, Env, Key, PyTree, Situation
@@ -61,12 +61,13 @@ def of_policies(
         params: PyTree = network.init(key_network, trees.merge(obs, 2) if env.num_agents > 1 else obs)
         return params
 
-    def live(candidates: PyTree, keys: Key) -> Array:
-        """``[P, 1, S]``."""
-        fitness = lambda params, key: jnp.mean(
+    def live(candidates: PyTree, key: Key) -> Array:
+        """``[P, 1, 1]``."""
+        [key] = jax.random.split(key, 1)
+        fitness = lambda params: jnp.mean(
             play(key, env, player(env, network, params), num_episodes, max_steps).episode_return
         )
-        return jax.vmap(jax.vmap(fitness, (None, 0)), (0, None))(candidates, keys)[:, None]
+        return jax.vmap(fitness)(candidates)[:, None, None]
 
     like = trees.zeros(jax.eval_shape(mean, jax.random.key(0)))
-    return evolution(make_strategy(strategy, population, like, **options), mean, live, 1, 1)
+    return evolution(make_strategy(strategy, population, like, **options), mean, Tasks(live, scores))
