@@ -52,6 +52,7 @@ COMPUTES = (
     "purerl.meta.search.search",
     "purerl.meta.cost.plan",
     "purerl.meta.report.report",
+    "purerl.cli.limited.run",
     "purerl.learned.artefacts.load",
     "purerl.envs.examine",
     "purerl.display.dashboard.server.server",

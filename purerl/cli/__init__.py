@@ -1,9 +1,9 @@
 """The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
 Exit codes: 0 done, 1 code of the user's own failed where no check met it, or this package did, 2 bad input (nothing was
-run), 3 diverged, 4 out of memory, 5 a file could not be written or another process of the run has died, 130 and 143
-interrupted by SIGINT and SIGTERM and saved. Of several processes (``--processes``) one that fails ends all with its
-code.
+run), 3 diverged, 4 out of memory, 5 a file could not be written or another process of the run has died, 6 out of time,
+130 and 143 interrupted by SIGINT and SIGTERM and saved. Of several processes (``--processes``) one that fails ends all
+with its code.
 
 Modules that need JAX are imported by the commands that compute, after what they were given has been looked at, so that
 help, lists and mistakes in names answer at once.
@@ -28,6 +28,7 @@ EXIT_OWN_CODE = 1
 EXIT_BAD_INPUT = 2
 EXIT_OUT_OF_MEMORY = 4
 EXIT_IO = 5
+EXIT_TIME = 6
 
 USAGE = """usage: purerl COMMAND ...
 

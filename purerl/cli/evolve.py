@@ -1,7 +1,10 @@
 """``purerl evolve SOCKET``, ``purerl evolve report`` and ``purerl evolve distill``."""
 
+import contextlib
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
@@ -15,7 +18,8 @@ USAGE = f"""usage: purerl evolve SOCKET --env ENV [OPTIONS]
 sockets: {", ".join(SOCKET_NAMES)}
 
 purerl evolve SOCKET --help lists the options.
-purerl evolve report RUN compares what was found with what it replaces, on held-out seeds.
+purerl evolve report RUN compares what was found with what it replaces, on held-out seeds;
+purerl evolve report MODULE:FUNCTION --socket SOCKET --env ENV does so with a function of your own.
 purerl evolve distill RUN fits a closed form to it."""
 
 
@@ -28,21 +32,15 @@ def evolve(args: list[str]) -> int:
         return {"report": report, "distill": distill}[args[0]](args[1:])
     socket = choose("socket", args[0], SOCKET_NAMES)
     file, rest = parsing.from_file(args[1:])
-    named = [value for flag, value in zip(rest, rest[1:], strict=False) if flag == "--algo"]
-    named += [flag.removeprefix("--algo=") for flag in rest if flag.startswith("--algo=")]
-    named = named or ([file.take("algo", str, "")] if file else [])
+    named = parsing.taken("--algo", rest)[1] or ([file.take("algo", str, "")] if file else [])
     algo = choose("algo", named[-1], ALGORITHMS) if named else ""
     if file and (file.command != "evolve" or file.take("socket", str, "") != socket):
         raise ConfigError(f"{file.path}: is not of purerl evolve {socket}")
 
-    from purerl.learned import sockets
     from purerl.meta.description import start
     from purerl.runs.describing.options import EvolveOptions
 
-    algos = sockets.algorithms(socket)
-    algo = algo or algos[0]
-    if socket not in sockets.places(algo):
-        raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
+    algo = fitting(socket, algo)
     begin = start(file) if file else None
     options = parsing.with_settings(EvolveOptions, socket)
     given = parsing.with_preset(options, algo, f"purerl evolve {socket}", rest, begin)
@@ -69,27 +67,81 @@ def evolve(args: list[str]) -> int:
     return 0
 
 
+def fitting(socket: str, algo: str) -> str:
+    """``algo`` (default: that of a search) if it has the socket. Raises `ConfigError` with those that have it."""
+    from purerl.learned import sockets
+
+    algos = sockets.algorithms(socket)
+    algo = algo or algos[0]
+    if socket not in sockets.places(algo):
+        raise ConfigError(f"algo = {algo!r}: has no socket {socket}; must be one of {', '.join(algos)}")
+    return algo
+
+
 def report(args: list[str]) -> int:
-    """``purerl evolve report RUN``."""
+    """``purerl evolve report RUN``, or of a function that somebody wrote."""
+    named = parsing.taken("--socket", args)[1]
+    if named:
+        return report_written(choose("socket", named[-1], SOCKET_NAMES), args)
+    if args and ":" in args[0] and not Path(args[0]).exists():
+        raise ConfigError(f"run = {args[0]!r}: is no path; of a function of your own tell the --socket")
+
     from purerl import config as cfg
     from purerl.runs.describing.options import ReportOptions
 
     options = parsing.parse(ReportOptions, "purerl evolve report", args, positional=True)
     cfg.check(options)
     with prepared(options):
-        from purerl.display import tables
         from purerl.meta import report
         from purerl.store import trusted
-        from purerl.store.json_files import finite
 
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
         found = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
-    if options.json:
+    return told(found, options.json)
+
+
+def told(found: dict[str, Any], as_json: bool) -> int:
+    """Prints a report; returns the exit code."""
+    from purerl.display import tables
+    from purerl.runs.running.train import EXIT_DIVERGED
+    from purerl.store.json_files import finite
+
+    if as_json:
         print(json.dumps(finite(found), indent=2))
     else:
         tables.print_report(found)
-    return 0
+    return EXIT_DIVERGED if all(row["without"] == found["seeds"] for row in found["rows"]) else 0
+
+
+def report_written(socket: str, args: list[str]) -> int:
+    """``purerl evolve report MODULE:FUNCTION --socket SOCKET``, in a process of its own if there are limits."""
+    from purerl import config as cfg
+    from purerl.learned import written
+    from purerl.runs.describing.options import WrittenOptions
+
+    name = args[0]
+    if ":" not in name:
+        raise ConfigError(f"function = {name!r}: must be MODULE:FUNCTION, before all options")
+    written.check_socket(socket)
+    named = parsing.taken("--algo", args)[1]
+    algo = fitting(socket, choose("algo", named[-1], ALGORITHMS) if named else "")
+    given = parsing.with_preset(WrittenOptions, algo, f"purerl evolve report {name}", args[1:])
+    options, config = given.options, given.config
+    no_env = [] if options.env else ["env = (): name one environment or several"]
+    cfg.check(options, *no_env, *cfg.problems(config))
+    if options.limit_seconds or options.limit_gigabytes:
+        from purerl.cli import limited
+
+        limits = "--limit-seconds=0", "--limit-gigabytes=0"
+        command = ["evolve", "report", *args, *limits]
+        return limited.run(command, name, options.limit_seconds, options.limit_gigabytes)
+    with contextlib.redirect_stdout(sys.stderr), prepared(options):
+        from purerl.meta import written_report
+
+        params = parsing.env_params(options.env_params, options.resets)
+        found = written_report.report(name, socket, algo, options, config, params)
+    return told(found, options.json)
 
 
 def distill(args: list[str]) -> int:

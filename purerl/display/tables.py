@@ -143,12 +143,13 @@ def print_ranking(ranking: dict[str, Any]) -> None:
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Prints a report on a learned function as a table for each environment with one row per baseline."""
+    """Prints a report on a function as a table for each environment with one row per baseline."""
+    origin = "written" if "function" in report else "evolved"
     for env in dict.fromkeys(row["env"] for row in report["rows"]):
         rows = [row for row in report["rows"] if row["env"] == env]
-        place = shortened(env, NAME) + ("" if rows[0]["trained_on"] else " (held out)")
-        table = Table("fitness, IQM of", "", "evolved is better by", title=escape(place))
-        table.add_row("evolved", _fitness(rows[0]["fitness_iqm"], rows[0]["without"]), "")
+        place = shortened(env, NAME) + (" (held out)" if origin == "evolved" and not rows[0]["trained_on"] else "")
+        table = Table("fitness, IQM of", "", f"{origin} is better by", title=escape(place))
+        table.add_row(origin, _fitness(rows[0]["fitness_iqm"], rows[0]["without"]), "")
         for row in rows:
             tuned = "".join(f"{field} {value:.3g}" for field, value in row["tuned"].items())
             gap = row["iqm_difference"]

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from typing import Any, NamedTuple
 
@@ -44,26 +44,32 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
-    """Starts a worker on its ``share``, which lacks the file descriptors of `Share`, and does not wait for it.
+def interpreter(module: str, *words: str, env: Mapping[str, str], fds: Sequence[int]) -> subprocess.Popen:
+    """Starts a module as a program with arguments ``words``, the environment ``env`` and file descriptors ``fds``.
 
     It is a new interpreter with this one's path of modules, in a session of its own, so that a terminal's Ctrl-C does
     not reach it. Its standard input is empty.
     """
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # "" is the working directory
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *words],
+        stdin=subprocess.DEVNULL,
+        env={**env, "PYTHONPATH": path},
+        pass_fds=fds,
+        start_new_session=True,
+    )
+
+
+def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
+    """Starts a worker on its ``share``, which lacks the file descriptors of `Share`, and does not wait for it."""
     inbox, commands = os.pipe()
     life, ours = socket.socketpair()
     pipes = [os.pipe() for _ in range(num_groups)]
     theirs = [inbox, life.fileno(), *(write for _, write in pipes)]
     told = Share(**share, memory=memory, inbox=inbox, life=life.fileno(), replies=theirs[2:])
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # "" is the working directory
+    environment = ENVIRONMENT | os.environ | {"JAX_PLATFORMS": "cpu"}
     try:
-        popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "purerl.hosts.worker", json.dumps(told._asdict())],
-            stdin=subprocess.DEVNULL,
-            env=ENVIRONMENT | os.environ | {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"},
-            pass_fds=[memory, *theirs],
-            start_new_session=True,
-        )
+        popen = interpreter("purerl.hosts.worker", json.dumps(told._asdict()), env=environment, fds=[memory, *theirs])
     finally:
         life.close()
         for fd in (inbox, *theirs[2:]):
@@ -107,7 +113,7 @@ def kill(process: Process) -> None:
     """Ends a worker, and what it has started, at once."""
     if process.life.fileno() < 0:
         return
-    _kill(process.popen.pid)
+    kill_session(process.popen.pid)
     process.popen.wait()
     process.life.close()
     for file in (process.inbox, *process.replies):
@@ -125,19 +131,20 @@ def end(workers: Sequence[Process]) -> None:
         kill(process)
 
 
-def _kill(pid: int) -> None:
+def kill_session(pid: int) -> None:
+    """Kills what `interpreter` started, and all that this has started in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _death(process: Process) -> Fault:
     """What a worker died of, or says that it ends because of."""
-    _kill(process.popen.pid)
+    kill_session(process.popen.pid)
     code = process.popen.wait()
     words = _last_words(process)
     if words:
         return _fault(*words)
-    return Fault(f"exited with code {code}" if code >= 0 else f"was killed by signal {_name(-code)}")
+    return Fault(f"exited with code {code}" if code >= 0 else f"was killed by signal {signal_name(-code)}")
 
 
 def _hang(process: Process, limit: float) -> Fault:
@@ -162,7 +169,8 @@ def _fault(kind: bytes, text: str) -> Fault:
     return Fault({RAISED: "raised ", NONSENSE: "returned nonsense: "}.get(kind, "") + text, kind)
 
 
-def _name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """The number of a signal, with its name if it has one."""
     try:
         return f"{number} ({signal.Signals(number).name})"
     except ValueError:  # of real time

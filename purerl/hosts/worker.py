@@ -55,7 +55,7 @@ def command(group: int, slot: int, begins: bool) -> bytes:
 def main() -> None:
     """Makes the environments, and steps them until there is nothing left to read."""
     share = Share(**json.loads(sys.argv[1]))
-    _end_with(share.life)
+    end_with(share.life)
     for fd in (share.memory, share.inbox, *share.replies):
         os.set_inheritable(fd, False)
     os.dup2(2, 1)
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _serve(share: Share) -> None:
-    # after `_end_with`: these take long
+    # after `end_with`: these take long
     from purerl.errors import ConfigError, own_code, told
     from purerl.hosts import memory
     from purerl.hosts.making import make
@@ -152,7 +152,7 @@ def _interrupt(*_: Any) -> None:
     raise _Hung
 
 
-def _end_with(life: int) -> None:
+def end_with(life: int) -> None:
     """Ends this process, which leads its group, once the other end of a socket is closed.
 
     On Linux the kernel does, whatever this process is at then, and ends with it what it has started.

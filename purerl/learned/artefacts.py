@@ -230,8 +230,8 @@ def environment(learned: Iterable[Artefact], env: Env) -> Env:
     return functools.reduce(lambda env, artefact: artefact.env(env), learned, env)
 
 
-def learned_drift(artefact: Artefact, log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """The drift of a learned policy objective, ``ratio * advantage - objective``, elementwise."""
+def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any) -> Array:
+    """The drift ``ratio * advantage - objective``, elementwise, of an artefact or a `written.Written`."""
     objective = artefact.parts(config)["objective"]
     return jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage, config)
 

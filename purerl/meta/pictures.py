@@ -1,6 +1,6 @@
 """Plots of learned functions, as PNG files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from purerl.display import plots
 from purerl.formulas import td_errors
 from purerl.learned import artefacts, messages, sockets
+from purerl.learned.written import Function, Written
 
 Canvas = Figure | SubFigure
 """What a plot is drawn on: a figure of its own, or a part of one."""
@@ -20,8 +21,8 @@ HEARD, PANELS, ELEMENTS = 2.0, 4, 10
 """The largest value of an element of an observation of which messages are drawn, and the most numbers and elements."""
 
 
-def draw(path: Path, artefact: artefacts.Artefact, config: Any) -> None:
-    """Writes the plot of a learned function to ``path``, atomically; does nothing for sockets without a plot."""
+def draw(path: Path, artefact: Function, config: Any) -> None:
+    """Writes the plot of a function to ``path``, atomically; does nothing for sockets without a plot."""
     if artefact.socket in FIGURES:
         plots.save(path, FIGURES[artefact.socket](artefact, config))
 
@@ -38,20 +39,20 @@ def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Arte
     return figure
 
 
-def value_loss(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A learned value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
+def value_loss(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
+    """A value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
     loss = artefact.parts(config)["value_loss"]
     error = jnp.linspace(-REACH, REACH, 601)
     learned, known = loss(error, error, jnp.zeros_like(error), config), 0.5 * jnp.square(error)
-    return _beside(error, learned, known, "L2", "value - target", canvas)
+    return _beside(error, learned, known, (_word(artefact), "L2"), "value - target", canvas)
 
 
-def td_loss(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A learned TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
+def td_loss(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
+    """A TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
     error = jnp.linspace(-REACH, REACH, 601)
     loss = artefact.parts(config)["td_loss"](error, config)
     known = td_errors.huber(error, config.huber_delta)
-    return _beside(error, loss, known, "Huber", "temporal-difference error", canvas)
+    return _beside(error, loss, known, (_word(artefact), "Huber"), "temporal-difference error", canvas)
 
 
 def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
@@ -73,13 +74,18 @@ def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None 
     return figure
 
 
-def _beside(error: Any, learned: Any, known: Any, name: str, label: str, canvas: Canvas | None) -> Canvas:
+def _word(artefact: Function) -> str:
+    """What a function is called beside a known one."""
+    return "written" if isinstance(artefact, Written) else "learned"
+
+
+def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label: str, canvas: Canvas | None) -> Canvas:
     """Two panels of a learned and a known loss: their values, 0 at error 0, and their slopes.
 
     - ``error``: ``[N]``, ascending and symmetric around 0.
     - ``learned``: ``[N]``, the learned loss.
     - ``known``: ``[N]``, the loss to compare with.
-    - ``name``: of the known loss.
+    - ``names``: of both.
     - ``label``: of the x axis.
     - ``canvas``: where to draw them.
     """
@@ -91,23 +97,23 @@ def _beside(error: Any, learned: Any, known: Any, name: str, label: str, canvas:
         (left, lambda y: y - y[middle], "loss"),
         (right, lambda y: np.gradient(y, error), "slope"),
     ):
-        panel.plot(error, curve(learned), label="learned", color=plots.COLOURS[0])
-        panel.plot(error, curve(known), label=name, color=plots.COLOURS[1], linestyle="dashed")
+        panel.plot(error, curve(learned), label=names[0], color=plots.COLOURS[0])
+        panel.plot(error, curve(known), label=names[1], color=plots.COLOURS[1], linestyle="dashed")
         panel.set(xlabel=label, ylabel=text)
         panel.legend(fontsize="small")
     return figure
 
 
-def policy_drift(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A learned drift as a function of ratio and advantage, beside PPO's."""
+def policy_drift(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
+    """A drift as a function of ratio and advantage, beside PPO's."""
     ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
     log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
     learned = artefacts.learned_drift(artefact, log_ratio, across, config)
     figure = canvas or Figure(figsize=(9, 4), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     both = learned, sockets.clip_drift(log_ratio, across, config)
-    top = max(float(jnp.max(drift)) for drift in both) or 1.0
-    for panel, drift, title in zip(panels, both, ("learned", "PPO's clip"), strict=True):
+    top = max(float(jnp.max(jnp.where(jnp.isfinite(drift), drift, 0.0))) for drift in both) or 1.0
+    for panel, drift, title in zip(panels, both, (_word(artefact), "PPO's clip"), strict=True):
         grid = np.asarray(drift).reshape(len(advantage), len(ratio))
         colours = panel.pcolormesh(ratio, advantage, grid, vmin=0.0, vmax=top, shading="nearest")
         panel.set(title=title, xlabel="ratio", ylabel="advantage")
@@ -115,5 +121,10 @@ def policy_drift(artefact: artefacts.Artefact, config: Any, canvas: Canvas | Non
     return figure
 
 
-FIGURES = {"value-loss": value_loss, "policy-drift": policy_drift, "td-loss": td_loss, "cheap-talk": cheap_talk}
+FIGURES: dict[str, Callable[..., Canvas]] = {
+    "value-loss": value_loss,
+    "policy-drift": policy_drift,
+    "td-loss": td_loss,
+    "cheap-talk": cheap_talk,
+}
 """The plots of learned functions, by their sockets."""

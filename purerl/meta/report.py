@@ -7,7 +7,7 @@ baseline. One that is the socket's own function with other meta-parameters has n
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from purerl.envs.hosted import on_device
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
 from purerl.learned import artefacts, sockets
+from purerl.learned.written import Function
 from purerl.meta import evolution
 from purerl.meta.description import IN_ONE_PROGRAM
 from purerl.names import Trust, check_trusted
@@ -72,7 +73,7 @@ def report(
     written = path.with_name("report.json" if path.name == artefacts.NAME else f"{path.stem}-report.json")
     artefact = artefacts.load(path)
     name, config = artefacts.training(artefact, trust=trust, where=run)
-    algo, card = ALGORITHMS[name], artefact.card
+    card = artefact.card
     named = card.get("envs")
     if not isinstance(named, list) or not all(isinstance(place, str) for place in named):
         raise ConfigError("artefact: its card names no environments")
@@ -85,6 +86,37 @@ def report(
     params = envs.renamed(card["env_params"], *named)
     places = {place: params if place in named else {} for place in (*named, *held_out)}
     made = {place: envs.make(place, **params) for place, params in places.items()}
+    about = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
+    result = compare(
+        artefact, name, config, made, named, written, about, seeds, tuning_seeds=tuning_seeds, seed=seed, lanes=lanes
+    )
+    artefacts.save(path, artefact._replace(card={**card, "evidence": result}))
+    return result
+
+
+def compare(
+    artefact: Function,
+    name: str,
+    config: Any,
+    made: Mapping[str, Env],
+    named: Sequence[str],
+    path: Path,
+    about: dict[str, Any],
+    seeds: int,
+    *,
+    tuning_seeds: int,
+    seed: int,
+    lanes: int | None,
+) -> dict[str, Any]:
+    """What `report` does, once all that it needs is known. Raises `ConfigError`, before anything is trained.
+
+    - ``artefact``: the function.
+    - ``name, config``: what is trained, with and without it.
+    - ``made``: environments by name, of which it was trained in those that are ``named``.
+    - ``path``: where the result is written, environment by environment.
+    - ``about``: its first entries.
+    """
+    algo = ALGORITHMS[name]
     for env in made.values():
         on_device(env, IN_ONE_PROGRAM)
     if problems := [line for env in made.values() for line in algo.problems(config, env)]:
@@ -92,8 +124,7 @@ def report(
     for env in made.values():
         artefact.env(env)
     rows: list[dict[str, Any]] = []
-    result = {"socket": artefact.socket, "algo": name, "generations": card.get("generations")}
-    result |= {"seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
+    result = {**about, "seeds": seeds, "tuning_seeds": tuning_seeds, "seed": seed, "rows": rows}
     console = Console(stderr=True)
     for place, env in made.items():
         with waiting(console, place) as stage:
@@ -106,7 +137,7 @@ def report(
             for baseline in artefact.made.baselines:
                 if baseline.drawn:
                     begin(f"{baseline.name} on {place}: {seeds} trainings")
-                    row = _row(place, place in card["envs"], baseline, None, ours, drawn(baseline.drawn))
+                    row = _row(place, place in named, baseline, None, ours, drawn(baseline.drawn))
                     rows.append({**row, "at_edge": False})
                     continue
                 parts = lambda changed, value, b=baseline: b.parts(value)
@@ -117,10 +148,9 @@ def report(
                 scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
                 best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
                 theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
-                row = _row(place, place in card["envs"], baseline, float(values[best]), ours, theirs)
+                row = _row(place, place in named, baseline, float(values[best]), ours, theirs)
                 rows.append({**row, "at_edge": best in (0, len(values) - 1)})
-            json_files.write_json(written, result)
-    artefacts.save(path, artefact._replace(card={**card, "evidence": result}))
+            json_files.write_json(path, result)
     return result
 
 
@@ -171,7 +201,7 @@ def _drawn(
     env: Env,
     lanes: int | None,
     key: Key,
-    artefact: artefacts.Artefact,
+    artefact: Function,
     seeds: int,
     draw: Callable[[PyTree, Key], PyTree] | None,
 ) -> np.ndarray:

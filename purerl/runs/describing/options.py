@@ -64,8 +64,8 @@ class EnvParams:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Described(Overwrite, EnvParams):
-    """Of commands that carry out a training or a search."""
+class Trained(EnvParams):
+    """Of commands that are given all that a training follows from."""
 
     resets: str = ""
     """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
@@ -74,6 +74,12 @@ class Described(Overwrite, EnvParams):
     preset: str = ""
     """Named settings of the algorithm to start from: image, memory or continuous for tasks of that kind, and others;
     options that are given override them."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Described(Overwrite, Trained):
+    """Of commands that carry out a training or a search."""
+
     config: str | None = None
     """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
     checkpoint_seconds: cfg.NonNegative = 60.0
@@ -244,20 +250,49 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     """Only print how many frames, how much memory and how many hours the search would take."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared(Printed, Lanes, MachineOptions):
+    """Of commands that compare a function with its baselines."""
+
+    seeds: cfg.Members = 256
+    """Number of trainings with the function, and with each baseline, on seeds that neither a search nor the tuning of
+    baselines uses."""
+    tuning_seeds: cfg.Members = 64
+    """Number of trainings for each value that a baseline is tuned over."""
+    seed: cfg.Seed = 0
+    """Seed of all these trainings; another one gives other held-out seeds."""
+
+
 @dataclasses.dataclass(frozen=True)
-class ReportOptions(Printed, Trust, Lanes, MachineOptions):
-    """What to compare with its baselines, and on how many seeds."""
+class ReportOptions(Trust, Compared):
+    """What to compare with its baselines, and on how many seeds. A function of your own, MODULE:FUNCTION in place of
+    RUN, is compared with --socket SOCKET; purerl evolve report MODULE:FUNCTION --socket SOCKET --help lists the
+    options of that."""
 
     run: str
     """Run directory of a search, or an artefact's file, such as a closed form."""
     env: tuple[str, ...] = ()
     """Further environments to try it in, beside those that it was evolved in."""
-    seeds: cfg.Members = 256
-    """Number of trainings with the learned function, and with each baseline, on seeds that the search never used."""
-    tuning_seeds: cfg.Members = 64
-    """Number of trainings for each value that a baseline is tuned over."""
-    seed: cfg.Seed = 0
-    """Seed of all these trainings; another one gives other held-out seeds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenOptions(Overwrite, Trained, Compared):
+    """How a function that somebody wrote is compared with the baselines of its socket: what is trained, on how many
+    seeds, and within what limits."""
+
+    socket: str
+    """What the function is: value-loss, policy-drift, td-loss, vtrace-weight or optimiser."""
+    algo: str = ""
+    """Algorithm to train, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
+    env: tuple[str, ...] = ()
+    """Environment to train in, or several, each with rows of its own."""
+    out: str | None = None
+    """Directory to make for report.json and the function's picture (default: runs/SOCKET-ALGO-DATE-TIME)."""
+    limit_seconds: cfg.NonNegative = 3600.0
+    """Seconds that all of it may take in a process of its own, which is then ended with exit code 6. 0: any number."""
+    limit_gigabytes: cfg.NonNegative = 8.0
+    """Memory that this process may hold, in GB, before it is ended with exit code 4. 0: any. Without both limits the
+    function runs in this very process."""
 
 
 @dataclasses.dataclass(frozen=True)
