@@ -45,7 +45,7 @@ def number(count: Count) -> int:
 
 
 def divide(count: Count, number: int) -> tuple[Count, jax.Array]:
-    """The count divided by ``number``, 1 to `MOST_DIVISOR`, rounded down, and what is left of it (uint32), exactly."""
+    """Divides a count by ``number``, 1 to `MOST_DIVISOR`: the quotient, rounded down, and the remainder (uint32)."""
     digits = [count.high >> 16, count.high & 0xFFFF, count.low >> 16, count.low & 0xFFFF]
     left, found = jnp.zeros_like(count.low), []
     for digit in digits:

@@ -65,9 +65,16 @@ class Oracle:
         c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(g)
         return sigmoid(o) * np.tanh(c), c
 
+    @staticmethod
+    def after(u, t, n):
+        """The row that follows a step, or its own if nobody knows what did."""
+        if u["cut"][t, n]:
+            return len(u["policy"]) - 1
+        return t + 1 if u["known"][t, n] else t
+
     def features(self, place, u, value, t, n):
         """The 27 numbers of a step, and two of each action there."""
-        a, after = u["action"][t, n], len(u["policy"]) - 1 if u["cut"][t, n] else t + 1
+        a, after = u["action"][t, n], self.after(u, t, n)
         rows, actions = (t, after), range(u["policy"].shape[-1])
         pi = {row: softmax(u["policy"][row, n]) for row in rows}
         mu, aim = softmax(u["behaviour"][t, n]), softmax(u["target_policy"][t, n])
@@ -93,7 +100,7 @@ class Oracle:
     def values(self, u, moments, gamma, trace_lambda):
         """Retrace from the last step to the first, and advantages scaled by their moments with these ones."""
         rows, count, actions = u["policy"].shape
-        steps, last_row = rows - 2, rows - 1
+        steps = rows - 2
         q, target_q = (
             np.array([[[expected(x) for x in each] for each in row] for row in u[name]]) for name in ("q", "target_q")
         )
@@ -107,8 +114,7 @@ class Oracle:
                 if truncated and not u["cut"][t, n]:
                     returns[t, n] = target_q[t, n, a]
                     continue
-                after = last_row if u["cut"][t, n] else t + 1
-                following = target_v[after, n]
+                following = target_v[self.after(u, t, n), n]
                 if not truncated and t + 1 < steps:
                     b = u["action"][t + 1, n]
                     ratio = pi[t + 1, n, b] / softmax(u["behaviour"][t + 1, n])[b]
@@ -169,7 +175,7 @@ class Oracle:
 
         for t in range(steps):
             for n in range(count):
-                a, after = u["action"][t, n], len(u["policy"]) - 1 if u["cut"][t, n] else t + 1
+                a, after = u["action"][t, n], self.after(u, t, n)
                 found["policy"][t, n] = divergence(targets[0][t, n], u["policy"][t, n])
                 found["y"][t, n] = divergence(targets[1][t, n], u["y"][t, n])
                 found["z"][t, n] = divergence(targets[2][t, n], u["z"][t, n, a])

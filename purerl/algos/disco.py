@@ -91,14 +91,13 @@ class Config(sequences.Spans, from_replay.Config, settings.Torso, settings.StepS
 
 
 class State(NamedTuple):
-    """``rule`` is what the update rule keeps of this agent; ``advantages`` and ``td_errors`` are running averages."""
+    """``rule`` is what the update rule keeps of this agent; ``advantages`` are running averages of advantages."""
 
     params: PyTree
     target_params: PyTree
     opt_state: PyTree
     rule: PyTree
     advantages: Moments
-    td_errors: Moments
 
 
 class Batch(NamedTuple):
@@ -119,7 +118,7 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns why ``config`` cannot train on ``env`` (None: not known), a line each."""
     return (
         cfg.problems(config)
         + settings.with_head_problems(config)
@@ -146,7 +145,7 @@ def make_optimiser(config: Config, adam: optax.GradientTransformation | None = N
 
 
 def divergence(target: Array, logits: Array) -> Array:
-    """Returns the KL divergence ``[...]`` of ``softmax(logits)`` from ``softmax(target)``, both logits ``[..., C]``."""
+    """Returns the KL divergence ``[...]`` of ``softmax(target)`` from ``softmax(logits)``, both logits ``[..., C]``."""
     log_target = jax.nn.log_softmax(target)
     return jnp.sum(jnp.exp(log_target) * (log_target - jax.nn.log_softmax(logits)), axis=-1)
 
@@ -168,9 +167,21 @@ def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
     }
 
 
-def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network: Any = None, optimiser=None) -> Learner:
-    """DiscoRL as a `Learner`. ``rule`` is a learned one (`purerl.learned.disco`), or anybody's own; None: one that is
-    written by hand (`all_action_rules.clipped`). ``network`` is an `AllActions`."""
+def make_learner(
+    config: Config,
+    env: Env,
+    *,
+    rule: Rule | None = None,
+    network: Any = None,
+    optimiser: gradients.Elementwise | None = None,
+) -> Learner:
+    """Makes DiscoRL's agent as a `Learner`.
+
+    - ``rule``: a learned one (`purerl.learned.disco`) or one of your own; default: one written by hand
+      (`all_action_rules.clipped`).
+    - ``network``: default: `make_network`.
+    - ``optimiser``: an elementwise one; default: `make_optimiser`.
+    """
     rule = rule or all_action_rules.clipped()
     network = network or make_network(config, env, rule.num_predictions)
     optimiser = optimiser or make_optimiser(config)
@@ -179,8 +190,8 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
 
     def init(key: Key, obs: PyTree) -> State:
         params = network.init(key, obs)
-        moments = all_action_rules.no_moments()
-        return State(params, params, gradients.init_optimiser(optimiser, params), rule.init(), moments, moments)
+        opt_state = gradients.init_optimiser(optimiser, params)
+        return State(params, params, opt_state, rule.init(), all_action_rules.no_moments())
 
     def legal_only(logits: Array, obs: PyTree) -> Array:
         return exploration.masked(logits, actions.legal(obs))
@@ -217,13 +228,14 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
         targets, kept = rule.targets(Seen(steps, values, online, target), state.rule)
         obs = jax.tree.map(lambda x: x[:-2], rows)
         means = {f"{name}_target": jnp.mean(x) for name, x in targets._asdict().items()}
+        means["policy_target"] = jnp.mean(targets.policy, where=actions.legal(obs))
         targets = targets._replace(policy=legal_only(targets.policy, obs))
         means["target_divergence"] = losses.mean(divergence(target.policy[:-2], targets.policy), steps.known)
         batch = Batch(
             obs,
             steps.action,
             targets,
-            all_action_rules.following(online.policy, steps.cut),
+            all_action_rules.following(online.policy, steps),
             values.returns,
             steps.terminated,
             steps.known,
@@ -232,11 +244,10 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
         params, opt_state, more, metrics = gradients.gradient_step(
             loss, optimiser, state.params, state.opt_state, batch
         )
-        errors = all_action_rules.follow(state.td_errors, values.td_error, steps.known)
         target_params = versions.approach(state.params, state.target_params, config.tau)
         size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
         mine = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
-        state = State(params, target_params, opt_state, kept, advantages, errors)
+        state = State(params, target_params, opt_state, kept, advantages)
         return Updated(state, {**more, **metrics, **means, **mine}, jnp.mean(size, axis=0))
 
     return Learner(
@@ -252,8 +263,8 @@ def make_learner(config: Config, env: Env, *, rule: Rule | None = None, network:
 
 
 def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree, Steps]:
-    """Returns of replayed sequences ``[T + 1, N]`` the observations ``[T + 2, N, ...]`` of the rows that rules read,
-    and the `Steps`."""
+    """Returns what a rule reads of replayed sequences ``[T + 1, N]``: the observations of its rows ``[T + 2, N, ...]``,
+    and the `Steps` ``[T, N]``."""
     rows = jax.tree.map(lambda x, cut: jnp.concatenate([x, cut[None]]), items.obs, items.next_obs.obs)
     action, reward, terminated, truncated, behaviour = jax.tree.map(
         lambda x: x[:-1], (items.action, items.reward, items.terminated, items.truncated, items.extras.every)
@@ -264,7 +275,7 @@ def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`, learning from sequences."""
+    """Makes a `Trainer` whose iterations learn from sequences."""
     return from_replay.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))
 
 

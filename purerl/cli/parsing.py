@@ -204,11 +204,12 @@ def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:
     """Options with one more for each learned function and each dataset that an algorithm takes."""
-    from purerl.learned import artefacts
+    from purerl.learned import artefacts, published
 
     fields = []
     for name, socket in artefacts.options(algo).items():
-        told = f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it."
+        told = f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it"
+        told += f", or {published.FILES[socket]}." if socket in published.FILES else "."
         fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
     for name in ALGORITHMS[algo].datasets:
         told = "Dataset of play to learn from: a file of `purerl record`."

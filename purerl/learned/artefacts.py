@@ -199,7 +199,9 @@ def described(algo: str, given: Any) -> dict[str, Any]:
                 problems.append(f"{option} = {path!r}: {error}")
                 continue
             if artefact.socket != socket:
-                problems.append(f"{option} = {path!r}: holds a {artefact.socket}, expected a {socket}")
+                problems.append(
+                    f"{option} = {path!r}: holds a function for the socket {artefact.socket}, not for {socket}"
+                )
             documents[option] = to_json(artefact._replace(measured={}))
     if problems:
         raise ConfigError("\n".join(problems))
@@ -217,7 +219,7 @@ def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:
 
 
 def problems(learned: Iterable[Artefact], config: Any) -> list[str]:
-    """Why ``learned`` functions cannot be plugged into an algorithm with ``config``, a line each."""
+    """Returns why ``learned`` functions cannot be plugged into an algorithm with ``config``, a line each."""
     try:
         parts(learned, config)
     except ConfigError as error:

@@ -114,11 +114,11 @@ def rule(arrays: dict[str, Array]) -> Rule:
         z, target_z = (read_prediction(f"{place}/mlp_1", x.z) for x in (online, target))  # [R, N, A, 1]
 
         def of_predictions(out: Outputs) -> Array:
-            return pairs(read_prediction(f"{place}/mlp", out.y), steps.cut)
+            return pairs(read_prediction(f"{place}/mlp", out.y), steps)
 
         def of_actions(z: Array) -> list[Array]:
             mean = jnp.sum(policy[..., None] * z, axis=-2)
-            return [of_action(z[:-2], steps.action), pairs(mean, steps.cut), pairs(jnp.max(z, axis=-2), steps.cut)]
+            return [of_action(z[:-2], steps.action), pairs(mean, steps), pairs(jnp.max(z, axis=-2), steps)]
 
         one = lambda x: x[..., None]
         each = [acting, behaving, aiming, z[:-2, ..., 0], target_z[:-2, ..., 0], signed_log(values.target_q)]
@@ -131,7 +131,7 @@ def rule(arrays: dict[str, Array]) -> Rule:
             one(of_action(behaving, steps.action)),
             one(signed_log(steps.reward)),
             one(1.0 - steps.terminated),
-            pairs(one(signed_log(values.value)), steps.cut),
+            pairs(one(signed_log(values.value)), steps),
             one(signed_log(values.advantage)),
             one(values.scaled_advantage),
             one(of_action(aiming, steps.action)),

@@ -118,7 +118,7 @@ def average(momenta: Array, grads: Array) -> Array:
 
 
 def features(params: Array, grads: Array, momenta: Array, progress: Progress, layers: list[Layer]) -> Array:
-    """What the network sees ``[19, P]``: the first 15 rows divided by their root mean square over each tensor.
+    """Returns what the network sees ``[19, P]``: the first 15 rows divided by their root mean square over each tensor.
 
     ``layers`` are those of the tensors that make up ``P``, in their order.
     """
@@ -172,7 +172,7 @@ def moves(out: Array, noise: Array, step: float = STEP) -> Array:
 
 
 def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
-    """The optimiser of an algorithm with ``config``. Raises `ConfigError` where `problems` finds some.
+    """Makes the optimiser of an algorithm with ``config``. Raises `ConfigError` where `problems` finds some.
 
     Gradients of actor and critic are clipped to ``max_grad_norm`` each, before anything else; the noise is on the actor
     alone. With Adam as base, what OPEN takes, in units of its step size, is added to Adam's direction.
@@ -214,7 +214,7 @@ def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
 
 
 def progress(config: Any, updates: counters.Count) -> Progress:
-    """Where a training stands after so many updates. Without epochs ``batch`` stays 0."""
+    """Returns where a training stands after so many updates. Without epochs ``batch`` stays 0."""
     by_epochs = isinstance(config, surrogates.Config)
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)

@@ -30,7 +30,7 @@ MOST_HEADER = 2**10
 """Bytes of a ``.npy`` file before its numbers."""
 HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
-    rb"\{'descr': '<f4', 'fortran_order': (True|False), 'shape': \((?P<shape>\d{1,7}(, ?\d{1,7}){0,3},?)\), \}"
+    rb"\{'descr': '<f4', 'fortran_order': (?P<order>True|False), 'shape': \((?P<shape>\d{1,7}(, ?\d{1,7}){0,3},?)\), \}"
     rb" *\n",
     re.DOTALL,
 )
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 DISCO = Source(
     "DiscoRL",
     "github.com/google-deepmind/disco_rl, disco_rl/update_rules/weights",
-    "Apache-2.0; what is no software CC-BY 4.0",
+    "Apache-2.0; everything that is not software: CC-BY 4.0",
     'Oh, Farquhar, Kemaev, Calian, Hessel, Zintgraf, Singh, van Hasselt, Silver, "Discovering state-of-the-art '
     'reinforcement learning algorithms", Nature 2025 (doi 10.1038/s41586-025-09761-x)',
 )
@@ -86,14 +86,14 @@ OPEN_SIZES = {1211: (8, 16), 3571: (16, 32)}
 
 def is_one(path: Path) -> bool:
     """Returns whether a file is called as published ones are."""
-    return path.suffix in READERS
+    return path.suffix.lower() in READERS
 
 
 def read(path: Path) -> Found:
     """Reads a published file. Raises `ConfigError`, a line that names its path, for one that is not valid."""
     raw = regular_files.read(path, MOST_BYTES)
     try:
-        return READERS[path.suffix](raw)
+        return READERS[path.suffix.lower()](raw)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -115,25 +115,29 @@ def array(raw: bytes, ndim: int = 1) -> np.ndarray:
         raise ConfigError(f"has {len(shape)} axes; must have {ndim}")
     if len(raw) != header.end() + 4 * math.prod(shape):
         raise ConfigError(f"has {len(raw)} bytes, which are not those of {math.prod(shape)} numbers")
-    numbers = np.load(io.BytesIO(raw), allow_pickle=False)
+    numbers = np.frombuffer(raw, "<f4", offset=header.end())
     if not np.all(np.isfinite(numbers)):
         raise ConfigError("has numbers that are not finite")
-    return np.array(numbers)
+    return numbers.reshape(shape, order="F" if header["order"] == b"True" else "C").copy()
 
 
 def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Reads finite float32 arrays of these names and ``shapes`` from the bytes of a ``.npz`` file. Raises `ConfigError`
-    for anything else, and before more is unpacked than they take."""
+    """Reads finite float32 arrays of these names and ``shapes`` from the bytes of a ``.npz`` file.
+
+    Unpacks no more than they take, whatever the archive says of itself. Raises `ConfigError` for anything else.
+    """
     found: dict[str, np.ndarray] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as files:
-            sizes = {file.filename.removesuffix(".npy"): file.file_size for file in files.infolist()}
-            if set(sizes) != set(shapes) or len(files.infolist()) != len(shapes):
+            members = files.infolist()
+            if sorted(file.filename for file in members) != sorted(f"{name}.npy" for name in shapes):
                 raise ConfigError(f"does not hold the {len(shapes)} arrays of an update rule of DiscoRL")
+            if not all(file.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for file in members):
+                raise ConfigError("is packed in a way that numpy does not write")
             for name, shape in shapes.items():
-                if sizes[name] > MOST_HEADER + 4 * math.prod(shape):
-                    raise ConfigError(f"{name} must have the shape {list(shape)}")
-                found[name] = array(files.read(f"{name}.npy"), len(shape))
+                with files.open(f"{name}.npy") as file:
+                    raw = file.read(MOST_HEADER + 4 * math.prod(shape))
+                found[name] = array(raw, len(shape))
                 if found[name].shape != shape:
                     raise ConfigError(f"{name} must have the shape {list(shape)}")
     except ConfigError:
@@ -156,7 +160,7 @@ def _open(raw: bytes) -> Found:
 
 
 def unflatten(made: open_optimiser.Settings, numbers: np.ndarray) -> PyTree:
-    """Meta-parameters from a vector in the order of `jax.flatten_util.ravel_pytree`, as OPEN's files have them."""
+    """Makes meta-parameters from a vector in the order of `jax.flatten_util.ravel_pytree`, which OPEN's files have."""
     like = jax.eval_shape(lambda key: open_optimiser.init(made, key), jax.random.key(0))
     _, split = ravel_pytree(jax.tree.map(lambda x: jnp.zeros(x.shape), like))
     meta_params: PyTree = split(jnp.asarray(numbers))
@@ -168,5 +172,7 @@ def _disco(raw: bytes) -> Found:
     return Found("disco", rule, card(DISCO, hashlib.sha256(raw).hexdigest()), {})
 
 
+FILES = {"disco": "DiscoRL's disco_103.npz", "optimiser": "one of OPEN's files (NAME_OPEN.npy)"}
+"""What others published for a socket."""
 READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open, ".npz": _disco}
 """How files are read, by their suffix."""

@@ -2,8 +2,9 @@
 
 The function of a socket is the algorithm's own formula changed by a small network: by a term added to a loss or
 subtracted from an objective, or by a factor on a weight or a loss. The network's last layer is initialised to zero, so
-that initially the algorithm is unchanged. Inputs of networks are arrays, never parameters or other networks. A socket
-on the environment's side changes the environment in place of the algorithm.
+that initially the algorithm is unchanged. `disco` and OPEN's form of `optimiser` are networks alone, which begin at
+random (OPEN's: unless it changes Adam). A socket on the environment's side changes the environment in place of the
+algorithm.
 """
 
 import functools
@@ -69,7 +70,8 @@ class Socket(NamedTuple):
     """A part of an algorithm or an environment that a learned function can replace.
 
     - ``name``: the name of the socket.
-    - ``init(key)``: initial meta-parameters, with which the algorithm is unchanged. Consumes ``key``.
+    - ``init(key)``: initial meta-parameters, with which an algorithm that has a formula of its own there is unchanged.
+      Consumes ``key``.
     - ``parts(meta_params, config)``: keyword arguments of the algorithm's ``make_trainer`` that plug in the function.
     - ``option``: the command-line option for this part of the algorithm.
     - ``algo``: the algorithm that a search trains by default.
@@ -260,8 +262,10 @@ def rule(made: rules.Rule | None = None) -> Socket:
 
 
 def disco() -> Socket:
-    """The update rule of DiscoRL's agent: all of it is a network (`purerl.learned.disco`). It begins as one that knows
-    nothing, since the agent has no rule of its own that a network could begin as."""
+    """Makes the socket of the update rule of DiscoRL's agent, all of which is a network (`purerl.learned.disco`).
+
+    It begins at random, since the agent has no rule of its own that the network could begin as.
+    """
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
         return {"rule": disco_rules.rule(meta_params)}
@@ -294,7 +298,7 @@ def optimiser(**settings: Any) -> Socket:
 def changed_direction(
     hidden_sizes: tuple[int, ...] = (8,),
 ) -> tuple[Callable[[Key], PyTree], Callable[[PyTree, Any], dict[str, Any]]]:
-    """``init`` and ``parts`` of Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
+    """Makes ``init`` and ``parts`` of Adam's update direction, changed elementwise to ``direction * exp(a) + b``.
 
     ``a`` and ``b`` are the tanh of a network's outputs. Its inputs are the direction, a running mean of it (with decay
     0.99 per step), and their product.

@@ -11,7 +11,7 @@ import optax
 from purerl import networks
 from purerl.algos import disco
 from purerl.envs.fleet import fleet
-from purerl.formulas import distributions, returns, schedules
+from purerl.formulas import distributions, exploration, returns, schedules
 from purerl.learned import disco as disco_rules
 from purerl.learners.families import policy_gradients
 from purerl.learners.parts import all_action_rules, estimates, gradients, joint_actions, settings
@@ -127,8 +127,9 @@ def by_value_network(config: Any, env: Env) -> Judge:
         moments = all_action_rules.follow(judging.advantages, advantage, jnp.ones(advantage.shape, bool))
         middle, deviation = all_action_rules.scale(moments)
         scaled = jax.lax.stop_gradient((advantage - middle) / deviation)
+        policy = exploration.masked(out.policy, actions.legal(trajectory.obs))
         entropy = lambda logits: jnp.mean(distribution.entropy(logits))
-        total = -jnp.mean(scaled * distribution.log_prob(out.policy, numbers)) - ENTROPY * entropy(out.policy)
+        total = -jnp.mean(scaled * distribution.log_prob(policy, numbers)) - ENTROPY * entropy(policy)
         total -= PREDICTIONS_ENTROPY * (entropy(out.y) + entropy(out.z))
         centres = [jnp.mean(jnp.square(metrics[f"{name}_target"])) for name in ("policy", "y", "z")]
         total += CENTRE * sum(centres) + NEARNESS * jnp.mean(metrics["target_divergence"])

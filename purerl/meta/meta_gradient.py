@@ -128,9 +128,10 @@ def of(
         changes, opt_state = optimiser.update(grads, state.opt_state, state.meta_params)
         meta_params = optax.apply_updates(state.meta_params, changes)
         over = counters.reached(agents.iteration, config.num_iterations) | ~agents.alive
-        agents, judging = jax.tree.map(
-            lambda new, old: jax.vmap(jnp.where)(over, new, old), begin(meta_params, key_fresh), (agents, judging)
+        renewed = lambda both: jax.tree.map(
+            lambda new, old: jax.vmap(jnp.where)(over, new, old), begin(meta_params, key_fresh), both
         )
+        agents, judging = jax.lax.cond(jnp.any(over), renewed, lambda both: both, (agents, judging))
         return State(meta_params, opt_state, agents, state.generation + 1, key, judging), _summary(fitness, metrics)
 
     frames = num_agents * config.num_envs * (num_iterations * config.num_steps + judge.num_steps)

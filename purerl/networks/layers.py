@@ -88,7 +88,7 @@ class MLP(nn.Module):
         return x
 
     def activate(self, x: Array) -> Array:
-        """The activation function. As a method it can be watched (`nn.intercept_methods`)."""
+        """Applies the activation function. As a method it can be watched (`nn.intercept_methods`)."""
         return self.activation(x)
 
 

@@ -74,7 +74,7 @@ class CNN(nn.Module):
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
     def activate(self, x: Array) -> Array:
-        """As `MLP`'s."""
+        """Applies the activation function; as `MLP.activate` it can be watched."""
         return self.activation(x)
 
 

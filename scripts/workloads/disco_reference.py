@@ -101,7 +101,7 @@ def single(case: Any, arrays: Any) -> Iterator[Pair]:
     errors = rules.follow(moments_of(state, "td"), values.td_error, steps.known)
 
     def loss(online: Outputs) -> tuple[Array, dict[str, Array]]:
-        after = jax.lax.stop_gradient(rules.following(online.policy, steps.cut))
+        after = jax.lax.stop_gradient(rules.following(online.policy, steps))
         batch = disco.Batch(None, None, targets, after, values.returns, steps.terminated, steps.known, mask)
         terms = disco.terms(CONFIG, of_actions(online, steps.action), batch)
         return masked(terms, mask), terms
@@ -178,7 +178,7 @@ def agent(case: Any, arrays: Any) -> Iterator[Pair]:
         values, advantages = rules.evaluate(steps, online, aiming, advantages, CONFIG.gamma, 0.95)
         targets, kept = rule.targets(rules.Seen(steps, values, online, aiming), kept)
         errors = rules.follow(errors, values.td_error, always)
-        after = rules.following(online.policy, steps.cut)
+        after = rules.following(online.policy, steps)
         batch = disco.Batch(None, None, targets, after, values.returns, ended, always, mask)
 
         def loss(params: Any, rows=rows, number=number, batch=batch, mask=mask) -> tuple[Array, dict[str, Array]]:

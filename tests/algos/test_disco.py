@@ -55,8 +55,9 @@ def test_what_followed_a_truncation(truncated, known, last_row):
     else:
         assert rows[-1, 0, 0] == last_row
         np.testing.assert_array_equal(steps.cut[:, 0], np.arange(6) == last_row - 100)
-        following = rules.following(rows, steps.cut)[:, 0, 0]
-        np.testing.assert_array_equal(following, np.where(steps.cut[:, 0], last_row, np.arange(6) + 1))
+        following = rules.following(rows, steps)[:, 0, 0]
+        after = np.where(steps.known[:, 0], np.arange(6) + 1, np.arange(6))
+        np.testing.assert_array_equal(following, np.where(steps.cut[:, 0], last_row, after))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +92,13 @@ def test_what_has_no_weight_teaches_nothing(begun):
 
 
 @pytest.mark.rest
-def test_illegal_actions_have_no_probability():
+@pytest.mark.parametrize("learned", [True, False])
+def test_illegal_actions_have_no_probability(learned):
     env = envs.make("probe/illegal-actions")
     config = disco.Config(**SIZES, capacity=64, warmup_steps=16, total_steps=16 * 6, hidden_sizes=(8,), head_size=8)
-    rule = sockets.disco().parts(jax.jit(sockets.disco().init)(jax.random.key(2)), config)
+    rule = sockets.disco().parts(jax.jit(sockets.disco().init)(jax.random.key(2)), config) if learned else {}
     result = jax.jit(disco.make_train(config, env, **rule))(jax.random.key(0))
+    assert np.all(np.abs(result.metrics["policy_target"]) < 1e3)
     assert np.all(result.metrics["alive"]) and np.all(np.isfinite(result.metrics["loss"]))
     stored = result.state.replay.items
     legal = np.asarray(env.legal(replay.storage.read(stored.obs, *np.indices(stored.reward.shape))))

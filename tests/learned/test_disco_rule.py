@@ -91,7 +91,7 @@ def test_terms_of_the_loss(both):
         steps = as_program(u)[0]
         taken = [rules.of_action(x[:-2], steps.action) for x in (online.z, online.q, online.following)]
         out = Outputs(online.policy[:-2], online.y[:-2], *taken)
-        after = rules.following(online.policy, steps.cut)
+        after = rules.following(online.policy, steps)
         batch = algo.Batch(None, None, made, after, values.returns, steps.terminated, steps.known, None)
         terms = algo.terms(algo.Config(value_coef=1.0), out, batch)
         for name, expected in oracle.losses(u, value, targets).items():
@@ -99,16 +99,20 @@ def test_terms_of_the_loss(both):
 
 
 def test_nothing_flows_across_the_end_of_an_episode(arrays):
-    """What a step is told depends on it and on later steps of its episode; moments of advantages are left out here."""
+    """What a step is told depends on it and on later steps of its episode; moments of advantages are left out here.
+    Of predictions it sees a row more, but where it is not known what followed a truncation."""
     steps, online, target = as_program(random_update(0))
 
-    def told(reward):
-        values, _ = rules.evaluate(steps._replace(reward=reward), online, target, rules.no_moments(), GAMMA, TRACE)
+    def told(reward, shift):
+        out = online._replace(y=online.y.at[..., 0].add(shift))
+        values, _ = rules.evaluate(steps._replace(reward=reward), out, target, rules.no_moments(), GAMMA, TRACE)
         still = values._replace(scaled_advantage=values.advantage, scaled_advantages=values.advantages)
-        seen = rules.Seen(steps._replace(reward=reward), still, online, target)
+        seen = rules.Seen(steps._replace(reward=reward), still, out, target)
         return jnp.mean(disco.rule(arrays).targets(seen, disco.Memory(*map(jnp.ones, (128, 128))))[0].y, axis=-1)
 
-    reached = np.asarray(jax.jit(jax.jacrev(told))(steps.reward)) != 0  # [T, N, T, N]
+    slopes = jax.jit(jax.jacrev(told, argnums=(0, 1)))(steps.reward, jnp.zeros((STEPS + 2, COUNT)))
+    reached, rows = (np.asarray(x) != 0 for x in slopes)  # [T, N, T, N] and [T, N, R, N]
+    assert not np.any(rows[:4, 2, 4:, 2]) and np.all(rows[4, 2, 4:6, 2]) and np.all(rows[:3, 1, -1, 1])
     for n in range(COUNT):
         episode = np.cumsum(np.concatenate([[0], np.asarray(steps.last)[:-1, n]]))
         later = (np.arange(STEPS)[:, None] <= np.arange(STEPS)) & (episode[:, None] == episode)

@@ -4,6 +4,8 @@ import hashlib
 import io
 import os
 import random
+import tracemalloc
+import zipfile
 
 import jax
 import numpy as np
@@ -76,6 +78,14 @@ def test_hostile_files(tmp_path, raw, line):
     assert len(str(raised.value).splitlines()) == 1 and str(path) in str(raised.value)
 
 
+@pytest.mark.parametrize("shape", [b"(1211), } ", b"(01211,), }"])
+def test_unusual_headers(shape):
+    """Which numpy refuses: the numbers are those after the header."""
+    raw = npy(NUMBERS).replace(b"(1211,), } "[: len(shape)], shape)
+    found = published.READERS[".npy"](raw)
+    np.testing.assert_array_equal(found.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
+
+
 def npz(arrays, **more):
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays, **more)
@@ -113,6 +123,22 @@ def test_hostile_archives(rule, change, line):
     with pytest.raises(ConfigError, match=line) as raised:
         published.READERS[".npz"](npz(rule | change))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archives_that_lie(rule, kind):
+    """A hundred megabytes that call themselves four bytes, in whatever way they are packed: they are not unpacked."""
+    stream, lie = io.BytesIO(), "lstm/linear/b.npy"
+    with zipfile.ZipFile(stream, "w", kind) as files:
+        for name in rule:
+            files.writestr(f"{name}.npy", bytes(10**8) if f"{name}.npy" == lie else b"0000")
+    raw = stream.getvalue().replace((10**8).to_bytes(4, "little"), (4).to_bytes(4, "little"))
+    tracemalloc.start()
+    with pytest.raises(ConfigError):
+        published.READERS[".npz"](raw)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**24
 
 
 def test_damaged_archives(rule):
@@ -154,8 +180,8 @@ def test_mutations():
     ("algo", "option", "line"),
     [
         ("dqn", "--optimiser", "OPEN's form moves an actor and its critic at once"),
-        ("a2c", "--rule", "holds a optimiser, expected a rule"),
-        ("ppo", "--value-loss", "holds a optimiser, expected a value-loss"),
+        ("a2c", "--rule", "holds a function for the socket optimiser, not for rule"),
+        ("ppo", "--value-loss", "holds a function for the socket optimiser, not for value-loss"),
     ],
 )
 def test_refused_before_anything_is_compiled(algo, option, line, tmp_path, capsys):

@@ -252,7 +252,7 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     assert load(tmp_path / "learned").saved["learned"]["value_loss"]["socket"] == "value-loss"
     capsys.readouterr()
     assert run(*train, "--objective", found, "--out", tmp_path / "wrong") == 2
-    assert "holds a value-loss, expected a policy-drift" in capsys.readouterr().err
+    assert "holds a function for the socket value-loss, not for policy-drift" in capsys.readouterr().err
 
 
 @pytest.mark.rest

@@ -45,7 +45,8 @@ def networks(params: PyTree) -> dict[str, PyTree]:
 
 
 def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTree, Any], tuple[Array, Any]]:
-    """``loss(params, batch) -> (loss, aux)`` as one that gives ``(loss, (aux, layers))``, with a tree of `Layer`s."""
+    """Makes of ``loss(params, batch) -> (loss, aux)`` one that gives ``(loss, (aux, layers))``, with `Layer`s in a tree
+    like ``params``."""
 
     def watching(params: PyTree, batch: Any) -> tuple[Array, Any]:
         notes = _Notes(params)

@@ -3,7 +3,8 @@ doi 10.1038/s41586-025-09761-x, Methods).
 
 ``T`` steps of ``N`` sequences, ``A`` actions, ``K`` predictions. What networks put out comes in rows ``R = T + 2``: of
 the observations of the steps, of the one after them, and of what followed the sequence's cut. So the row after step
-``t`` is ``t + 1``, but for a step where a time limit cut the episode off: then it is the last row.
+``t`` is ``t + 1``, but for a step where a time limit cut the episode off: then it is the last row, or if that followed
+another step, not known.
 """
 
 from collections.abc import Callable
@@ -116,14 +117,15 @@ def scale(moments: Moments) -> tuple[Array, Array]:
     return mean, jnp.sqrt(jnp.maximum(square - jnp.square(mean), 0.0) + ROOT_EPSILON) + EPSILON
 
 
-def following(x: Array, cut: Array) -> Array:
-    """Returns of rows ``[R, N, C]`` the one that follows each step, ``[T, N, C]``, by `Steps.cut`."""
-    return jnp.where(cut[..., None], x[-1:], x[1:-1])
+def following(x: Array, steps: Steps) -> Array:
+    """Returns of rows ``[R, N, C]`` the one that follows each step, ``[T, N, C]``; that of the step itself where it is
+    not known what did, so that nothing of the next episode is seen there."""
+    return jnp.where(steps.cut[..., None], x[-1:], jnp.where(steps.known[..., None], x[1:-1], x[:-2]))
 
 
-def pairs(x: Array, cut: Array) -> Array:
-    """Lays what follows a step beside what is there: ``[R, N, C]`` and `Steps.cut` to ``[T, N, 2 * C]``."""
-    return jnp.concatenate([x[:-2], following(x, cut)], axis=-1)
+def pairs(x: Array, steps: Steps) -> Array:
+    """Lays what follows a step beside what is there: rows ``[R, N, C]`` become ``[T, N, 2 * C]``."""
+    return jnp.concatenate([x[:-2], following(x, steps)], axis=-1)
 
 
 def of_action(x: Array, action: Array) -> Array:
@@ -161,7 +163,7 @@ def evaluate(
     )
     trace = trace_lambda * jnp.minimum(1.0, jnp.exp(log_policy - log_behaviour))
     taken, discount = of_action(target_q[:-2], steps.action), gamma * (1 - steps.terminated)
-    one_step = steps.reward + discount * following(target_value[..., None], steps.cut)[..., 0]
+    one_step = steps.reward + discount * following(target_value[..., None], steps)[..., 0]
     stopped, stop = jnp.where(steps.known, one_step, taken), steps.last & ~steps.terminated
     columns = trace, steps.reward, taken, target_value[:-2], discount, stop, stopped
     target_return = jax.vmap(returns.stored_retrace, in_axes=1, out_axes=1)(*columns)

@@ -198,6 +198,9 @@ def _tell(run: Run, trainer: Trainer) -> None:
     frames = trainer.frames(config.num_iterations)
     if frames != config.total_steps:
         say(run.console, f"each agent trains for {frames:,} frames: {config.num_iterations:,} whole iterations")
+    for option, card in ((option, made["card"]) for option, made in name.learned.items()):
+        if "licence" in card:
+            say(run.console, f"{option}: {card['file']}, of {card['name']} ({card['licence']})")
     agents, used = run.setup.members.size, run.options.num_devices or len(jax.devices())
     device = f"{used} {jax.devices()[0].platform} device(s)"
     if name.split:
