@@ -20,7 +20,7 @@ sockets: {", ".join(SOCKET_NAMES)}
 purerl evolve SOCKET --help lists the options.
 purerl evolve report RUN compares what was found with what it replaces, on held-out seeds;
 purerl evolve report MODULE:FUNCTION --socket SOCKET --env ENV does so with a function of your own.
-purerl evolve distill RUN fits a closed form to it."""
+purerl evolve distill RUN fits a closed form to it, or a small network."""
 
 
 def evolve(args: list[str]) -> int:
@@ -146,21 +146,31 @@ def report_written(socket: str, args: list[str]) -> int:
 
 def distill(args: list[str]) -> int:
     """``purerl evolve distill RUN``."""
+    from purerl import config as cfg
     from purerl.runs.describing.options import DistillOptions
 
     options = parsing.parse(DistillOptions, "purerl evolve distill", args, positional=True)
+    plain, of_network = DistillOptions(options.run), options.into == "network"
+    idle = [name for name in ("hidden_sizes", "seed") if getattr(options, name) != getattr(plain, name)]
+    cfg.check(options, *[f"{name}: has no effect without --into network" for name in idle if not of_network])
 
     from purerl.learned import artefacts, expressions
-    from purerl.meta import distill
+    from purerl.meta import distill, distill_network
     from purerl.store import trusted
 
-    path = Path(options.out or Path(options.run) / "closed.json")
-    trust = trusted.memory(options.trust)
-    form = distill.artefact(artefacts.load(options.run), trust=trust, where=Path(options.run))
+    run = Path(options.run)
+    folder = run if run.is_dir() else run.parent
+    path = Path(options.out or folder / ("network.json" if of_network else "closed.json"))
+    learned, trust = artefacts.load(run), trusted.memory(options.trust)
+    if of_network:
+        form = distill_network.artefact(learned, options.hidden_sizes, options.seed, trust=trust, where=run)
+        print(f"explains {form.card['explained_change']:.4f} of what it changes in the algorithm's own function")
+    else:
+        form = distill.artefact(learned, trust=trust, where=run)
+        print(expressions.in_words(form.expression))
     try:
         artefacts.save(path, form)
     except OSError as error:
         raise ConfigError(f"out = {str(path)!r}: cannot be written ({error.strerror})") from None
-    print(expressions.in_words(form.expression))
     print(f"explains {form.card['explained']:.4f} of what was learned; {printable(str(path))}")
     return 0

@@ -20,7 +20,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import expressions, published, sockets
+from purerl.learned import chosen, expressions, published, sockets
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files
 from purerl.types import Array, Env, PyTree
@@ -169,11 +169,13 @@ def of_json(value: Any) -> Artefact:
     name, expression, words = (function[part] for part in ("socket", "expression", "meta_params"))
     if not isinstance(name, str) or name not in sockets.SOCKETS:
         raise ConfigError(f"artefact: unknown socket {str(name)[:40]!r}; must be one of {', '.join(sockets.SOCKETS)}")
-    if not isinstance(settings, dict) or (settings and name not in sockets.SETTINGS):
+    if not isinstance(settings, dict) or (settings and name not in (*sockets.SETTINGS, *sockets.SIZED)):
         raise ConfigError(f"artefact: a {name} has no such settings")
     if expression is not None:
         return of_expression(name, expression, card)._replace(measured=measured)
     try:
+        if name in sockets.SIZED:
+            chosen.read(chosen.Layers, name, "hidden_sizes", settings)
         like = jax.eval_shape(sockets.make(name, **settings).init, jax.random.key(0))
     except ConfigError as error:
         raise ConfigError(f"artefact: {'; '.join(str(error).splitlines())}") from None

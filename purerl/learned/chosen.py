@@ -11,6 +11,13 @@ Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
 Made = TypeVar("Made")
 
 
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """Widths of the hidden layers of a socket's network."""
+
+    hidden_sizes: tuple[Size, ...] = ()
+
+
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
     """Reads settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of
     layers.

@@ -374,6 +374,8 @@ SETTINGS: dict[str, type] = {
     "levels": generator.Settings,
 }
 """What a person can choose of a socket, by its name."""
+SIZED = "value-loss", "policy-drift", "td-loss"
+"""Sockets whose artefacts may have ``hidden_sizes`` as settings, where the network is not of the default ones."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:

@@ -72,9 +72,16 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
         form = distance(of_fresh_values)
     else:
         raise ConfigError(f"socket = {learned.socket!r}: takes no closed form; value-loss and policy-drift do")
-    card = {name: value for name, value in learned.card.items() if name not in ("evidence", "fitness")}
-    card |= {"explained": form.explained, "terms": form.terms}
+    card = card_of(learned, {"explained": form.explained, "terms": form.terms})
     return artefacts.of_expression(learned.socket, form.tree, card)
+
+
+def card_of(learned: artefacts.Artefact, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The card of what was distilled from ``learned``: how that was found, its digest, and what there is to tell
+    ``about`` the fit."""
+    of_itself = "evidence", "fitness", "explained", "explained_change", "terms", "distilled_from"
+    kept = {name: value for name, value in learned.card.items() if name not in of_itself}
+    return {**kept, "distilled_from": artefacts.to_json(learned)["sha256"], **about}
 
 
 class Form(NamedTuple):

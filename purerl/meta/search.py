@@ -41,7 +41,7 @@ CAPACITY = 64
 CHUNK_SECONDS = 1.0
 """What a chunk should take: how long the progress bar, Ctrl-C and a fixed time wait, if a generation takes less."""
 LOG = "generations.jsonl"
-OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json"
+OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json", "network.json", "network-report.json"
 """What tells of the artefact that lies there, and of no later one."""
 FILES = (
     config_file.NAME,

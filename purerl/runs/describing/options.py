@@ -4,6 +4,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from purerl import config as cfg
+from purerl.learned import chosen
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -297,12 +298,18 @@ class WrittenOptions(Overwrite, Trained, Compared):
 
 @dataclasses.dataclass(frozen=True)
 class DistillOptions(Trust):
-    """What to fit a closed form to, and where to write it."""
+    """What to fit to which learned function, and where to write it."""
 
     run: str
-    """Run directory of a search for a value loss or a policy drift."""
+    """Run directory of a search, or an artefact's file."""
+    into: Literal["expression", "network"] = "expression"
+    """What to fit: a closed form, to a value loss or a policy drift, or a fresh network, to these or a TD loss."""
+    hidden_sizes: tuple[chosen.Size, ...] = (16,)
+    """Widths of the hidden layers of the network."""
+    seed: cfg.Seed = 0
+    """Seed of what the network is fitted from."""
     out: str | None = None
-    """File to write (default: closed.json in the run directory)."""
+    """File to write (default: closed.json or network.json in the run directory)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,8 +27,8 @@ LOGS = {
     "generations.jsonl": ("frames", ("", "")),
 }
 """Logs that hold curves: what they are drawn over, and what tells members apart."""
-REPORTS = "report.json", "closed-report.json"
-"""What reports on a search's function and on its closed form write."""
+REPORTS = "report.json", "closed-report.json", "network-report.json"
+"""What reports on a search's function, on its closed form and on the network fitted to it write."""
 NO_CURVES = (*NO_METRICS, "seconds")
 """Numbers of a log that are no results."""
 
