@@ -11,6 +11,7 @@ from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import State, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
+from purerl.learners.parts.lifetimes import Timed
 from purerl.types import Env, Key, Learner, Updated
 
 
@@ -25,7 +26,7 @@ class Config(policy_gradients.Config):
     """Trace parameter (lambda) of generalised advantage estimation; 1 sums all rewards to the end of the rollout."""
 
 
-def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, **parts: Any) -> Learner:
+def make_learner(config: Config, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:
     """A2C as a `Learner`. ``estimate`` defaults to GAE; ``parts`` are those of `policy_gradients.make_parts`."""
     made = policy_gradients.make_parts(config, env, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
@@ -33,7 +34,7 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | None = None, 
     def learn(state: State, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience, at=policy_gradients.acting(state))
 
-    return policy_gradients.make_learner(config, made, learn)
+    return policy_gradients.make_learner(config, made, learn, estimate)
 
 
 a2c = Algorithm(
@@ -42,7 +43,7 @@ a2c = Algorithm(
     problems,
     make_learner,
     teaching.make_trainer,
-    sockets=("rule", "optimiser"),
+    sockets=("lpg", "optimiser"),
     presets={
         "image": {**policy_gradients.IMAGE, "gae_lambda": 0.95},
         "memory": policy_gradients.MEMORY,

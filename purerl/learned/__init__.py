@@ -2,5 +2,5 @@
 
 ENV_SOCKET_NAMES = "cheap-talk", "levels"
 """The names of those sockets that stand on the environment's side, so that every algorithm has them."""
-SOCKET_NAMES = "value-loss", "policy-drift", "td-loss", "vtrace-weight", "rule", "disco", "optimiser", *ENV_SOCKET_NAMES
+SOCKET_NAMES = "value-loss", "policy-drift", "td-loss", "vtrace-weight", "lpg", "disco", "optimiser", *ENV_SOCKET_NAMES
 """The names of all sockets, which `sockets.SOCKETS` makes; they need no JAX."""

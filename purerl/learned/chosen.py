@@ -18,9 +18,17 @@ class Layers:
     hidden_sizes: tuple[Size, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class TimeAware:
+    """The settings of a function that may see where in its training an agent is."""
+
+    time_aware: bool = False
+    """Whether the function also sees how far the training is, and the logarithm of its length in frames."""
+
+
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
     """Reads settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of
-    layers.
+    layers, if it has any.
 
     Raises `ConfigError`, a line for each that is not valid.
     """
@@ -29,11 +37,17 @@ def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> 
     if unknown := [name for name in fields if name not in known]:
         raise ConfigError(f"settings: {socket} has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
     found = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()})
-    widths = getattr(found, layers)
+    widths = getattr(found, layers, ())
     deep = isinstance(widths, tuple) and len(widths) > MOST_LAYERS
     cfg.check(found, *([f"{layers}: must be at most {MOST_LAYERS}"] if deep else []))
     checked: Made = found
     return checked
+
+
+def among(kind: type[Made], options: Any) -> Made:
+    """Returns the settings of the class ``kind`` that are among ``options``."""
+    made: Any = kind
+    return kind(**{field.name: getattr(options, field.name) for field in dataclasses.fields(made)})
 
 
 def as_json(made: Any) -> dict[str, Any]:

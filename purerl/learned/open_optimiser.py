@@ -20,7 +20,7 @@ from purerl.errors import ConfigError
 from purerl.learned import chosen
 from purerl.learned.chosen import Size
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.parts import activity, gradients, settings
+from purerl.learners.parts import activity, gradients, lifetimes, settings
 from purerl.learners.parts.activity import Layer, Observant
 from purerl.types import Array, Env, Key, PyTree
 
@@ -73,7 +73,7 @@ def read(fields: dict[str, Any]) -> Settings:
 def choose(options: Any, env: Env) -> dict[str, Any]:
     """Returns the settings among ``options`` as JSON; of the form "adam" none. Raises `ConfigError` for one without an
     effect."""
-    made = read({field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)})
+    made = chosen.among(Settings, options)
     if unused := cfg.unused([made], Settings()):
         raise ConfigError("\n".join(unused))
     return {} if made == Settings() else chosen.as_json(made)
@@ -219,8 +219,7 @@ def progress(config: Any, updates: counters.Count) -> Progress:
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)
     iteration, epoch = counters.divide(all_epochs, epochs)
-    last = jnp.maximum(jnp.float32(config.num_iterations) - 1, 1)
-    return Progress(counters.real(iteration) / last, epoch.astype(jnp.float32) / max(epochs - 1, 1))
+    return Progress(lifetimes.passed(config, iteration), epoch.astype(jnp.float32) / max(epochs - 1, 1))
 
 
 def _key(params: Array) -> Key:

@@ -19,8 +19,9 @@ import optax
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, open_optimiser, rules
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, open_optimiser
 from purerl.learned import disco as disco_rules
+from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
 from purerl.learners.parts import all_action_rules, estimates
 from purerl.learners.parts.settings import make_optimiser
@@ -243,22 +244,21 @@ def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
     )
 
 
-def rule(made: rules.Rule | None = None) -> Socket:
-    """A2C's update rule: what its critic predicts, and how policy and critic are updated from a trajectory.
+def lpg(**settings: Any) -> Socket:
+    """The update rule of LPG in place of A2C's, or added to it, by the ``settings`` of `lpg_rules.Settings`.
 
-    ``made`` is a `rules.Rule`; the default is a learned one.
+    Raises `ConfigError` for settings that are not valid.
     """
-    made = made or rules.learned(hidden_size=16)
-
-    def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
-        return {
-            "estimate": made.estimate(meta_params, config),
-            "value_loss": made.value_loss,
-            "num_predictions": made.num_predictions,
-        }
-
-    baselines = (Baseline("A2C", as_it_is, "value_coef"),)
-    return Socket("rule", made.init, parts, option="rule", algo="a2c", baselines=baselines)
+    made = lpg_rules.read(settings)
+    return Socket(
+        "lpg",
+        functools.partial(lpg_rules.init, made),
+        lambda meta_params, config: lpg_rules.parts(meta_params, config, made),
+        option="rule",
+        algo="a2c",
+        baselines=(Baseline("A2C", as_it_is, "value_coef"),),
+        problems=functools.partial(lpg_rules.problems, made),
+    )
 
 
 def disco() -> Socket:
@@ -362,13 +362,14 @@ def levels(**settings: Any) -> Socket:
 SOCKETS: dict[str, Callable[..., Socket]] = dict(
     zip(
         SOCKET_NAMES,
-        (value_loss, policy_drift, td_loss, vtrace_weight, rule, disco, optimiser, cheap_talk, levels),
+        (value_loss, policy_drift, td_loss, vtrace_weight, lpg, disco, optimiser, cheap_talk, levels),
         strict=True,
     )
 )
 """The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
 for those on the environment's side."""
 SETTINGS: dict[str, type] = {
+    "lpg": lpg_rules.Settings,
     "optimiser": open_optimiser.Settings,
     "cheap-talk": messages.Settings,
     "levels": generator.Settings,
@@ -376,12 +377,19 @@ SETTINGS: dict[str, type] = {
 """What a person can choose of a socket, by its name."""
 SIZED = "value-loss", "policy-drift", "td-loss"
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, where the network is not of the default ones."""
+GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
+"""What to do in place of sockets that there were."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
     """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
     know of ``env``. Raises `ConfigError` for what cannot be."""
-    of_name = {"optimiser": open_optimiser.choose, "cheap-talk": messages.settings, "levels": generator.settings}
+    of_name = {
+        "lpg": lpg_rules.choose,
+        "optimiser": open_optimiser.choose,
+        "cheap-talk": messages.settings,
+        "levels": generator.settings,
+    }
     return of_name[name](options, env) if name in SETTINGS else {}
 
 
@@ -398,6 +406,8 @@ def algorithms(name: str) -> list[str]:
 
 def make(name: str, **options: Any) -> Socket:
     """The socket ``name``, made with ``options`` (arguments of its function). Raises `ConfigError` if it is unknown."""
+    if name in GONE:
+        raise ConfigError(f"socket = {name!r}: {GONE[name]}")
     if name not in SOCKETS:
         raise ConfigError(f"socket = {name!r}: unknown; must be one of {', '.join(SOCKETS)}")
     return SOCKETS[name](**options)

@@ -27,7 +27,7 @@ from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 
 NAME = "meta_gradient"
 """Name of this search among the strategies."""
-UNFIT = "optimiser", "rule", *ENV_SOCKET_NAMES
+UNFIT = "optimiser", "lpg", *ENV_SOCKET_NAMES
 """Sockets of which this search cannot find the function."""
 JUDGING = 2**31 + 5
 """Folded into the key of new agents for what the judge keeps of them."""
@@ -66,7 +66,7 @@ def of(
     descends the mean over agents of what a `Judge` makes of that rollout; agents whose gradient is not finite are left
     out. Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
 
-    - ``socket``: what is learned; "optimiser" and "rule", and those on the environment's side, are refused. (A2C stops
+    - ``socket``: what is learned; "optimiser" and "lpg", and those on the environment's side, are refused. (A2C stops
       the gradients of the values that it estimates from, so most of a rule would have no gradient.)
     - ``algo``: a policy gradient algorithm of `purerl.algos`, or ``disco``.
     - ``config``: its Config, whose number of iterations is the length of an agent's training.

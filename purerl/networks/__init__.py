@@ -10,7 +10,7 @@ from purerl.networks.heads import (
     one_each,
     predictions,
 )
-from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, first_alone, halve, orthogonal, windows
+from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve, orthogonal, windows
 from purerl.networks.torsos import CNN, KINDS, Convolution, Convolutions, ResNet, Seen, is_image, torso
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "actor_critic",
     "as_actor_critic",
     "dense",
-    "first_alone",
     "halve",
     "is_image",
     "legal_only",

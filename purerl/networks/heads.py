@@ -9,23 +9,27 @@ import jax.numpy as jnp
 
 from purerl.errors import ConfigError
 from purerl.formulas import exploration
-from purerl.networks.layers import MLP, dense, first_alone, orthogonal
+from purerl.networks.layers import MLP, dense
 from purerl.types import Array, Key, PyTree
 
 
 class Head(nn.Module):
-    """A torso and a linear layer, whose kernel is initialised by ``init_kernel(scale)``. ``free`` more outputs are
-    parameters that do not depend on the observation."""
+    """A torso and a linear layer of ``size`` outputs. ``free`` more are parameters that do not depend on the
+    observation; ``beside`` more come from a layer of their own, so that the others are in the bits of a head without.
+    """
 
     torso: nn.Module
     size: int
     scale: float
     free: int = 0
-    init_kernel: Callable[[float], Callable] = orthogonal
+    beside: int = 0
 
     @nn.compact
     def __call__(self, obs: PyTree) -> Array:
-        out = dense(self.size, self.scale, init=self.init_kernel)(self.torso(obs))
+        features = self.torso(obs)
+        out = dense(self.size, self.scale)(features)
+        if self.beside:
+            out = jnp.concatenate([out, dense(self.beside, self.scale)(features)], axis=-1)
         if self.free:
             shared = self.param("free", nn.initializers.zeros, (self.free,))
             out = jnp.concatenate([out, jnp.broadcast_to(shared, (*out.shape[:-1], self.free))], axis=-1)
@@ -165,5 +169,5 @@ class PolicyAndValue(nn.Module):
     def __call__(self, features: Array) -> tuple[Array, Array]:
         hidden = MLP((self.width,), self.activation), MLP((self.width,), self.activation)
         policy = Head(hidden[0], self.size, scale=0.01, free=self.free)(features)
-        value = Head(hidden[1], self.num_predictions, scale=1.0, init_kernel=first_alone)
+        value = Head(hidden[1], 1, scale=1.0, beside=self.num_predictions - 1)
         return policy, predictions(value(features))

@@ -44,22 +44,6 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     return init
 
 
-def first_alone(scale: float = 1.0) -> Callable[..., Array]:
-    """Initialises ``[in, out]`` kernels whose first column is what `orthogonal` draws for one output, so that a network
-    with more outputs begins with the same first one; the others are orthogonal among themselves. It consumes ``key``.
-    """
-    draw_columns = orthogonal(scale)
-
-    def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
-        rows, columns = shape
-        first = draw_columns(key, (rows, 1), dtype)
-        if columns == 1:
-            return first
-        return jnp.concatenate([first, draw_columns(jax.random.fold_in(key, 1), (rows, columns - 1), dtype)], axis=1)
-
-    return init
-
-
 def dense(size: int, scale: float, dtype: Any = None, init: Callable[[float], Callable] = orthogonal) -> nn.Dense:
     """A dense layer of ``size`` units, its kernel initialised by ``init(scale)``, its bias by zeros; it computes in
     ``dtype`` (None: that of its parameters and inputs), its parameters are float32."""

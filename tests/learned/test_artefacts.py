@@ -91,7 +91,7 @@ def first(value):
         (lambda v: v.update(format=99), "format '99', expected 1"),
         (lambda v: v.pop("card"), "has no card"),
         (lambda v: v.update(socket="__import__('os')"), "unknown socket"),
-        (lambda v: v.update(socket="rule"), "arrays are not those of the socket"),
+        (lambda v: v.update(socket="lpg"), "arrays are not those of the socket"),
         (lambda v: v["meta_params"].popitem(), "arrays are not those of the socket"),
         (lambda v: first(v).update(shape=[2**40, 2]), "must have the shape"),
         (lambda v: first(v).update(float32="!!!"), "is not base64"),

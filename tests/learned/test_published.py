@@ -180,7 +180,7 @@ def test_mutations():
     ("algo", "option", "line"),
     [
         ("dqn", "--optimiser", "OPEN's form moves an actor and its critic at once"),
-        ("a2c", "--rule", "holds a function for the socket optimiser, not for rule"),
+        ("a2c", "--rule", "holds a function for the socket optimiser, not for lpg"),
         ("ppo", "--value-loss", "holds a function for the socket optimiser, not for value-loss"),
     ],
 )

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 from compiling import AS_SHIPPED
 
-from purerl import a2c, compiler_options, dqn, envs, impala, ppo
+from purerl import compiler_options, dqn, envs, impala, ppo
 from purerl.algos import ALGORITHMS
 from purerl.formulas import losses
 from purerl.formulas.returns import vtrace_weights
-from purerl.learned import ENV_SOCKET_NAMES, rules, sockets
+from purerl.learned import ENV_SOCKET_NAMES, sockets
 
 CONFIGS = {
     ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64, hidden_sizes=(16,)),
     dqn: dqn.Config(total_steps=512 + 64 * 13, warmup_steps=512, capacity=2048, hidden_sizes=(16,)),
     impala: impala.Config(total_steps=160 * 50, lag=2.0, max_lag=2, hidden_sizes=(16,)),
-    a2c: a2c.Config(total_steps=128 * 50, hidden_sizes=(16,)),
 }
-CASES = [("value-loss", ppo), ("policy-drift", ppo), ("td-loss", dqn), ("vtrace-weight", impala), ("rule", a2c)]
+CASES = [("value-loss", ppo), ("policy-drift", ppo), ("td-loss", dqn), ("vtrace-weight", impala)]
 CASES += [("optimiser", ppo), ("optimiser", dqn)]
 
 
@@ -52,82 +51,11 @@ def test_begins_as_the_algorithm(key, name, algo):
     assert CONFIGS[algo].total_updates >= 48
     socket = sockets.make(name)
     meta_params = socket.init(jax.random.key(1))
-    base = sockets.rule(rules.actor_critic(8)).parts if name == "rule" else plain
     train = training(algo, socket.parts)
-    before, after, learned = training(algo, base)((), key), train(meta_params, key), train(changed(meta_params), key)
+    before, after, learned = training(algo, plain)((), key), train(meta_params, key), train(changed(meta_params), key)
     jax.tree.map(np.testing.assert_array_equal, after, before)
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(learned), jax.tree.leaves(before), strict=True))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
-
-
-@pytest.mark.rest
-def test_a_search_of_rules_begins_with_a2c(key):
-    """The critic's first output of eight begins in the bits of A2C's only one, and so learns what that learns."""
-    config, env = dataclasses.replace(CONFIGS[a2c], total_steps=128 * 4), envs.make("CartPole-v1")
-    socket = sockets.make("rule")
-    meta_params = socket.init(jax.random.key(1))
-    obs = jnp.ones((8, 4))
-
-    def first_outputs(params):
-        """Without what belongs to further outputs of the critic."""
-        layers = dict(params["critic"]["params"])
-        layers["Dense_0"] = {"kernel": layers["Dense_0"]["kernel"][:, :1], "bias": layers["Dense_0"]["bias"][:1]}
-        return params["actor"], layers
-
-    pair = {}, socket.parts(meta_params, config)
-    begun = [a2c.make_learner(config, env, **parts).init(key, obs).params for parts in pair]
-    jax.tree.map(np.testing.assert_array_equal, *map(first_outputs, begun))
-    learned = [jax.jit(a2c.make_train(config, env, **parts))(key) for parts in pair]
-    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
-    jax.tree.map(close, *(first_outputs(result.state.learner.params) for result in learned))
-    np.testing.assert_array_equal(*(result.metrics["episodes"] for result in learned))
-
-
-def test_actor_critic_as_a_rule_is_a2c():
-    """With one prediction that has an axis of its own, in place of a value that has none."""
-    config = CONFIGS[a2c]
-    rule = sockets.rule(rules.actor_critic(2)).parts((), config)
-    seen = columns(np.random.default_rng(0), 2)
-    advantage, target = rule["estimate"](seen)
-    from purerl.learners.parts import estimates
-
-    alone = seen._replace(value=seen.value[:, 0], next_value=seen.next_value[:, 0])
-    expected = estimates.by_gae(config.gae_lambda)(alone)
-    np.testing.assert_array_equal(advantage, expected[0])
-    np.testing.assert_array_equal(target[:, 0], expected[1])
-    np.testing.assert_array_equal(target[:, 1], seen.value[:, 1])
-    loss = rule["value_loss"](seen.value, seen.value, target, config)
-    np.testing.assert_allclose(loss, losses.squared_value_loss(alone.value, None, target[:, 0], config), rtol=1e-6)
-
-
-def columns(rng, predictions, steps=12):
-    from purerl.learners.parts.estimates import Columns
-
-    f = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
-    last = jnp.arange(steps) == 4
-    return Columns(
-        -jnp.abs(f(steps)),
-        jnp.zeros(steps),
-        f(steps),
-        f(steps, predictions),
-        f(steps, predictions),
-        jnp.full(steps, 0.9),
-        last,
-    )
-
-
-def test_learned_rule_reads_backwards_within_an_episode():
-    """What a step is told depends on it and on what follows in its episode, and on nothing else."""
-    rule = rules.learned(8, 3)
-    estimate = rule.estimate(changed(rule.init(jax.random.key(0))), CONFIGS[a2c])
-    seen = columns(np.random.default_rng(0), 3)
-    reached = jax.jacrev(lambda reward: estimate(seen._replace(reward=reward))[1])(seen.reward)  # [T, K, T]
-    reached = np.any(np.asarray(reached) != 0, axis=1)
-    episode = np.cumsum(np.concatenate([[0], np.asarray(seen.last)[:-1]]))
-    expected = (np.arange(12)[:, None] <= np.arange(12)) & (episode[:, None] == episode)
-    np.testing.assert_array_equal(reached, expected)
-    _, plain = rules.actor_critic(3).estimate((), CONFIGS[a2c])(seen)
-    assert np.max(np.abs(estimate(seen)[1] - plain)) <= 1
 
 
 CONFIG = SimpleNamespace(clip_epsilon=0.2, huber_delta=1.0, trace_lambda=0.9, rho_bar=1.0, c_bar=1.0)

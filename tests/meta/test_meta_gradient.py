@@ -42,7 +42,7 @@ def test_is_a_search(search):
     [
         ("td-loss", dqn, dqn.Config(), [ENV]),
         ("optimiser", ppo, CONFIG, [ENV]),
-        ("rule", a2c, a2c.Config(**SIZES), [ENV]),
+        ("lpg", a2c, a2c.Config(**SIZES), [ENV]),
         ("value-loss", ppo, CONFIG, [ENV, ENV]),
         ("cheap-talk", ppo, CONFIG, [ENV]),
     ],

@@ -283,11 +283,11 @@ def test_messages(tmp_path, capsys):
 @pytest.mark.rest
 def test_several_tasks(tmp_path):
     """Two environments and two lifetimes; a candidate is as good as its ranks in all of them."""
-    args = ["evolve", "rule", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]
+    args = ["evolve", "lpg", "--env", "Catch-bsuite", "CartPole-v1", "--population", "4", "--num-seeds", "2"]
     args += ["--strategy", "SNES", "--total-steps", "512", "--num-steps", "16", "--hidden-sizes", "8"]
     assert run(*args, "--lifetimes", 1, 0.5, "--generations", 2, "--out", tmp_path / "run") == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["frames"] == 2 * 4 * 2 * 2 * (512 + 256) and artefacts.load(tmp_path / "run").socket == "rule"
+    assert summary["frames"] == 2 * 4 * 2 * 2 * (512 + 256) and artefacts.load(tmp_path / "run").socket == "lpg"
     rows = [json.loads(line) for line in (tmp_path / "run" / search.LOG).read_text().splitlines()]
     names = [f"fitness/{env}/{part}" for env in ("Catch-bsuite", "CartPole-v1") for part in (1, 0.5)]
     means = [[row[name] for name in names] for row in rows]

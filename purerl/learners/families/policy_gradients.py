@@ -16,8 +16,9 @@ import optax
 from purerl import config as cfg
 from purerl import networks, spaces, trees
 from purerl.formulas import distributions, losses
-from purerl.learners.parts import checks, gradients, normalize, reuse, settings, versions
-from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, scores
+from purerl.learners.parts import checks, gradients, lifetimes, normalize, reuse, settings, versions
+from purerl.learners.parts.estimates import Estimate, Experience, estimates, evaluate, first, scores
+from purerl.learners.parts.lifetimes import Age, Timed
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
 from purerl.spaces import Box, Discrete, MultiDiscrete
@@ -88,7 +89,7 @@ class Config(reuse.Settings, settings.Recall, settings.Torso, settings.Adam, set
 class State(NamedTuple):
     """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag. Where an
     algorithm has a target network, ``target_params`` and the iterations since its refresh (int32) are its own to keep.
-    ``reused`` is the state of `reuse.Reuse`.
+    ``reused`` is the state of `reuse.Reuse`, ``age`` the iterations so far where a part asks for them.
     """
 
     params: PyTree
@@ -100,6 +101,7 @@ class State(NamedTuple):
     target_params: PyTree = ()
     target_age: Array | tuple[()] = ()
     reused: PyTree = ()
+    age: Age = ()
 
 
 class Policy(NamedTuple):
@@ -155,15 +157,15 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
     """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
-    of their own. With several ``num_predictions`` K the critic gives that many values, the first of which begins as a
-    critic's of one."""
+    of their own. With several ``num_predictions`` K the critic gives that many values, the first of which is in the
+    bits of a critic's of one."""
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
     torso, memory = settings.make_torso(config, env, widths), settings.make_memory(config)
     if config.memory == "none":
         return networks.actor_critic(
             networks.Head(torso, size, scale=0.01, free=free),
-            networks.Head(torso, num_predictions, scale=1.0, init_kernel=networks.first_alone),
+            networks.Head(torso, 1, scale=1.0, beside=num_predictions - 1),
         )
     head = networks.PolicyAndValue(
         config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions
@@ -228,9 +230,11 @@ def experience(
     )
 
 
-def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated]) -> Learner:
+def make_learner(
+    config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated], *timed: Any
+) -> Learner:
     """A `Learner` whose parameters ``learn(state, experience, key)`` moves. Experience that is older than ``max_lag``
-    moves nothing."""
+    moves nothing. ``timed`` are the parts of ``learn`` that may be `lifetimes.Timed`."""
     network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
     reusing = reuse.make(config, config.num_steps)
 
@@ -243,6 +247,7 @@ def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experienc
             parts.scaler.init(trees.length(obs)),
             stale=params if config.max_lag else (),
             past=versions.past(params, config.max_lag),
+            age=lifetimes.begin(*timed),
         )
 
         def step() -> Transition:
@@ -278,7 +283,9 @@ def make_learner(config: Config, parts: Parts, learn: Callable[[State, Experienc
             stale, past = versions.delay(state.past, learned.params, config.lag)
             learned = learned._replace(stale=stale, past=past)
         obs_moments = normalizer.update(state.obs_moments, trajectory.obs)
-        learned = learned._replace(obs_moments=obs_moments, reward_scale=reward_scale, reused=reused)
+        learned = learned._replace(
+            obs_moments=obs_moments, reward_scale=reward_scale, reused=reused, age=lifetimes.older(state.age)
+        )
         return Updated(learned, metrics, jax.tree.map(lambda x: x[:, : trajectory.reward.shape[1]], scores))
 
     return Learner(
@@ -307,13 +314,20 @@ def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
 
 
 def descend(
-    config: Config, parts: Parts, estimate: Estimate, state: Any, experience: Experience, at: PyTree | None = None
+    config: Config,
+    parts: Parts,
+    estimate: Estimate | Timed,
+    state: Any,
+    experience: Experience,
+    at: PyTree | None = None,
 ) -> Updated:
     """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
     parameters).
 
     Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
     """
+
+    current: Estimate = lifetimes.now(estimate, config, state.age)
 
     def loss(params: PyTree, experience: Experience) -> tuple[Array, tuple[Metrics, Scores]]:
         policy, value, next_value = evaluate(parts.network, params, experience)
@@ -323,13 +337,15 @@ def descend(
         log_ratio = log_prob - acted
         columns = trees.split((log_prob, log_ratio, value), experience.last.shape)
         columns, next_value = jax.lax.stop_gradient((columns, next_value))
-        estimated = estimates(estimate, columns[0], columns[1], experience, columns[2], next_value)
+        estimated = estimates(current, columns[0], columns[1], experience, columns[2], next_value)
         advantage, target = trees.merge(estimated, 2)
         policy_loss = -losses.mean(advantage * log_prob, acting)
         value_loss = losses.mean(parts.value_loss(value, jax.lax.stop_gradient(value), target, config), present)
         entropy = losses.mean(parts.distribution.entropy(policy), acting)
         total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, acting)
-        metrics["explained_variance"] = losses.explained_variance(value, target, present)
+        metrics["explained_variance"] = losses.explained_variance(
+            first(value, advantage), first(target, advantage), present
+        )
         return total, (metrics, scores(columns[2], estimated[0]))
 
     params, opt_state, (more, thought), metrics = gradients.gradient_step(

@@ -101,6 +101,11 @@ def estimates(
     return jax.vmap(estimate, in_axes=1, out_axes=1)(columns)
 
 
+def first(value: Array, advantage: Array) -> Array:
+    """Values, or the first of predictions that have one axis more than advantages."""
+    return value[..., 0] if value.ndim > advantage.ndim else value
+
+
 def scores(value: Array, advantage: Array) -> Scores:
     """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
-    return Scores(value[..., 0] if value.ndim > advantage.ndim else value, advantage)
+    return Scores(first(value, advantage), advantage)

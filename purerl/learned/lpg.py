@@ -1,0 +1,164 @@
+"""LPG: an update rule that says what to predict and how to learn from it (Oh et al. 2020, "Discovering reinforcement
+learning algorithms", arXiv 2007.08794).
+
+Beside its policy an agent predicts ``y``, a categorical distribution without a fixed meaning. A recurrent network reads
+a trajectory backwards and says by ``pi_hat`` how much more likely each action is to become, and by ``y_hat`` what ``y``
+should have been (section 3.1). It may see where in its training the agent is, as TA-LPG does (Jackson et al. 2024,
+arXiv 2402.05828, section 4.1).
+"""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl import config as cfg
+from purerl.errors import ConfigError
+from purerl.formulas import losses
+from purerl.learned import chosen
+from purerl.learned.chosen import MOST, Size
+from purerl.learners.parts import estimates, lifetimes, teaching
+from purerl.learners.parts.estimates import Columns, Estimate
+from purerl.learners.parts.lifetimes import Lifetime
+from purerl.types import Array, Env, Key, PyTree
+
+EMBEDDING = 16
+"""Units of the hidden layer by which a prediction becomes one number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(chosen.TimeAware):
+    """What updates an agent."""
+
+    lpg_base: Literal["a2c", "none"] = "a2c"
+    """What the rule changes. a2c: its advantages, while the critic predicts a value as ever, and more. none: as
+    published; nothing is there but what the rule says."""
+    lpg_size: Size = 32
+    """Units of the recurrent network that reads a trajectory; 256 as published. A search moves some 3 times its square
+    numbers, with the more noise the more they are."""
+    lpg_predictions: Annotated[int, cfg.Range(2, MOST, open_high=False)] = 8
+    """Categories of the prediction: 30 as published, 8 in GROOVE. Each is one more output of the agent and the rule."""
+
+
+class Reader(nn.Module):
+    """A GRU of ``size`` units from the last row ``[F]`` of a trajectory to the first, its state reset where an episode
+    ended; a rectifier, and a linear layer that begins as zero if ``still``.
+
+    ``(rows [T, F], y [T, K], next_y [T, K], ended [T], last [T]) -> [T, 1 + K]``: ``pi_hat``, and what ``y_hat`` is
+    made of. Predictions are logits. One of what follows the end of the process is not seen.
+    """
+
+    size: int
+    num_predictions: int
+    still: bool
+
+    @nn.compact
+    def __call__(self, rows: Array, y: Array, next_y: Array, ended: Array, last: Array) -> Array:
+        hidden, number = nn.Dense(EMBEDDING, name="embedding"), nn.Dense(1, name="number")
+        embed = lambda y: number(nn.relu(hidden(nn.softmax(y))))
+
+        def step(cell: nn.GRUCell, carry: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+            x, stops = row
+            return cell(jnp.where(stops, 0.0, carry), x)
+
+        rows = jnp.concatenate([rows, embed(y), jnp.where(ended[:, None], 0.0, embed(next_y))], axis=1)
+        scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False}, reverse=True)
+        _, memory = scan(nn.GRUCell(self.size, name="gru"), jnp.zeros(self.size), (rows, last))
+        kernel = nn.initializers.zeros if self.still else nn.linear.default_kernel_init
+        return nn.Dense(1 + self.num_predictions, kernel_init=kernel, name="out")(nn.relu(memory))
+
+
+def read(fields: dict[str, Any]) -> Settings:
+    """Reads settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    return chosen.read(Settings, "lpg", "", fields)
+
+
+def choose(options: Any, env: Env) -> dict[str, Any]:
+    """Returns the settings among ``options`` as JSON."""
+    return chosen.as_json(chosen.among(Settings, options))
+
+
+def problems(made: Settings, config: Any) -> list[str]:
+    """Lists why agents of ``config`` cannot be updated by it."""
+    if made.lpg_base == "none" and config.curriculum in teaching.REPLAYS and config.level_score == "max-mc":
+        return ["lpg_base = 'none': there are no values that level_score = 'max-mc' could compare returns with"]
+    return []
+
+
+def make_reader(made: Settings) -> Reader:
+    """Makes the network that reads trajectories."""
+    return Reader(made.lpg_size, made.lpg_predictions, made.lpg_base == "a2c")
+
+
+def init(made: Settings, key: Key) -> PyTree:
+    """Makes meta-parameters; with A2C as base the last layer is zero, so that A2C is unchanged. Consumes ``key``."""
+    y, steps = jnp.zeros((1, made.lpg_predictions)), jnp.zeros(1, bool)
+    return make_reader(made).init(key, jnp.zeros((1, 5 if made.time_aware else 3)), y, y, steps, steps)
+
+
+def parts(meta_params: PyTree, config: Any, made: Settings) -> dict[str, Any]:
+    """The parts of A2C that are LPG's. Raises `ConfigError` where `problems` finds some.
+
+    ``value_loss`` has the weight ``value_coef`` of the config, which so is the paper's ``alpha_y``.
+    """
+    if found := problems(made, config):
+        raise ConfigError("\n".join(found))
+    reader = make_reader(made)
+
+    def rule(columns: Columns, *lifetime: Array) -> tuple[Array, Array]:
+        """``pi_hat`` ``[T]`` and ``[T, K]``, by columns whose values are the predictions alone."""
+        told = [jnp.full_like(columns.reward, x) for x in lifetime]
+        rows = jnp.stack([columns.reward, columns.discount, jnp.exp(columns.log_prob), *told], axis=1)
+        ended = columns.discount == 0
+        out: Any = reader.apply(meta_params, rows, columns.value, columns.next_value, ended, columns.last)
+        return out[:, 0], out[:, 1:]
+
+    made_of, loss = (beside_a2c, value_and_divergence) if made.lpg_base == "a2c" else (alone, divergence)
+
+    def at(lifetime: Lifetime | tuple[()]) -> Estimate:
+        return made_of(lambda columns: rule(columns, *lifetime), config)
+
+    return {
+        "estimate": lifetimes.Timed(at) if made.time_aware else at(()),
+        "value_loss": loss,
+        "num_predictions": made.lpg_predictions + (made.lpg_base == "a2c"),
+    }
+
+
+def alone(rule: Estimate, config: Any) -> Estimate:
+    """LPG as published: the critic predicts ``y``."""
+    return rule
+
+
+def beside_a2c(rule: Estimate, config: Any) -> Estimate:
+    """The critic predicts A2C's value and, after it, ``y``. The rule's answer is added to A2C's advantage and to the
+    logits of ``y``; of zeros it changes nothing."""
+    by_gae = estimates.by_gae(config.gae_lambda)
+
+    def estimate(columns: Columns) -> tuple[Array, Array]:
+        value, next_value = columns.value[:, 0], columns.next_value[:, 0]
+        y, next_y = columns.value[:, 1:], columns.next_value[:, 1:]
+        advantage, target = by_gae(columns._replace(value=value, next_value=next_value))
+        more, change = rule(columns._replace(value=y, next_value=next_y))
+        return advantage + more, jnp.concatenate([target[:, None], y + change], axis=1)
+
+    return estimate
+
+
+def divergence(y: Array, old_y: Array, target: Array, config: Any) -> Array:
+    """``KL(y || y_hat)`` of distributions with the logits ``y`` and ``target`` ``[..., K] -> [...]`` (equation 2).
+
+    Its gradient by ``y``, and so all that is learned, is exactly 0 where they are equal: since probabilities add up to
+    1 only the difference of the logits has one. ``old_y`` and ``config`` are not used.
+    """
+    away = jax.lax.stop_gradient(y - target)
+    norms = jax.nn.logsumexp(target, axis=-1) - jax.nn.logsumexp(y, axis=-1)
+    return jnp.sum(jax.nn.softmax(y) * away, axis=-1) + jax.lax.stop_gradient(norms)
+
+
+def value_and_divergence(value: Array, old_value: Array, target: Array, config: Any) -> Array:
+    """A2C's loss of the first prediction plus the `divergence` of the others, ``[..., 1 + K] -> [...]``."""
+    first = losses.squared_value_loss(value[..., 0], old_value[..., 0], target[..., 0], config)
+    return first + divergence(value[..., 1:], old_value[..., 1:], target[..., 1:], config)

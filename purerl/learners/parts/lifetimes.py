@@ -1,0 +1,49 @@
+"""Parts of an algorithm that depend on where in its training an agent is (Jackson et al. 2024, arXiv 2402.05828)."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from purerl import counters
+from purerl.types import Array
+
+Age = counters.Count | tuple[()]
+"""The iterations that an agent has learned in; () where nothing asks for them."""
+
+
+class Lifetime(NamedTuple):
+    """Where a training stands: ``passed``, from 0 in its first iteration to 1 in its last, and ``length``, the natural
+    logarithm of its frames. Both are float32 scalars."""
+
+    passed: Array
+    length: Array
+
+
+class Timed(NamedTuple):
+    """A part that depends on the agent's `Lifetime`, such as an objective or an estimate: ``at(lifetime)`` is it."""
+
+    at: Callable[[Lifetime], Any]
+
+
+def begin(*parts: Any) -> Age:
+    """Returns the age of a new agent: a count if any of ``parts`` is `Timed`."""
+    return counters.of() if any(isinstance(part, Timed) for part in parts) else ()
+
+
+def older(age: Age) -> Age:
+    """Returns the age an iteration later."""
+    return counters.increment(age) if age else ()
+
+
+def now(part: Any, config: Any, age: Age) -> Any:
+    """Returns ``part`` as it is at this age; one that is not `Timed` as it is."""
+    if not isinstance(part, Timed):
+        return part
+    assert age, "the family was not told of a part that depends on the age of an agent"
+    return part.at(Lifetime(passed(config, age), jnp.log(jnp.float32(config.total_steps))))
+
+
+def passed(config: Any, iterations: counters.Count) -> Array:
+    """Returns the fraction of the training, from 0 in the first iteration to 1 in the last, after so many."""
+    return counters.real(iterations) / jnp.maximum(jnp.float32(config.num_iterations) - 1, 1)
