@@ -93,7 +93,7 @@ def make_learner(
         state = learner.init(key, obs)
         return state._replace(target_params=state.params, target_age=jnp.zeros((), jnp.int32))
 
-    learner = policy_gradients.make_learner(config, made, learn)
+    learner = policy_gradients.make_learner(config, made, learn, objective)
     return learner._replace(init=init)
 
 

@@ -126,8 +126,9 @@ def make_learner(
 
     ``estimate`` gives advantages and targets, by default GAE's; its ``log_ratio`` is 0.
     ``objective(log_ratio, advantage, config)`` is maximised, ``value_loss(value, old_value, target, config)``
-    minimised, and both act elementwise; ``parts`` are those of `policy_gradients.make_parts`: ``network``, a
-    `networks.ActorCritic`, ``optimiser``, any optax transformation, and ``scaler``, of rewards.
+    minimised, and both act elementwise; an objective may also be a `lifetimes.Timed`. ``parts`` are those of
+    `policy_gradients.make_parts`: ``network``, a `networks.ActorCritic`, ``optimiser``, any optax transformation, and
+    ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
@@ -139,7 +140,7 @@ def make_learner(
         batch = {"log_prob": acted, "value": value, "advantage": advantage, "target": target}
         return surrogates.descend(config, made, objective, state, experience, key, **batch)
 
-    return policy_gradients.make_learner(config, made, learn)
+    return policy_gradients.make_learner(config, made, learn, objective)
 
 
 ppo = Algorithm(

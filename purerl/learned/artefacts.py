@@ -21,6 +21,7 @@ from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
 from purerl.learned import chosen, expressions, published, sockets
+from purerl.learners.parts import lifetimes
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files
 from purerl.types import Array, Env, PyTree
@@ -177,7 +178,7 @@ def of_json(value: Any) -> Artefact:
         return of_expression(name, expression, card)._replace(measured=measured)
     try:
         if name in sockets.SIZED:
-            chosen.read(chosen.Layers, name, "hidden_sizes", settings)
+            chosen.read(sockets.SIZED[name], name, "hidden_sizes", settings)
         like = jax.eval_shape(sockets.make(name, **settings).init, jax.random.key(0))
     except ConfigError as error:
         raise ConfigError(f"artefact: {'; '.join(str(error).splitlines())}") from None
@@ -236,9 +237,18 @@ def environment(learned: Iterable[Artefact], env: Env) -> Env:
     return functools.reduce(lambda env, artefact: artefact.env(env), learned, env)
 
 
-def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """The drift ``ratio * advantage - objective``, elementwise, of an artefact or a `written.Written`."""
-    objective = artefact.parts(config)["objective"]
+def check_timeless(artefact: Artefact) -> None:
+    """Raises `ConfigError` for a function that depends on where in its training an agent is."""
+    if artefact.settings.get("time_aware"):
+        raise ConfigError(
+            f"{artefact.socket}: it is time_aware; only a function of its other inputs alone is distilled"
+        )
+
+
+def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any, passed: float = 0.0) -> Array:
+    """The drift ``ratio * advantage - objective``, elementwise, of an artefact or a `written.Written`; one that is
+    aware of time as it is when this fraction of the training has ``passed``."""
+    objective = lifetimes.then(artefact.parts(config)["objective"], config, passed)
     return jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage, config)
 
 

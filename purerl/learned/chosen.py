@@ -26,6 +26,11 @@ class TimeAware:
     """Whether the function also sees how far the training is, and the logarithm of its length in frames."""
 
 
+@dataclasses.dataclass(frozen=True)
+class AwareLayers(Layers, TimeAware):
+    """Those of a function that may see where in its training an agent is."""
+
+
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
     """Reads settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of
     layers, if it has any.

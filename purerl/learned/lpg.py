@@ -99,7 +99,7 @@ def init(made: Settings, key: Key) -> PyTree:
 
 
 def parts(meta_params: PyTree, config: Any, made: Settings) -> dict[str, Any]:
-    """The parts of A2C that are LPG's. Raises `ConfigError` where `problems` finds some.
+    """Makes the parts of A2C that are LPG's. Raises `ConfigError` where `problems` finds some.
 
     ``value_loss`` has the weight ``value_coef`` of the config, which so is the paper's ``alpha_y``.
     """
@@ -128,13 +128,15 @@ def parts(meta_params: PyTree, config: Any, made: Settings) -> dict[str, Any]:
 
 
 def alone(rule: Estimate, config: Any) -> Estimate:
-    """LPG as published: the critic predicts ``y``."""
+    """Makes the estimate of LPG as published: the critic predicts ``y``."""
     return rule
 
 
 def beside_a2c(rule: Estimate, config: Any) -> Estimate:
-    """The critic predicts A2C's value and, after it, ``y``. The rule's answer is added to A2C's advantage and to the
-    logits of ``y``; of zeros it changes nothing."""
+    """Makes an estimate for a critic that predicts A2C's value and, after it, ``y``.
+
+    The rule's answer is added to A2C's advantage and to the logits of ``y``; of zeros it changes nothing.
+    """
     by_gae = estimates.by_gae(config.gae_lambda)
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
@@ -148,7 +150,8 @@ def beside_a2c(rule: Estimate, config: Any) -> Estimate:
 
 
 def divergence(y: Array, old_y: Array, target: Array, config: Any) -> Array:
-    """``KL(y || y_hat)`` of distributions with the logits ``y`` and ``target`` ``[..., K] -> [...]`` (equation 2).
+    """Computes ``KL(y || y_hat)`` of distributions with the logits ``y`` and ``target``, ``[..., K] -> [...]``
+    (equation 2).
 
     Its gradient by ``y``, and so all that is learned, is exactly 0 where they are equal: since probabilities add up to
     1 only the difference of the logits has one. ``old_y`` and ``config`` are not used.
@@ -159,6 +162,6 @@ def divergence(y: Array, old_y: Array, target: Array, config: Any) -> Array:
 
 
 def value_and_divergence(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """A2C's loss of the first prediction plus the `divergence` of the others, ``[..., 1 + K] -> [...]``."""
+    """Adds A2C's loss of the first prediction and the `divergence` of the others, ``[..., 1 + K] -> [...]``."""
     first = losses.squared_value_loss(value[..., 0], old_value[..., 0], target[..., 0], config)
     return first + divergence(value[..., 1:], old_value[..., 1:], target[..., 1:], config)

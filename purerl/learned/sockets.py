@@ -19,11 +19,13 @@ import optax
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses, td_errors
-from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, generator, messages, open_optimiser
+from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES, chosen, generator, messages, open_optimiser
 from purerl.learned import disco as disco_rules
 from purerl.learned import lpg as lpg_rules
 from purerl.learned.networks import mlp
+from purerl.learners.families.surrogates import Objective
 from purerl.learners.parts import all_action_rules, estimates
+from purerl.learners.parts.lifetimes import Lifetime, Timed
 from purerl.learners.parts.settings import make_optimiser
 from purerl.types import Array, Env, Key, PyTree
 
@@ -136,11 +138,13 @@ def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[i
     )
 
 
-def drift_features(log_ratio: Array, advantage: Array) -> tuple[Array, ...]:
-    """The eight inputs of LPO's drift network, all 0 at ratio 1 (Lu et al. 2022, arXiv 2210.05639, section 4.2)."""
+def drift_features(log_ratio: Array, advantage: Array, *lifetime: Array) -> tuple[Array, ...]:
+    """The eight inputs of LPO's drift network, all 0 at ratio 1 (Lu et al. 2022, arXiv 2210.05639, section 4.2), and
+    these times each number of the ``lifetime`` (Jackson et al. 2024, arXiv 2402.05828, equation 10)."""
     away = -jnp.expm1(log_ratio)  # 1 - ratio
     alone = log_ratio, jnp.square(log_ratio), away, jnp.square(away)
-    return *alone, *(x * advantage for x in alone)
+    eight = *alone, *(x * advantage for x in alone)
+    return *eight, *(x * number for number in lifetime for x in eight)
 
 
 def clip_drift(log_ratio: Array, advantage: Array, config: Any) -> Array:
@@ -155,24 +159,27 @@ def soft_threshold(x: Array, width: float) -> Array:
     return jnp.sign(x) * jax.nn.relu(jnp.abs(x) - width)
 
 
-def policy_drift(hidden_sizes: tuple[int, ...] = (128,)) -> Socket:
+def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = False) -> Socket:
     """The drift that a policy objective subtracts from ``ratio * advantage``: PPO's drift changed by a network.
 
     ``relu(drift of PPO + soft_threshold(network))`` is never negative. The network has no biases, and its inputs
     (`drift_features`) are all 0 at ratio 1; so near ratio 1 its output lies within the dead zone, and the drift has
     value and slope 0. These are the conditions of mirror learning (arXiv 2210.05639, section 3); they hold for all
-    meta-parameters.
+    meta-parameters and, of a drift that is ``time_aware``, at every time of a training.
     """
-    network = mlp(8, hidden_sizes, 1, bias=False)
+    network = mlp(24 if time_aware else 8, hidden_sizes, 1, bias=False)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
-        def objective(log_ratio: Array, advantage: Array, config: Any) -> Array:
-            (learned,) = network.apply(meta_params, *drift_features(log_ratio, advantage))
-            before = clip_drift(log_ratio, advantage, config)
-            change = jax.nn.relu(before + soft_threshold(learned, DEAD_ZONE)) - before
-            return losses.clipped_surrogate(log_ratio, advantage, config) - change
+        def at(lifetime: Lifetime | tuple[()]) -> Objective:
+            def objective(log_ratio: Array, advantage: Array, config: Any) -> Array:
+                (learned,) = network.apply(meta_params, *drift_features(log_ratio, advantage, *lifetime))
+                before = clip_drift(log_ratio, advantage, config)
+                change = jax.nn.relu(before + soft_threshold(learned, DEAD_ZONE)) - before
+                return losses.clipped_surrogate(log_ratio, advantage, config) - change
 
-        return {"objective": objective}
+            return objective
+
+        return {"objective": Timed(at) if time_aware else at(())}
 
     def closed(function: Callable[..., Array]) -> dict[str, Any]:
         def objective(log_ratio: Array, advantage: Array, config: Any) -> Array:
@@ -189,6 +196,12 @@ def policy_drift(hidden_sizes: tuple[int, ...] = (128,)) -> Socket:
         variables=("log_ratio", "advantage"),
         closed=closed,
     )
+
+
+def drift_settings(options: Any, env: Env) -> dict[str, Any]:
+    """Returns the settings of a drift among ``options`` as JSON, none for one that sees ratio and advantage alone."""
+    made = chosen.among(chosen.TimeAware, options)
+    return chosen.as_json(made) if made.time_aware else {}
 
 
 def _dpo(scale: Any) -> dict[str, Any]:
@@ -369,13 +382,14 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 """The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
 for those on the environment's side."""
 SETTINGS: dict[str, type] = {
+    "policy-drift": chosen.TimeAware,
     "lpg": lpg_rules.Settings,
     "optimiser": open_optimiser.Settings,
     "cheap-talk": messages.Settings,
     "levels": generator.Settings,
 }
 """What a person can choose of a socket, by its name."""
-SIZED = "value-loss", "policy-drift", "td-loss"
+SIZED = {"value-loss": chosen.Layers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, where the network is not of the default ones."""
 GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
 """What to do in place of sockets that there were."""
@@ -385,6 +399,7 @@ def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
     """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
     know of ``env``. Raises `ConfigError` for what cannot be."""
     of_name = {
+        "policy-drift": drift_settings,
         "lpg": lpg_rules.choose,
         "optimiser": open_optimiser.choose,
         "cheap-talk": messages.settings,

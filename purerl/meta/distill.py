@@ -60,6 +60,7 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
     `ConfigError` for other sockets, and as `artefacts.training` does, which ``trust`` and ``where`` are for.
     """
     _, config = artefacts.training(learned, trust=trust, where=where)
+    artefacts.check_timeless(learned)
     if learned.socket == "policy-drift":
         form = drift(lambda r, a: artefacts.learned_drift(learned, jnp.asarray(r), jnp.asarray(a), config))
     elif learned.socket == "value-loss":

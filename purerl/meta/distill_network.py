@@ -51,6 +51,7 @@ def artefact(
     _, config = artefacts.training(learned, trust=trust, where=where)
     if learned.socket not in POINTS:
         raise ConfigError(f"socket = {learned.socket!r}: no network is fitted to it; only to {', '.join(POINTS)}")
+    artefacts.check_timeless(learned)
     settings = {"hidden_sizes": list(hidden_sizes)}
     chosen.read(chosen.Layers, learned.socket, "hidden_sizes", settings)
     student = sockets.make(learned.socket, **settings)

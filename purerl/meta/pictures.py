@@ -12,6 +12,7 @@ from purerl.display import plots
 from purerl.formulas import td_errors
 from purerl.learned import artefacts, messages, sockets
 from purerl.learned.written import Function, Written
+from purerl.learners.parts.lifetimes import Timed
 
 Canvas = Figure | SubFigure
 """What a plot is drawn on: a figure of its own, or a part of one."""
@@ -105,15 +106,19 @@ def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label:
 
 
 def policy_drift(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A drift as a function of ratio and advantage, beside PPO's."""
+    """A drift as a function of ratio and advantage, beside PPO's; one that is aware of time as it is in the first
+    iteration of a training and in the last."""
     ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
     log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
-    learned = artefacts.learned_drift(artefact, log_ratio, across, config)
-    figure = canvas or Figure(figsize=(9, 4), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    both = learned, sockets.clip_drift(log_ratio, across, config)
-    top = max(float(jnp.max(jnp.where(jnp.isfinite(drift), drift, 0.0))) for drift in both) or 1.0
-    for panel, drift, title in zip(panels, both, (_word(artefact), "PPO's clip"), strict=True):
+    word = _word(artefact)
+    aware = isinstance(artefact.parts(config)["objective"], Timed)
+    times = {f"{word}, at first": 0.0, f"{word}, at last": 1.0} if aware else {word: 0.0}
+    drifts = {title: artefacts.learned_drift(artefact, log_ratio, across, config, x) for title, x in times.items()}
+    drifts["PPO's clip"] = sockets.clip_drift(log_ratio, across, config)
+    figure = canvas or Figure(figsize=(1 + 4 * len(drifts), 4), layout="constrained")
+    panels = figure.subplots(1, len(drifts), sharey=True)
+    top = max(float(jnp.max(jnp.where(jnp.isfinite(drift), drift, 0.0))) for drift in drifts.values()) or 1.0
+    for panel, (title, drift) in zip(panels, drifts.items(), strict=True):
         grid = np.asarray(drift).reshape(len(advantage), len(ratio))
         colours = panel.pcolormesh(ratio, advantage, grid, vmin=0.0, vmax=top, shading="nearest")
         panel.set(title=title, xlabel="ratio", ylabel="advantage")

@@ -240,6 +240,24 @@ def test_the_socket_rule_is_told_what_to_do(tmp_path):
         artefacts.load(tmp_path)
 
 
+@pytest.mark.rest
+def test_a_drift_that_is_aware_of_time(tmp_path, capsys):
+    """TA-LPO from the command line: found, drawn, learned by, and not distilled."""
+    found = tmp_path / "found"
+    few = [*TINY, "--num-epochs", 1, "--num-minibatches", 2]
+    evolve = ["evolve", "policy-drift", "--env", "CartPole-v1", "--population", 4, *few, "--time-aware"]
+    assert run(*evolve, "--lifetimes", 1, 0.5, "--generations", 1, "--out", found) == 0
+    artefact = artefacts.load(found)
+    assert artefact.settings == {"time_aware": True} and artefact.meta_params[0]["kernel"].shape == (24, 128)
+    assert (found / "learned.png").exists()
+    train = ["train", "ppo", "--env", "CartPole-v1", *few, "--objective", found, "--out", tmp_path / "used"]
+    assert run(*train) == 0
+    capsys.readouterr()
+    for into in ([], ["--into", "network", "--out", tmp_path / "small"]):
+        assert run("evolve", "distill", found, *into) == 2
+        assert "policy-drift: it is time_aware; only a function of its other" in capsys.readouterr().err
+
+
 def run(*args):
     """The exit code of a command."""
     with pytest.raises(SystemExit) as stop:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from compiling import AS_SHIPPED
 
-from purerl import compiler_options, dqn, envs, impala, ppo
+from purerl import appo, compiler_options, counters, dqn, envs, impala, ppo
 from purerl.algos import ALGORITHMS
 from purerl.formulas import losses
 from purerl.formulas.returns import vtrace_weights
 from purerl.learned import ENV_SOCKET_NAMES, sockets
+from purerl.learners.parts import lifetimes
 
 CONFIGS = {
     ppo: ppo.Config(total_steps=4 * 64 * 4, num_steps=64, hidden_sizes=(16,)),
@@ -22,7 +23,8 @@ CONFIGS = {
     impala: impala.Config(total_steps=160 * 50, lag=2.0, max_lag=2, hidden_sizes=(16,)),
 }
 CASES = [("value-loss", ppo), ("policy-drift", ppo), ("td-loss", dqn), ("vtrace-weight", impala)]
-CASES += [("optimiser", ppo), ("optimiser", dqn)]
+CASES = [(name, algo, ()) for name, algo in [*CASES, ("optimiser", ppo), ("optimiser", dqn)]]
+CASES += [("policy-drift", ppo, (("time_aware", True),))]
 
 
 def changed(meta_params, size=0.5):
@@ -46,10 +48,10 @@ def training(algo, parts):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("name", "algo"), CASES)
-def test_begins_as_the_algorithm(key, name, algo):
+@pytest.mark.parametrize(("name", "algo", "settings"), CASES)
+def test_begins_as_the_algorithm(key, name, algo, settings):
     assert CONFIGS[algo].total_updates >= 48
-    socket = sockets.make(name)
+    socket = sockets.make(name, **dict(settings))
     meta_params = socket.init(jax.random.key(1))
     train = training(algo, socket.parts)
     before, after, learned = training(algo, plain)((), key), train(meta_params, key), train(changed(meta_params), key)
@@ -58,15 +60,18 @@ def test_begins_as_the_algorithm(key, name, algo):
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(learned))
 
 
-CONFIG = SimpleNamespace(clip_epsilon=0.2, huber_delta=1.0, trace_lambda=0.9, rho_bar=1.0, c_bar=1.0)
+CONFIG = SimpleNamespace(total_steps=10**6, clip_epsilon=0.2, huber_delta=1.0, trace_lambda=0.9, rho_bar=1.0, c_bar=1.0)
 
 
+@pytest.mark.parametrize("passed", [None, 0.0, 1.0])
 @pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 10.0])
-def test_learned_drift_is_one(size):
-    """Mirror learning's conditions: never negative, zero and flat at ratio 1; with the first parameters PPO's."""
-    socket = sockets.policy_drift()
+def test_learned_drift_is_one(size, passed):
+    """Mirror learning's conditions: never negative, zero and flat at ratio 1; with the first parameters PPO's. At any
+    time, too, where a drift is aware of that."""
+    socket = sockets.policy_drift(time_aware=passed is not None)
     meta_params = changed(socket.init(jax.random.key(0)), size)
-    objective = jax.jit(lambda *x: socket.parts(meta_params, CONFIG)["objective"](*x, CONFIG))
+    given = lifetimes.then(socket.parts(meta_params, CONFIG)["objective"], CONFIG, passed)
+    objective = jax.jit(lambda *x: given(*x, CONFIG))
     log_ratio, advantage = (x.reshape(-1) for x in jnp.meshgrid(jnp.linspace(-3, 3, 61), jnp.linspace(-4, 4, 33)))
     drift = jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage)
     assert np.min(drift) >= -1e-5
@@ -86,11 +91,35 @@ def test_drift_features_by_hand():
     np.testing.assert_allclose(
         sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage)), expected, rtol=1e-5
     )
+    told = jnp.float32(0.25), jnp.float32(np.log(1e6))
+    aware = sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage), *told)
+    by_hand = [*expected, *(0.25 * x for x in expected), *(np.log(1e6) * x for x in expected)]
+    np.testing.assert_allclose(aware, by_hand, rtol=1e-5)
     ratio = np.exp(log_ratio)
     gone = np.maximum((ratio - np.clip(ratio, 0.8, 1.2)) * advantage, 0)
     np.testing.assert_allclose(
         sockets.clip_drift(jnp.asarray(log_ratio), jnp.asarray(advantage), CONFIG), gone, atol=1e-6
     )
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("algo", [ppo, appo], ids=lambda algo: algo.name)
+def test_an_objective_knows_the_age_of_its_agent(algo, key):
+    """From 0 in the first iteration to 1 in the last, and the length; a plain one changes no state."""
+    config, env = algo.Config(total_steps=4 * 512, num_steps=64, hidden_sizes=(4,)), envs.make("CartPole-v1")
+    config = dataclasses.replace(config, num_envs=8, num_epochs=1, num_minibatches=1, entropy_coef=0.0, value_coef=0.0)
+
+    def at(lifetime):
+        """An objective whose value, the loss of the policy, is what it is told."""
+        told = lifetime.passed + 100 * lifetime.length
+        return lambda log_ratio, advantage, config: -told + 0 * log_ratio
+
+    result = jax.jit(algo.make_train(config, env, objective=lifetimes.Timed(at)))(key)
+    expected = np.arange(4) / 3 + 100 * np.log(4 * 512)
+    np.testing.assert_allclose(result.metrics["policy_loss"], expected, rtol=1e-6)
+    assert counters.number(result.state.learner.age) == 4
+    plain = jax.eval_shape(algo.make_learner(config, env).init, key, jnp.ones((8, 4)))
+    assert plain.age == ()
 
 
 @pytest.mark.parametrize("base", [losses.clipped_value_loss, losses.squared_value_loss])

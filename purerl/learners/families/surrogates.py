@@ -11,8 +11,9 @@ from purerl import trees
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
 from purerl.learners.families.policy_gradients import Parts
-from purerl.learners.parts import checks, gradients, settings
+from purerl.learners.parts import checks, gradients, lifetimes, settings
 from purerl.learners.parts.estimates import Experience, scores
+from purerl.learners.parts.lifetimes import Timed
 from purerl.networks import ActorCritic
 from purerl.types import Array, Env, Key, Metrics, PyTree, Updated
 
@@ -108,7 +109,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
 def descend(
     config: Config,
     parts: Parts,
-    objective: Objective,
+    objective: Objective | Timed,
     state: Any,
     experience: Experience,
     key: Key,
@@ -125,6 +126,7 @@ def descend(
     approximate KL divergence exceeds it.
     """
     network, distribution = parts.network, parts.distribution
+    current: Objective = lifetimes.now(objective, config, state.age)
     recurrent = bool(jax.tree.leaves(experience.carry))
     length = config.sequence_steps if recurrent else 1
 
@@ -135,7 +137,7 @@ def descend(
             policy, new_value, _ = network.unroll(params, batch.obs, batch.carry, batch.last)
         log_ratio = distribution.log_prob(policy, batch.action) - batch.log_prob
         advantage = losses.standardise(batch.advantage, batch.acting)
-        policy_loss = -losses.mean(objective(log_ratio, advantage, config), batch.acting)
+        policy_loss = -losses.mean(current(log_ratio, advantage, config), batch.acting)
         value_loss = losses.mean(parts.value_loss(new_value, batch.value, batch.target, config), batch.present)
         entropy = losses.mean(distribution.entropy(policy), batch.acting)
         total, metrics = losses.three_terms(config, policy_loss, value_loss, entropy, log_ratio, batch.acting)

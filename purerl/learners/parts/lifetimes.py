@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from purerl import counters
-from purerl.types import Array
+from purerl.types import Array, Scalar
 
 Age = counters.Count | tuple[()]
 """The iterations that an agent has learned in; () where nothing asks for them."""
@@ -41,7 +41,14 @@ def now(part: Any, config: Any, age: Age) -> Any:
     if not isinstance(part, Timed):
         return part
     assert age, "the family was not told of a part that depends on the age of an agent"
-    return part.at(Lifetime(passed(config, age), jnp.log(jnp.float32(config.total_steps))))
+    return then(part, config, passed(config, age))
+
+
+def then(part: Any, config: Any, passed: Scalar) -> Any:
+    """Returns ``part`` as it is when this fraction of the training has passed; one that is not `Timed` as it is."""
+    if not isinstance(part, Timed):
+        return part
+    return part.at(Lifetime(jnp.float32(passed), jnp.log(jnp.float32(config.total_steps))))
 
 
 def passed(config: Any, iterations: counters.Count) -> Array:
