@@ -18,7 +18,7 @@ ROOT, GENERATED = DOCS.parent, DOCS / "generated"
 
 project = "purerl"
 author = copyright = "the authors of purerl"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "purerl"

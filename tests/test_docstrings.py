@@ -1,0 +1,101 @@
+"""How docstrings begin, in the rooms that are written so: ruff's rules of the google convention hold the same rooms."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import purerl
+
+ROOT = Path(purerl.__file__).parent.parent
+LINT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+LEFT = sorted(pattern for pattern, rules in LINT["per-file-ignores"].items() if "D" in rules)
+"""What is not yet held, as ruff is told."""
+
+
+def is_left(path):
+    """Whether ruff lets pass what a file of the package says."""
+    alternatives = lambda braces: "(" + braces[1].replace(",", "|") + ")"
+    patterns = [re.sub(r"\{(.*)\}", alternatives, left.replace("**", ".*")) for left in LEFT]
+    return any(re.fullmatch(pattern, path.relative_to(ROOT).as_posix()) for pattern in patterns)
+
+
+HELD = [path for path in sorted((ROOT / "purerl").rglob("*.py")) if not is_left(path)]
+NOT_VERBS = [
+    "Advantages",
+    "Agents",
+    "Arguments",
+    "Arrays",
+    "Axes",
+    "Bins",
+    "Bytes",
+    "Candidates",
+    "Columns",
+    "Curves",
+    "Differences",
+    "Elements",
+    "Entries",
+    "Environments",
+    "Episodes",
+    "Errors",
+    "Features",
+    "Fields",
+    "Files",
+    "Fractions",
+    "Frames",
+    "Functions",
+    "Gradients",
+    "Heads",
+    "Indices",
+    "Inputs",
+    "Iterations",
+    "Keys",
+    "Layers",
+    "Lines",
+    "Logits",
+    "Losses",
+    "Members",
+    "Metrics",
+    "Moments",
+    "Numbers",
+    "Observations",
+    "Options",
+    "Outputs",
+    "Parameters",
+    "Parts",
+    "Policies",
+    "Predictions",
+    "Probabilities",
+    "Quantiles",
+    "Rows",
+    "Seconds",
+    "Seeds",
+    "Sequences",
+    "Settings",
+    "States",
+    "Targets",
+    "Terms",
+    "Trees",
+    "Values",
+    "Words",
+    "Zeros",
+]
+"""Plurals that are no verbs."""
+
+
+def functions(path):
+    """The functions of a module, and the methods of its classes, that have a docstring."""
+    tree = ast.parse(path.read_text())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    nodes = [node for owner in (tree, *classes) for node in owner.body if isinstance(node, ast.FunctionDef)]
+    is_property = lambda node: any(ast.unparse(x).endswith("property") for x in node.decorator_list)
+    return [(node.name, ast.get_docstring(node)) for node in nodes if ast.get_docstring(node) and not is_property(node)]
+
+
+@pytest.mark.parametrize("path", HELD, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_docstring_begins_with_a_verb(path):
+    first = {name: text.split()[0] for name, text in functions(path)}
+    verb = lambda word: re.fullmatch("[A-Z][a-z]+s", word) and word not in NOT_VERBS
+    assert not {name: word for name, word in first.items() if not verb(word)}
