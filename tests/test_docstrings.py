@@ -23,65 +23,13 @@ def is_left(path):
 
 
 HELD = [path for path in sorted((ROOT / "purerl").rglob("*.py")) if not is_left(path)]
-NOT_VERBS = [
-    "Advantages",
-    "Agents",
-    "Arguments",
-    "Arrays",
-    "Axes",
-    "Bins",
-    "Bytes",
-    "Candidates",
-    "Columns",
-    "Curves",
-    "Differences",
-    "Elements",
-    "Entries",
-    "Environments",
-    "Episodes",
-    "Errors",
-    "Features",
-    "Fields",
-    "Files",
-    "Fractions",
-    "Frames",
-    "Functions",
-    "Gradients",
-    "Heads",
-    "Indices",
-    "Inputs",
-    "Iterations",
-    "Keys",
-    "Layers",
-    "Lines",
-    "Logits",
-    "Losses",
-    "Members",
-    "Metrics",
-    "Moments",
-    "Numbers",
-    "Observations",
-    "Options",
-    "Outputs",
-    "Parameters",
-    "Parts",
-    "Policies",
-    "Predictions",
-    "Probabilities",
-    "Quantiles",
-    "Rows",
-    "Seconds",
-    "Seeds",
-    "Sequences",
-    "Settings",
-    "States",
-    "Targets",
-    "Terms",
-    "Trees",
-    "Values",
-    "Words",
-    "Zeros",
-]
+WORDS = """
+Advantages Agents Arguments Arrays Axes Bins Bytes Candidates Columns Curves Differences Elements Entries Environments
+Episodes Errors Features Fields Files Fractions Frames Functions Gradients Heads Indices Inputs Iterations Keys Layers
+Lines Logits Losses Members Metrics Moments Numbers Observations Options Outputs Parameters Parts Policies Predictions
+Probabilities Quantiles Rows Seconds Seeds Sequences Settings States Targets Terms Trees Values Words Zeros
+"""
+NOT_VERBS = frozenset(WORDS.split())
 """Plurals that are no verbs."""
 
 
