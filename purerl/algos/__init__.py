@@ -1,4 +1,7 @@
-"""One file an algorithm, which ends in its `Algorithm`. A file is read, and JAX with it, when its name is looked up."""
+"""The algorithms: one file for each, which ends in its `Algorithm`.
+
+A file is imported, and JAX with it, when the name of its algorithm is looked up.
+"""
 
 import dataclasses
 import importlib
@@ -18,8 +21,15 @@ NOT_ALGORITHMS = ("__init__", "algorithm", "presets")
 
 
 class Table(Mapping):
-    """Algorithms by name: the files of this folder. ``MODULE:ATTRIBUTE`` names anybody's own, wherever it lies, and
-    ``NAME+MODULE:ATTRIBUTE`` an algorithm inside of anybody's own wrapper; of several the last is the outermost."""
+    """The algorithms by name.
+
+    A name is one of three:
+
+    - That of a file of this folder, with hyphens in place of underscores.
+    - ``MODULE:ATTRIBUTE``: an `Algorithm` from outside of the package.
+    - ``NAME+MODULE:ATTRIBUTE``: an algorithm inside of a wrapper from outside of the package. Of several wrappers the
+      last is the outermost.
+    """
 
     def __init__(self) -> None:
         files = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_ALGORITHMS)
@@ -63,7 +73,7 @@ def _own_wrapper(name: str) -> "Wrapper":
 
 
 def _of_kind(field: str, name: str, kind: type) -> Any:
-    """What ``MODULE:ATTRIBUTE`` names. Raises `ConfigError` if it is of another ``kind``."""
+    """Returns what ``MODULE:ATTRIBUTE`` names. Raises `ConfigError` if it is not of the type ``kind``."""
     found = names.imported(field, name)
     if isinstance(found, kind):
         return found
@@ -71,10 +81,15 @@ def _of_kind(field: str, name: str, kind: type) -> Any:
 
 
 def read_config(algo: str, fields: dict[str, Any]) -> Any:
-    """The config of the algorithm called ``algo`` with fields as JSON has them, where tuples are lists.
+    """Makes a config of an algorithm from fields as JSON has them, where tuples are lists.
 
-    Raises `ConfigError`, a line for each field that the config does not have, with the nearest that it has. Values are
-    not looked at.
+    Args:
+        algo: Name of the algorithm in the table.
+        fields: Values by name. Their types and ranges are not checked.
+
+    Raises:
+        ConfigError: Names up to three fields that the config does not have, a line each, with the nearest names that it
+            has.
     """
     Config = ALGORITHMS[algo].Config
     known = [field.name for field in dataclasses.fields(Config)]

@@ -27,7 +27,14 @@ class Config(policy_gradients.Config):
 
 
 def make_learner(config: Config, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:
-    """A2C as a `Learner`. ``estimate`` defaults to GAE; ``parts`` are those of `policy_gradients.make_parts`."""
+    """Makes A2C's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        estimate: Gives advantages and targets; None: GAE.
+        **parts: Arguments of `policy_gradients.make_parts`.
+    """
     made = policy_gradients.make_parts(config, env, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 

@@ -1,5 +1,7 @@
-"""Agent57 (Badia et al. 2020, "Agent57: outperforming the Atari human benchmark", arXiv 2003.13350): Never Give Up with
-a network for either reward, discount factors further apart, and a bandit that decides which policy an actor plays.
+"""Agent57 (Badia et al. 2020, "Agent57: outperforming the Atari human benchmark", arXiv 2003.13350).
+
+It extends Never Give Up by a separate network for each of the two rewards, a wider spread of discount factors, and a
+bandit that chooses which policy an actor plays.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -35,14 +37,14 @@ class Config(ngu.Config):
 
 
 class Twins(NamedTuple):
-    """Of the extrinsic and of the intrinsic reward, rescaled."""
+    """A pair of values, one of the extrinsic and one of the intrinsic reward."""
 
     extrinsic: Any
     intrinsic: Any
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     found = policy_families.problems(config, env)
     if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
         found.append(f"num_policies = {config.num_policies}: must be at least 4")
@@ -57,13 +59,20 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env) -> Recurrent:
-    """Two networks like Never Give Up's, the first for the extrinsic reward, the second for the intrinsic one."""
+    """Makes two of Never Give Up's networks: the first for the extrinsic reward, the second for the intrinsic one."""
     return recurrent.twins(policy_families.make_network(config, env))
 
 
 def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
-    """Agent57 as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output
-    is a pair of ``[B, A]``."""
+    """Makes Agent57's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output is a pair of action values
+            ``[B, A]``, extrinsic and intrinsic; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
     network = network or make_network(config, env)
     optimiser = optimiser or settings.make_optimiser(config)
 
@@ -112,8 +121,11 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
 
 
 def make_controller(config: Config) -> Controller:
-    """A bandit for each actor, whose arms are policies and whose rewards are undiscounted returns of the extrinsic
-    reward (section 3.2). The first ``N`` episodes of actor ``i`` play each policy once, from number ``i`` on."""
+    """Makes a bandit for each actor, whose arms are the policies (section 3.2).
+
+    The rewards of a bandit are the undiscounted extrinsic returns of episodes. The first ``N`` episodes of actor ``i``
+    play each of the ``N`` policies once, beginning with number ``i``.
+    """
     num = config.num_policies
 
     def choose(control: bandits.Pulls, noise: Array, actor: Array) -> Array:

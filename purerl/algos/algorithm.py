@@ -18,24 +18,29 @@ NO_PRESETS: Mapping[str, dict[str, Any]] = {}
 
 
 def rows(config: Any, env: Env) -> Env:
-    """Each agent is a row, and sees its own observations (`agents.own`)."""
+    """Returns ``env`` as algorithms see it by default: each agent is a row of its own observations (`agents.own`)."""
     return agents.own(env)
 
 
 class Algorithm(NamedTuple):
     """An algorithm as a value. A variant is ``ppo._replace(...)``.
 
-    What is its own are a class of configs, a frozen dataclass made by `purerl.config.config`; ``own_problems(config,
-    env)``, why a config cannot train on an environment (None: not known), a line each; and ``own_learner(config, env,
-    **parts)``, whose ``parts`` are a network, a loss, an optimiser. Around its learner are put those of ``wrappers``
-    that a config asks for (`purerl.learners.wrappers`): `Config`, `problems` and `make_learner` are of all together.
+    - ``name``: What the command line and files of runs call it.
+    - ``own_config``: The class of its own settings, a frozen dataclass made by `purerl.config.config`.
+    - ``own_problems(config, env)``: The reasons why a config cannot train on an environment (None: not known), a line
+      each.
+    - ``own_learner(config, env, **parts)``: Makes its `Learner`; the ``parts`` are a network, a loss, an optimiser.
+    - ``loop(config, env, learner)``: Makes a `Trainer`. It also takes a ``teacher`` where a config asks for one, and
+      the ``datasets``.
+    - ``sockets``: The names of the places for a learned function (`purerl.learned.sockets`).
+    - ``presets``: Fields of the config that belong together, by name.
+    - ``view(config, env)``: The environment as the algorithm sees it, which matters if there are several agents. Its
+      learner learns and is evaluated in this view.
+    - ``datasets``: The names of the parts that are datasets of play (`types.Dataset`) in this view. Every training
+      needs them.
+    - ``wrappers``: What a config may ask to have put around its learner (`purerl.learners.wrappers`).
 
-    ``loop(config, env, learner)`` makes a `Trainer`, and also takes a ``teacher`` where a config asks for one.
-    ``sockets`` names the places for a learned function (`purerl.learned.sockets`), and ``presets`` are fields of the
-    config that belong together. ``view(config, env)`` is how the algorithm sees an environment of several agents: what
-    it makes learns and is evaluated in this view.
-    ``datasets`` names the parts that are datasets of play (`types.Dataset`) in this view: its trainings need them, and
-    ``loop`` takes them beside the learner.
+    `Config`, `problems` and `make_learner` are those of the algorithm and its wrappers together.
     """
 
     name: str
@@ -54,17 +59,22 @@ class Algorithm(NamedTuple):
 
     @property
     def Config(self) -> Any:
-        """The class of its configs: its own settings, and those of the wrappers that fit around its learner."""
+        """The class of configs: the algorithm's own settings, and those of the wrappers that fit around its learner."""
         return wrapper.composed(self.own_config, self.wrappers)
 
     def wrapped(self, *wrappers: Wrapper) -> "Algorithm":
-        """The same with ``wrappers`` around all others."""
+        """Returns the algorithm with ``wrappers`` added outside of all others."""
         return self._replace(wrappers=(*self.wrappers, *wrappers))
 
     def warm_start(self, policy: PyTree) -> "Algorithm":
-        """The same, whose trainings begin with the parameters and moments of ``policy``, what `Learner.policy` gives,
-        and are new in all else, a teacher of levels too. They raise `ConfigError` for the policy of another kind
-        (`warm_start.warm`)."""
+        """Returns the algorithm with trainings that begin with the parameters and moments of a policy.
+
+        All else is new, the teacher of a curriculum included. A training raises `ConfigError` if the policy is of
+        another kind than its own (`warm_start.warm`).
+
+        Args:
+            policy: A policy as `Learner.policy` returns it.
+        """
         own = self.own_learner
 
         def begun(config: Any, env: Env, **parts: Any) -> Learner:
@@ -74,7 +84,7 @@ class Algorithm(NamedTuple):
         return self._replace(own_learner=begun)
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
-        """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+        """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
         found: list[str] = self.own_problems(config, env)
         seen = env if found or env is None else self.view(config, env)
         if seen is not None and (of_teacher := teaching.teacher(config, seen)):
@@ -82,14 +92,20 @@ class Algorithm(NamedTuple):
         return found + wrapper.problems(self.own_config, self.wrappers, config, seen)
 
     def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
-        """Its learner in ``env``, seen in its `view`, inside of the wrappers that ``config`` asks for."""
+        """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for."""
         seen = self.view(config, env)
         return wrapper.wrapped(self.wrappers, config, seen, self.own_learner(config, seen, **parts))
 
     def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
-        """One iteration as a `Trainer`.
+        """Makes one iteration of a training as a `Trainer`.
 
-        Raises `ConfigError`, a line for each problem, for what can be seen: traced fields are not looked at.
+        Args:
+            config: Settings; traced fields are not checked.
+            env: The environment itself; the algorithm's `view` is applied to it here.
+            **parts: Parts of the learner by name, and every one of the ``datasets``.
+
+        Raises:
+            ConfigError: A line for each of the `problems`, or for each dataset that is missing or does not fit.
         """
         lacking = [name for name in self.datasets if name not in parts]
         lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
@@ -106,8 +122,17 @@ class Algorithm(NamedTuple):
         return self.loop(config, seen, learner, **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
-        """The whole training, ``train(key) -> Result``, to jit and vmap. Raises as `make_trainer` does, and
-        `ConfigError` for a length that is no int: the result has a row of metrics for each iteration."""
+        """Makes the whole training, a function ``train(key) -> Result`` that can be jitted and vmapped.
+
+        Args:
+            config: Settings, whose length must be a Python int, because the result has a row of metrics for each
+                iteration.
+            env: The environment itself.
+            **parts: Arguments of `make_trainer`.
+
+        Raises:
+            ConfigError: As `make_trainer` does, and for a length that is no int.
+        """
         if isinstance(config.num_iterations, jax.Array | np.floating):
             raise ConfigError(
                 f"total_steps = {config.total_steps}: must be a Python int, for a row of metrics an iteration"
@@ -115,7 +140,7 @@ class Algorithm(NamedTuple):
         return loops.train(self.make_trainer(config, env, **parts), config.num_iterations)
 
     def preset(self, name: str) -> Any:
-        """The config with the preset ``name``. Raises `ConfigError` if there is none."""
+        """Returns the config with the preset ``name``. Raises `ConfigError` if there is none."""
         if name not in self.presets:
             known = ", ".join(self.presets) or "none"
             raise ConfigError(f"preset = {name!r}: {self.name} has no such preset; it has {known}")

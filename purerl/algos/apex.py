@@ -1,7 +1,7 @@
 """Ape-X DQN (Horgan et al. 2018, arXiv 1803.00933, Algorithms 1 and 2) with its many actors in one program.
 
-Each actor has an epsilon of its own and gives what it collects its first priorities; one learner takes steps of double
-Q-learning with dueling streams and returns over three steps.
+Each actor has an epsilon of its own and computes the first priorities of what it collects. One learner takes steps of
+double Q-learning with dueling streams and n-step returns.
 """
 
 from typing import Any, NamedTuple
@@ -28,35 +28,38 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
     epsilon_ladder=7.0,
 )
 class Config(dqn.Config):
-    """Every float may be traced, swept and evolved; the rest shapes the program. Environments are actors, twice as many
-    as DQN has, and each frame has twice as many updates as with DQN. The replay is small: with one of 100,000
-    steps values stay low until what the first policies did has been overwritten."""
+    """Every float may be traced, swept and evolved; the rest shapes the program.
+
+    Environments are actors. There are twice as many as DQN has, and each frame has twice as many updates as with DQN.
+    The replay is small: with one of 100,000 steps values stay low until what the first policies collected has been
+    overwritten.
+    """
 
 
 class Known(NamedTuple):
-    """What an actor knew when it acted: the value of its action, and the largest of all, ``[B]``."""
+    """Action values at the time of acting: that of the action taken, and the largest of all, both ``[B]``."""
 
     taken: Array
     best: Array
 
 
 def known(q: Array, action: Array) -> Known:
-    """Of action values ``[B, A]`` and actions ``[B]``."""
+    """Picks what is recorded of action values ``[B, A]`` and actions ``[B]``."""
     return Known(jnp.take_along_axis(q, action[:, None], axis=1)[:, 0], jnp.max(q, axis=1))
 
 
 def initial_priority(items: Outcome) -> Array:
-    """The size of Q-learning's error by what the actor knew, ``[N]`` (Algorithm 1, ComputePriorities)."""
+    """Computes the sizes ``[N]`` of Q-learning's errors from the actor's values (Algorithm 1, ComputePriorities)."""
     return jnp.abs(items.reward + items.discount * items.next_extras.best - items.extras.taken)
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """Ape-X as a `Learner`; the parts are those of `dqn.make_learner`."""
+    """Makes Ape-X's `Learner`; the parts are those of `dqn.make_learner`."""
     return dqn.make_learner(config, env, record=known, **parts)
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`; what is collected gets its first priorities by `initial_priority`."""
+    """Makes one iteration as a `Trainer`, where `initial_priority` gives new experience its first priorities."""
     return action_values.make_trainer(config, env, learner, initial=initial_priority)
 
 

@@ -36,10 +36,11 @@ SAMPLE_FACTORY = {
     "hidden_sizes": (128, 128),
     "activation": "elu",
 }
-"""Sample Factory's (Petrenko et al. 2020, arXiv 2006.11751; github.com/alex-petrenko/sample-factory at 01c7bba,
-sample_factory/cfg/cfg.py): batches of 1024 steps in rollouts of 32, each learned from once, V-trace with both bounds at
-1, a GRU. Scaled: 128 units for its 512, and 1e7 steps. There a ratio is clipped to [1 / 1.1, 1.1] and a value within 1
-of the old one, and Adam's epsilon is 1e-6; its later release also normalises observations and returns by default."""
+"""Settings of Sample Factory (Petrenko et al. 2020, arXiv 2006.11751; github.com/alex-petrenko/sample-factory at
+01c7bba, sample_factory/cfg/cfg.py): batches of 1024 steps in rollouts of 32, each used once, V-trace with both
+bounds at 1, a GRU. Scaled down: 128 units instead of 512, and 1e7 steps. Differences: Sample Factory clips a
+ratio to [1 / 1.1, 1.1] and a value to within 1 of the old one, and its Adam has an epsilon of 1e-6. Its later
+release also normalises observations and returns by default."""
 
 
 @cfg.config(normalize_reward=True)
@@ -66,11 +67,18 @@ def make_learner(
     value_loss=losses.clipped_value_loss,
     **parts: Any,
 ) -> Learner:
-    """APPO as a `Learner`; the parts are those of `ppo.make_learner`.
+    """Makes APPO's `Learner`.
 
-    V-trace estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
+    V-trace computes the estimates for the target policy. The objective's ratio is IMPACT's (section 3.1),
     ``min(ratio_bound, pi_target / pi_acted) * pi / pi_target``, which is the ratio of ``pi`` to the larger of
     ``pi_target`` and ``pi_acted / ratio_bound``.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `policy_gradients.make_parts`.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_weights(estimates.vtrace_weights, config)

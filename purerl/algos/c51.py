@@ -27,17 +27,27 @@ class Config(action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     return action_values.problems(config, env) + checks.order_problems(config, "v_min", "v_max")
 
 
 def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
-    """A torso and the logits of a distribution for each action."""
+    """Makes a torso, and the logits of a distribution of the return for each action."""
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_atoms, noisy=noisy)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """C51 as a `Learner`. ``network`` is a `value_networks.ValueNetwork` whose output is ``[N, A, num_atoms]``."""
+    """Makes C51's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `value_networks.ValueNetwork` whose output is ``[N, A, num_atoms]``; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
     support = config.v_min + (config.v_max - config.v_min) * jnp.linspace(0.0, 1.0, config.num_atoms)
 
     def loss(logits, target_logits, action, reward, discount, chooser, next_logits):

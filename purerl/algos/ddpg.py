@@ -30,15 +30,19 @@ class Config(off_policy_gradients.Config):
 
 
 def make_network(config: Config, env: Env) -> ActorAndCritics:
-    """An actor of actions before their tanh, and critics."""
+    """Makes an actor, whose outputs are actions before their tanh, and critics."""
     return off_policy_gradients.networks_for_box(config, env, 1)
 
 
 def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambda action, noise: action) -> Method:
-    """A deterministic policy, which acts at random until the first update.
+    """Makes a deterministic policy and its losses. The policy acts at random until the first update.
 
-    ``smooth(action, noise)`` changes the actions ``[N, D]``, in [-1, 1], by which next states are judged; ``noise`` is
-    standard normal.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in, with actions in a box.
+        network: The actor and the critics.
+        smooth: ``smooth(action, noise)`` changes the actions ``[N, D]``, in [-1, 1], by which next states are
+            evaluated; ``noise`` is standard normal.
     """
     to_box, to_unit = off_policy_gradients.units(env.action_space)
 
@@ -83,8 +87,14 @@ def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambd
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """DDPG as a `Learner`. ``network`` is a `critics.ActorAndCritics` for a box; the other parts are those of
-    `off_policy_gradients.make_learner`."""
+    """Makes DDPG's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `critics.ActorAndCritics` for a box; None: `make_network`.
+        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
+    """
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)
 

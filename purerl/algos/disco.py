@@ -1,9 +1,11 @@
-"""DiscoRL: an agent whose update rule is a network that was itself learned (Oh et al. 2025, "Discovering
-state-of-the-art reinforcement learning algorithms", Nature, doi 10.1038/s41586-025-09761-x).
+"""DiscoRL: an agent whose update rule is a network that was itself learned.
+
+Oh et al. 2025, "Discovering state-of-the-art reinforcement learning algorithms", Nature, doi
+10.1038/s41586-025-09761-x.
 
 The agent predicts a policy, vectors ``y`` of the observation and ``z`` of each action, the actions' values, and the
-policy after each action. A rule reads replayed sequences and says what policy, ``y`` and ``z`` should have been; the
-agent moves towards it. Values learn from Retrace.
+policy after each action. A rule reads replayed sequences and returns targets for the policy, ``y`` and ``z``, towards
+which the agent moves. Values learn from Retrace.
 """
 
 from typing import Any, NamedTuple
@@ -45,7 +47,7 @@ from purerl.types import (
 )
 
 NUM_BINS = 601
-"""Of the distribution of a value: whole numbers from -300 to 300."""
+"""Number of bins of the distribution of a value: whole numbers from -300 to 300."""
 CATCH = {
     "total_steps": 58_000,
     "num_envs": 2,
@@ -58,8 +60,8 @@ CATCH = {
     "learning_rate": 1e-2,
 }
 """The authors' experiment on Catch (github.com/google-deepmind/disco_rl at 9059a29, colabs/eval.ipynb): 1,000
-iterations of 58 frames, of which each after the first 32 learns from 64 of the last 1,024 trajectories. There a
-trajectory of 29 rows has 28 steps to learn from, since the last row only bootstraps; here it has 29."""
+iterations of 58 frames. Each iteration after the first 32 learns from 64 of the last 1,024 trajectories. In the
+original a trajectory of 29 rows has 28 steps to learn from, because the last row only bootstraps; here it has 29."""
 
 
 @cfg.config(
@@ -91,7 +93,10 @@ class Config(sequences.Spans, from_replay.Config, settings.Torso, settings.StepS
 
 
 class State(NamedTuple):
-    """``rule`` is what the update rule keeps of this agent; ``advantages`` are running averages of advantages."""
+    """The learner's state.
+
+    ``rule`` is what the update rule keeps of this agent; ``advantages`` are running averages of advantages.
+    """
 
     params: PyTree
     target_params: PyTree
@@ -118,7 +123,7 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Returns why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     return (
         cfg.problems(config)
         + settings.with_head_problems(config)
@@ -131,14 +136,19 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env, num_predictions: int) -> AllActions:
-    """Makes a torso, whose last layer has no activation, and what is put out for all actions."""
+    """Makes a torso, whose last layer has no activation, and the outputs for all actions."""
     *torso, width = config.hidden_sizes
     sizes = joint_actions.joint_actions(env).num, num_predictions, NUM_BINS, width, config.head_size
     return AllActions(settings.make_torso(config, env, torso), *sizes)
 
 
 def make_optimiser(config: Config, adam: optax.GradientTransformation | None = None) -> gradients.Elementwise:
-    """Makes Adam, or another ``adam`` of its kind, each element of whose direction is clipped before its size."""
+    """Makes Adam with clipped elements of its direction, which are then multiplied by the step size.
+
+    Args:
+        config: Settings of the algorithm.
+        adam: A transformation to use in place of Adam; None: `optax.scale_by_adam`.
+    """
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     adam = adam or optax.scale_by_adam(eps=config.adam_epsilon)
     return gradients.chain(adam, optax.clip(config.max_update), gradients.descent(schedule))
@@ -156,7 +166,7 @@ def value_loss(logits: Array, value: Array) -> Array:
 
 
 def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
-    """Returns the terms ``[T, N]`` of an update's loss, by what the network puts out for the actions taken."""
+    """Returns the terms ``[T, N]`` of an update's loss by name, from the network's outputs for the actions taken."""
     each = jax.vmap(jax.vmap(value_loss))(out.q, batch.value)
     return {
         "policy_loss": divergence(batch.targets.policy, out.policy),
@@ -177,10 +187,13 @@ def make_learner(
 ) -> Learner:
     """Makes DiscoRL's agent as a `Learner`.
 
-    - ``rule``: a learned one (`purerl.learned.disco`) or one of your own; default: one written by hand
-      (`all_action_rules.clipped`).
-    - ``network``: default: `make_network`.
-    - ``optimiser``: an elementwise one; default: `make_optimiser`.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        rule: A learned rule (`purerl.learned.disco`) or one of your own; None: one written by hand
+            (`all_action_rules.clipped`).
+        network: The agent's network; None: `make_network`.
+        optimiser: An elementwise optimiser; None: `make_optimiser`.
     """
     rule = rule or all_action_rules.clipped()
     network = network or make_network(config, env, rule.num_predictions)
@@ -263,8 +276,15 @@ def make_learner(
 
 
 def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree, Steps]:
-    """Returns what a rule reads of replayed sequences ``[T + 1, N]``: the observations of its rows ``[T + 2, N, ...]``,
-    and the `Steps` ``[T, N]``."""
+    """Returns the observations and `Steps` that a rule reads of replayed sequences.
+
+    Args:
+        items: Sequences ``[T + 1, N]`` of a replay.
+        actions: The joint actions of the environment.
+
+    Returns:
+        The observations ``[T + 2, N, ...]`` of the rows, and the `Steps` ``[T, N]``.
+    """
     rows = jax.tree.map(lambda x, cut: jnp.concatenate([x, cut[None]]), items.obs, items.next_obs.obs)
     action, reward, terminated, truncated, behaviour = jax.tree.map(
         lambda x: x[:-1], (items.action, items.reward, items.terminated, items.truncated, items.extras.every)

@@ -23,7 +23,7 @@ class Config(ppo.Config):
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """DPO as a `Learner`; ``parts`` are those of `ppo.make_learner`, but for the objective."""
+    """Makes DPO's `Learner`; ``parts`` are those of `ppo.make_learner`, without the objective."""
     return ppo.make_learner(config, env, objective=losses.discovered_policy, **parts)
 
 

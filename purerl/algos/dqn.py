@@ -26,7 +26,10 @@ class Config(action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     found = action_values.problems(config, env)
     if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
         found.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
@@ -34,18 +37,23 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
-    """A torso and a value for each action."""
+    """Makes a torso and a value for each action."""
     return value_networks.q_network(**action_values.network_shape(config, env))
 
 
 def make_learner(
     config: Config, env: Env, *, network=None, td_error=None, td_loss=td_errors.huber_loss, optimiser=None, **more: Any
 ) -> Learner:
-    """DQN as a `Learner`.
+    """Makes DQN's `Learner`.
 
-    ``network`` is a `value_networks.ValueNetwork` whose output is ``[N, A]``, ``td_error`` has the arguments of
-    `td_errors.q_learning`, ``td_loss(error, config)`` is elementwise, and ``optimiser`` is any optax transformation;
-    ``more`` goes to `action_values.make_learner`.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `value_networks.ValueNetwork` whose output is ``[N, A]``; None: `make_network`.
+        td_error: A function with the arguments of `td_errors.q_learning`; None: the one that ``config`` names.
+        td_loss: ``td_loss(error, config)``, elementwise.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+        **more: The remaining arguments of `action_values.make_learner`.
     """
     td_error = td_error or TD_ERRORS[config.td_error]
 

@@ -1,4 +1,4 @@
-"""IMPALA (Espeholt et al. 2018, arXiv 1802.01561): actors whose parameters are old, and V-trace to make up for it."""
+"""IMPALA (Espeholt et al. 2018, arXiv 1802.01561): actors with old parameters, and V-trace to correct for them."""
 
 from typing import Any
 
@@ -25,10 +25,11 @@ SEED_RL = {
     "hidden_sizes": (256, 256),
     "activation": "relu",
 }
-"""SEED RL's for V-trace on DeepMind Lab (Espeholt et al. 2020, arXiv 1910.06591; github.com/google-research/seed_rl at
-0e1e0ac, agents/vtrace/learner.py and dmlab/vtrace_main.py): batches of 32 unrolls of 100 steps, means as losses,
-gradients that are not clipped, a step size that falls to 0. Scaled: 1e7 steps for its 2.5e8. Its Adam has no momentum
-and an epsilon of 3.1e-7. The torso is the task's: IMPALA's residual network there."""
+"""Settings of SEED RL for V-trace on DeepMind Lab (Espeholt et al. 2020, arXiv 1910.06591;
+github.com/google-research/seed_rl at 0e1e0ac, agents/vtrace/learner.py and dmlab/vtrace_main.py): batches of 32
+unrolls of 100 steps, means as losses, gradients that are not clipped, a step size that falls to 0. Scaled down:
+1e7 steps instead of 2.5e8. Differences: its Adam has no momentum and an epsilon of 3.1e-7. The torso depends on
+the task; the original has IMPALA's residual network."""
 
 
 @cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
@@ -46,9 +47,13 @@ class Config(policy_gradients.Config):
 
 
 def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
-    """IMPALA as a `Learner`.
+    """Makes IMPALA's `Learner`.
 
-    ``weights(log_ratio, config) -> (rho, c)`` acts elementwise; ``parts`` are those of `policy_gradients.make_parts`.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        weights: ``weights(log_ratio, config) -> (rho, c)``, elementwise.
+        **parts: Arguments of `policy_gradients.make_parts`.
     """
     made = policy_gradients.make_parts(config, env, **parts)
     weighted = estimates.by_weights(weights, config)

@@ -1,5 +1,7 @@
-"""Independent PPO (de Witt et al. 2020, "Is independent learning all you need in the StarCraft multi-agent challenge?",
-arXiv 2011.09533): every agent is a learner of its own, and by default they share one network."""
+"""Independent PPO: every agent is a learner of its own, and by default they share one network.
+
+de Witt et al. 2020, "Is independent learning all you need in the StarCraft multi-agent challenge?", arXiv 2011.09533.
+"""
 
 from typing import Any
 
@@ -18,13 +20,16 @@ class Config(many_agents.Settings, parent.Config):
 
 
 def view(config: Config, env: Env) -> Env:
-    """Each agent is a row, which sees its own observations and, with ``agent_ids``, which agent it is."""
+    """Returns ``env`` with each agent as a row.
+
+    A row sees the agent's own observations and, with ``agent_ids``, which agent it is.
+    """
     own = agents.own(env)
     return agents.with_ids(own) if many_agents.tells_ids(config) else own
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """Independent PPO as a `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
+    """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     network = network or many_agents.make_network(config, env, policy_gradients.make_network, lambda obs: obs["id"])
     return parent.make_learner(config, env, network=network, **parts)
 

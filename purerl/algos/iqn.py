@@ -28,7 +28,7 @@ class Config(action_values.Config):
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
-    """A torso, an embedding of fractions, and each action's quantile at each of them."""
+    """Makes a torso, an embedding of fractions, and each action's quantile at each of them."""
     return value_networks.implicit_quantile_network(
         **action_values.network_shape(config, env),
         num_quantiles=config.num_quantiles,
@@ -38,7 +38,14 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """IQN as a `Learner`. The output of ``network`` are quantiles ``[N, A, K]`` and their fractions ``[N, K]``."""
+    """Makes IQN's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: Its output is the pair of quantiles ``[N, A, K]`` and their fractions ``[N, K]``; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
 
     def loss(out, target_out, action, reward, discount, chooser, next_out):
         (quantiles, fractions), (next_quantiles, _) = out, next_out

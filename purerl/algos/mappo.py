@@ -1,5 +1,7 @@
-"""Multi-agent PPO (Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", arXiv
-2103.01955): actors that see their own observations, and a critic that sees the whole environment."""
+"""Multi-agent PPO: actors that see their own observations, and a critic that sees the whole environment.
+
+Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", arXiv 2103.01955.
+"""
 
 from typing import Any
 
@@ -13,13 +15,15 @@ from purerl.types import Distribution, Env, Learner
 
 
 def view(config: Config, env: Env) -> Env:
-    """Each agent is a row. Its observation is ``{"own", "state"}``: what its actor sees, and what the critic sees
-    besides."""
+    """Returns ``env`` with each agent as a row of observations ``{"own", "state"}``.
+
+    The actor sees ``own``; the critic sees ``state`` as well.
+    """
     return agents.with_state(agents.with_ids(env) if many_agents.tells_ids(config) else env)
 
 
 def make_network(config: Config, env: Env, distribution: Distribution) -> ActorCritic:
-    """An actor and a critic of their own, with a memory each if the config has one."""
+    """Makes separate networks of the actor and the critic, each with a memory if ``config`` has one."""
     select = env.own or (lambda obs: obs)
     own = env._replace(observation_space=select(env.observation_space))
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
@@ -43,7 +47,7 @@ def make_network(config: Config, env: Env, distribution: Distribution) -> ActorC
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """Multi-agent PPO as a `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
+    """Makes multi-agent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     network = network or many_agents.make_network(config, env, make_network, lambda obs: obs["own"]["id"])
     return parent.make_learner(config, env, network=network, **parts)
 

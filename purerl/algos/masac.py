@@ -1,8 +1,10 @@
-"""Multi-agent soft actor-critic with discrete actions: DI-engine's MASAC (github.com/opendilab/DI-engine, discrete SAC
-for teams), which is Christodoulou 2019 (arXiv 1910.07207) with critics that see the whole environment.
+"""Multi-agent soft actor-critic with discrete actions.
+
+This is DI-engine's MASAC (github.com/opendilab/DI-engine, discrete SAC for teams): Christodoulou 2019 (arXiv
+1910.07207) with critics that see the whole environment.
 
 Actors share a network of their own observations. The critics of an agent see the state as well, and give a value for
-each of its actions, in expectation over what the others do; all learn from the team's reward.
+each of its actions, in expectation over what the others do. All learn from the team's reward.
 """
 
 from typing import Any
@@ -31,19 +33,22 @@ class Config(many_agents.Numbers, sac_discrete.Config):
 
 
 def view(config: Config, env: Env) -> Env:
-    """All agents at once (`agents.joint`)."""
+    """Returns ``env`` with all agents as one (`agents.joint`)."""
     return agents.joint(env)
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete.
+    """
     found = checks.space_problems(env, (Discrete,))
     joint = None if found or env is None else view(config, env)
     return found + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
 
 
 def make_network(config: Config, env: Env) -> ActorAndCritics:
-    """Of joint observations: logits ``[..., M, A]``, and critics ``[..., M, K, A]``."""
+    """Makes networks of joint observations: logits ``[..., M, A]``, and critics ``[..., M, K, A]``."""
     team = many_agents.team(env)
     own, own_inputs = many_agents.inputs(env, ids=config.agent_ids)
     all_inputs = many_agents.central(team, own_inputs)
@@ -58,7 +63,7 @@ def make_network(config: Config, env: Env) -> ActorAndCritics:
 
 
 def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
-    """A categorical policy of each of ``M`` agents over its legal actions."""
+    """Makes a categorical policy of each of ``M`` agents over its legal actions, and its losses."""
     team = many_agents.team(env)
     categorical = distributions.categorical(team.num_actions)
 
@@ -70,8 +75,10 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
         return jnp.sum(network.judge(critic, obs) * chosen[..., None, :], axis=-1)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
-        """Soft values of each agent's policy, by the least that any critic says, and its entropies, ``[N, M]``.
-        Entropy is worth nothing where an agent does not act."""
+        """Computes soft values of each agent's policy, by the lowest of the critics, and its entropies, ``[N, M]``.
+
+        Entropy has no weight where an agent does not act.
+        """
         if team.acting:
             temperature = jnp.where(team.acting(obs), temperature, 0.0)[..., None]
         log_probs = jax.nn.log_softmax(logits(actor, obs))
@@ -105,7 +112,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """MASAC as a `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
+    """Makes MASAC's `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)
 

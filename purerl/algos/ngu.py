@@ -1,7 +1,7 @@
-"""Never Give Up (Badia et al. 2020, arXiv 2002.06038): recurrent action values of a family of policies, of which each
-adds what is new to its rewards with a weight of its own, so that exploring never ends and yet one policy does not.
+"""Never Give Up (Badia et al. 2020, arXiv 2002.06038): recurrent action values of a family of policies.
 
-Sequences are replayed as in R2D2, and targets are Retrace's, rescaled (appendix E).
+Each policy adds a bonus for novelty to its rewards, with a weight of its own. So exploring never ends, while one of the
+policies has no bonus. Sequences are replayed as in R2D2, and targets are Retrace's, rescaled (appendix E).
 """
 
 from typing import Annotated, Any, Literal
@@ -39,13 +39,20 @@ class Config(family_novelty.Settings, r2d2.Config):
 
 
 def make_network(config: Config, env: Env) -> Recurrent:
-    """A torso beside which stands what the network is told, a recurrent cell, and streams to the action values."""
+    """Makes a torso joined by `policy_families.Told`, a recurrent cell, and streams to the action values."""
     return policy_families.make_network(config, env)
 
 
 def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
-    """Never Give Up as a `Learner`. ``network`` is a `recurrent.Recurrent` of ``(obs, policy_families.Told)``
-    whose output is ``[B, A]``."""
+    """Makes Never Give Up's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output is ``[B, A]``; None:
+            `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
     network = network or make_network(config, env)
     optimiser = optimiser or settings.make_optimiser(config)
 
@@ -83,7 +90,7 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
 
 
 def at(config: Config, q: Array, number: Array) -> Array:
-    """The values ``[...]`` of actions ``[...]`` by their rescaled values ``[..., A]``, no longer rescaled."""
+    """Returns the values ``[...]`` of actions ``[...]``, undoing the rescaling of the action values ``[..., A]``."""
     return td_errors.unrescale(jnp.take_along_axis(q, number[..., None], axis=-1)[..., 0], config.rescale_epsilon)
 
 

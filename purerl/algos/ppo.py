@@ -35,7 +35,7 @@ BRAX = {
     "normalize_reward": True,
     "hidden_sizes": (256, 256),
 }
-"""``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar: what its speed is compared by."""
+"""``minatar`` and ``brax`` are PureJaxRL's settings, with a convolution on MinAtar: comparisons of speed use them."""
 LOCOMOTION = {
     "total_steps": 50_000_000,
     "num_minibatches": 32,
@@ -49,9 +49,9 @@ LOCOMOTION = {
 ANT = {**LOCOMOTION, "num_envs": 4096, "num_steps": 80, "num_epochs": 4, "gamma": 0.97, "entropy_coef": 1e-2}
 HUMANOID = {**LOCOMOTION, "num_envs": 2048, "num_steps": 160, "num_epochs": 8, "gamma": 0.97, "entropy_coef": 1e-3}
 HALFCHEETAH = {**HUMANOID, "gamma": 0.95}
-"""Those of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb), but for the widths of
-the networks, and with advantages over all steps of an iteration instead of 5 to 20. It also multiplies the rewards: by
-10 for ant and by 0.1 for humanoid (``reward_scale`` of the environment)."""
+"""Settings of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb), except for the
+widths of the networks, and with advantages over all steps of an iteration instead of 5 to 20. Brax also
+multiplies the rewards: by 10 for ant and by 0.1 for humanoid (``reward_scale`` of the environment)."""
 OPENAI_FIVE = {
     "num_envs": 256,
     "num_steps": 64,
@@ -82,8 +82,9 @@ MFOS = {
     "hidden_sizes": (256,),
     "total_steps": 12_800_000,
 }
-"""Of the matrix games of M-FOS (Lu et al. 2022, arXiv 2205.01447), with 256 games side by side in place of 4096, and
-500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns less the critic's values."""
+"""Settings for the matrix games of M-FOS (Lu et al. 2022, arXiv 2205.01447), with 256 games side by side in place of
+4096, and 500 episodes of them: whole episodes of `MatrixShaping-v0`, whose advantages are returns less the
+critic's values."""
 
 MAZE = {
     "num_envs": 32,
@@ -122,13 +123,17 @@ def make_learner(
     value_loss=losses.clipped_value_loss,
     **parts: Any,
 ) -> Learner:
-    """PPO as a `Learner`.
+    """Makes PPO's `Learner`.
 
-    ``estimate`` gives advantages and targets, by default GAE's; its ``log_ratio`` is 0.
-    ``objective(log_ratio, advantage, config)`` is maximised, ``value_loss(value, old_value, target, config)``
-    minimised, and both act elementwise; an objective may also be a `lifetimes.Timed`. ``parts`` are those of
-    `policy_gradients.make_parts`: ``network``, a `networks.ActorCritic`, ``optimiser``, any optax transformation, and
-    ``scaler``, of rewards.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        estimate: Gives advantages and targets; the ``log_ratio`` that it reads is 0. None: GAE.
+        objective: ``objective(log_ratio, advantage, config)``, elementwise, is maximised. It may also be a
+            `lifetimes.Timed`.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `policy_gradients.make_parts`: ``network``, a `networks.ActorCritic`;
+            ``optimiser``, any optax transformation; ``scaler``, of rewards.
     """
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)

@@ -26,7 +26,7 @@ IMAGE = {
     "hidden_sizes": (128,),
     "exploration_fraction": 0.1,
 }
-"""For images, tuned on Breakout of MinAtar."""
+"""Settings for images, tuned on Breakout of MinAtar."""
 
 
 @cfg.config(
@@ -52,12 +52,12 @@ class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy)
 
     @property
     def total_updates(self) -> int:
-        """Gradient steps of the whole training."""
+        """Number of gradient steps of the whole training."""
         return self.num_iterations * self.num_epochs * self.num_minibatches
 
 
 class State(NamedTuple):
-    """``iterations`` counts the batches that were learned from."""
+    """The learner's state. ``iterations`` counts the batches that were learned from."""
 
     params: PyTree
     opt_state: PyTree
@@ -80,7 +80,10 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     found = (
         cfg.problems(config)
         + checks.iteration_problems(config)
@@ -91,12 +94,12 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env) -> nn.Module:
-    """A torso with layer normalisation, which stands in for the target network, and a value for each action."""
+    """Makes a torso and a value for each action. Layer normalisation stands in for the target network."""
     return networks.Head(settings.make_torso(config, env), joint_actions.joint_actions(env).num, scale=0.01)
 
 
 def make_optimiser(config: Config) -> gradients.Elementwise:
-    """RAdam behind clipping, its step size falling linearly."""
+    """Makes RAdam with clipped gradients and a step size that falls linearly."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     return gradients.chain(
         gradients.clip_by_norm(config.max_grad_norm), optax.scale_by_radam(), gradients.descent(schedule)
@@ -104,9 +107,16 @@ def make_optimiser(config: Config) -> gradients.Elementwise:
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """PQN as a `Learner`.
+    """Makes PQN's `Learner`.
 
-    ``network`` is a Flax module ``obs [..., *obs] -> q [..., A]``, ``optimiser`` is any optax transformation.
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A Flax module ``obs [..., *obs] -> q [..., A]``; None: `make_network`.
+        optimiser: An optax transformation; None: `make_optimiser`.
+
+    Raises:
+        ConfigError: If ``network`` is no Flax module.
     """
     network, actions = network or make_network(config, env), joint_actions.joint_actions(env)
     if not isinstance(network, nn.Module):
@@ -138,8 +148,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return actions.action(jnp.argmax(values(policy, here.obs), axis=-1).astype(jnp.int32)), here.carry
 
     def estimate(state: State, trajectory: Transition) -> Array:
-        """Lambda returns ``[T, B]`` of a trajectory (the paper's section 3.3), by the parameters it was collected
-        with."""
+        """Computes the lambda returns ``[T, B]`` of a trajectory (section 3.3), by the parameters that collected it."""
         next_value = jnp.max(values(state.params, trajectory.next_obs), axis=-1)
         discount = config.gamma * (1 - trajectory.terminated)
         return jax.vmap(returns.lambda_returns, in_axes=(1, 1, 1, 1, None), out_axes=1)(
@@ -147,7 +156,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         )
 
     def scores(state: State, trajectory: Transition, target: Array) -> Scores:
-        """By the parameters before the update; the advantage is what the return has over the greedy action's value."""
+        """Scores by the parameters before the update; the advantage is the return less the greedy action's value."""
         value = jnp.max(values(state.params, trajectory.obs), axis=-1)
         return Scores(value, target - value)
 

@@ -1,7 +1,7 @@
-"""Presets for the kinds of task that the defaults are not for, and which of them fits an environment.
+"""Presets for the kinds of task that the defaults do not suit, and which of them fits an environment.
 
-Defaults are for observations that are vectors and for actions that are discrete (of `off_policy_gradients`: for few
-continuous ones). An algorithm that has settings for another kind of task calls them by one of these names.
+Defaults are for observations that are vectors and for discrete actions; those of `off_policy_gradients` are for few
+continuous actions. An algorithm that has settings for another kind of task gives them one of these names.
 """
 
 from typing import Any
@@ -19,10 +19,15 @@ KINDS = {
 
 
 def fitting(algorithm: Any, config: Any, env: Env) -> dict[str, str]:
-    """The presets of ``algorithm`` that fit ``env``, as the algorithm sees it, and why.
+    """Returns the presets of ``algorithm`` that fit an environment, each with the reason why it does.
 
-    A preset one of whose settings, other than the length, has another value in ``config`` than by default is left out:
-    whoever gave it has chosen.
+    A preset is left out if ``config`` differs from the defaults in one of its settings, other than the length, because
+    that setting was then chosen deliberately.
+
+    Args:
+        algorithm: An `Algorithm`.
+        config: Settings as they were given.
+        env: Environment as the algorithm sees it.
     """
     usual = algorithm.Config()
     chosen = {field for field in vars(usual) if getattr(config, field) != getattr(usual, field)} - {"total_steps"}

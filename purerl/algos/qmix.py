@@ -1,5 +1,8 @@
-"""QMIX (Rashid et al. 2018, arXiv 1803.11485): the value of what a team does is a monotonic function of its agents'
-action values, whose weights depend on the state. The agents' greedy actions then are the team's."""
+"""QMIX (Rashid et al. 2018, arXiv 1803.11485): a team's value is a monotonic function of its agents' action values.
+
+The function's weights depend on the state. Because it is monotonic, the agents' greedy actions together are the team's
+greedy action.
+"""
 
 from typing import Any
 
@@ -21,7 +24,7 @@ class Config(factored_values.Config):
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """As a `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
+    """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.monotonic(config.mixer_size, config.hyper_size), **parts)
 
 

@@ -22,12 +22,19 @@ class Config(action_values.Config):
 
 
 def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
-    """A torso and the quantiles of each action."""
+    """Makes a torso and the quantiles of each action."""
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_quantiles)
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """QR-DQN as a `Learner`. ``network`` is a `value_networks.ValueNetwork`, its output ``[N, A, num_quantiles]``."""
+    """Makes QR-DQN's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `value_networks.ValueNetwork` whose output is ``[N, A, num_quantiles]``; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
     midpoints = (jnp.arange(config.num_quantiles) + 0.5) / config.num_quantiles
 
     def loss(quantiles, target_quantiles, action, reward, discount, chooser, next_quantiles):

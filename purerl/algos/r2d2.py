@@ -1,5 +1,6 @@
-"""R2D2: recurrent replay distributed DQN (Kapturowski et al. 2019, "Recurrent experience replay in distributed
-reinforcement learning", ICLR), with its many actors in one program.
+"""R2D2: recurrent replay distributed DQN, with its many actors in one program.
+
+Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement learning", ICLR.
 
 Sequences are replayed with the carry that the network had at their first step; the first steps only warm the carry up.
 """
@@ -42,12 +43,13 @@ SEED_RL = {
     "hidden_sizes": (128, 128),
     "activation": "relu",
 }
-"""SEED RL's for Atari (Espeholt et al. 2020, arXiv 1910.06591, section A.3.1; github.com/google-research/seed_rl at
-0e1e0ac, gcp/train_atari.sh, agents/r2d2/learner.py and atari/r2d2_main.py): a batch of 64 sequences for every 85 new
-ones, which is its replay ratio of 0.75. Its loss sums over 80 steps where ours is a mean, so its bound of 80 for
-gradients is 1. Scaled: 85 environments for its 610 actors, 5,000 sequences for 100,000, of which the first update waits
-for 500 for 5,000, a target of 100 updates for 2500, an LSTM and streams of 128 units for 512, and 1e7 steps for
-1.25e10. Its Adam has an epsilon of 1e-3. The torso is the task's: three convolutions there."""
+"""Settings of SEED RL for Atari (Espeholt et al. 2020, arXiv 1910.06591, section A.3.1;
+github.com/google-research/seed_rl at 0e1e0ac, gcp/train_atari.sh, agents/r2d2/learner.py and atari/r2d2_main.py):
+a batch of 64 sequences for every 85 new ones, which is its replay ratio of 0.75. Its loss is a sum over 80 steps
+where ours is a mean, so its bound of 80 for gradients is 1 here. Scaled down: 85 environments instead of 610
+actors; a replay of 5,000 sequences instead of 100,000, with the first update after 500 instead of 5,000; a target
+of 100 updates instead of 2500; an LSTM and streams of 128 units instead of 512; and 1e7 steps instead of 1.25e10.
+Its Adam has an epsilon of 1e-3. The torso depends on the task; the original has three convolutions."""
 
 
 @cfg.config(
@@ -78,12 +80,15 @@ class Config(settings.Recall, sequences.Sequences, action_values.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     return action_values.problems(config, env) + sequences.problems(config)
 
 
 def make_network(config: Config, env: Env) -> recurrent.Recurrent:
-    """A torso, a recurrent cell, and streams to the action values."""
+    """Makes a torso, a recurrent cell, and streams to the action values."""
     torso, memory = settings.make_torso(config, env, config.hidden_sizes[:-1]), settings.make_memory(config)
     activation = networks.ACTIVATIONS[config.activation]
     head = Streams(joint_actions(env).num, config.hidden_sizes[-1], activation, config.dueling)
@@ -91,7 +96,17 @@ def make_network(config: Config, env: Env) -> recurrent.Recurrent:
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """R2D2 as a `Learner`. ``network`` is a `recurrent.Recurrent` whose output is ``[B, A]``."""
+    """Makes R2D2's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `recurrent.Recurrent` whose output is ``[B, A]``; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+
+    Raises:
+        ConfigError: If ``network`` is of another type.
+    """
     actions = joint_actions(env)
     network = network or make_network(config, env)
     if not isinstance(network, recurrent.Recurrent):
@@ -129,7 +144,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         return total, (priority, {"value": jnp.mean(value), "td_error": td_error})
 
     def best(chooser: Array, target_q: Array) -> Array:
-        """What the target network says of the action that ``chooser`` values most, both ``[..., A]``, not rescaled."""
+        """Returns the target network's value, no longer rescaled, of the action that ``chooser`` values most."""
         q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
         return td_errors.unrescale(q, config.rescale_epsilon)
 
@@ -151,7 +166,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`, learning from sequences."""
+    """Makes one iteration as a `Trainer` that learns from sequences."""
     view = replay.sequences(config.sample_rows, config.period)
     return action_values.make_trainer(config, env, learner, view=view)
 

@@ -1,11 +1,14 @@
-"""R2D3: R2D2 with demonstrations beside its replay (Paine et al. 2019, "Making efficient use of demonstrations to solve
-hard exploration problems", arXiv 1909.01387, section 3).
+"""R2D3: R2D2 with demonstrations beside its replay.
 
-Each sequence of a batch comes from the demonstrations with probability ``demo_ratio``. They never expire, and have
-priorities of their own. Nothing else is told of them: no loss imitates, no margin is kept.
+Paine et al. 2019, "Making efficient use of demonstrations to solve hard exploration problems", arXiv 1909.01387,
+section 3.
 
-Sequences of demonstrations begin with a carry of zeros, since whoever played had another network or none, and the
-burn-in warms it up. The first of each episode begins with the episode, where zeros are the carry.
+Each sequence of a batch comes from the demonstrations with probability ``demo_ratio``. Demonstrations never expire, and
+have priorities of their own. They are learned from like all other experience: there is no loss of imitation and no
+margin.
+
+Sequences of demonstrations begin with a carry of zeros, because the demonstrator had another network or none, and the
+burn-in warms it up. The first sequence of each episode begins with the episode, where zeros are the carry.
 """
 
 from purerl import config as cfg
@@ -27,7 +30,7 @@ class Config(r2d2.Config):
 
 
 def make_trainer(config: Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
-    """One iteration as a `Trainer`, learning from sequences of its own and of ``demos``."""
+    """Makes one iteration as a `Trainer` that learns from its own sequences and from those of ``demos``."""
     view = replay.sequences(config.sample_rows, config.period)
     own = from_replay.make_ring(config, env, view, rows=learner.rows)
     given = from_replay.make_fixed(config, env, view, demos)

@@ -1,5 +1,8 @@
-"""Rainbow (Hessel et al. 2018, arXiv 1710.02298): C51 with double Q-learning, dueling streams, prioritised replay,
-returns over several steps, and noisy layers in place of epsilon."""
+"""Rainbow (Hessel et al. 2018, arXiv 1710.02298): six extensions of DQN in one algorithm.
+
+It is C51 with double Q-learning, dueling streams, prioritised replay, returns over several steps, and noisy layers in
+place of epsilon.
+"""
 
 from purerl import config as cfg
 from purerl.algos import c51
@@ -17,7 +20,10 @@ class Config(c51.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions must be Discrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     found = c51.problems(config, env)
     if (
         not config.noisy
@@ -29,7 +35,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
-    """Rainbow as a `Learner`; the parts are those of `c51.make_learner`."""
+    """Makes Rainbow's `Learner`; the parts are those of `c51.make_learner`."""
     network = network or c51.make_network(config, env, noisy=config.noisy)
     return c51.make_learner(config, env, network=network, optimiser=optimiser)
 

@@ -18,7 +18,7 @@ class Config(policy_gradients.Config):
 
 
 def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
-    """REINFORCE as a `Learner`. ``parts`` are those of `policy_gradients.make_parts`.
+    """Makes REINFORCE's `Learner`. ``parts`` are those of `policy_gradients.make_parts`.
 
     A return is the sum of all discounted rewards until the episode terminates. Where a time limit or the end of the
     trajectory cuts it, the baseline stands for the rest.

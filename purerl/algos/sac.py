@@ -27,8 +27,8 @@ BRAX = {
 }
 HOPPER = {**BRAX, "total_steps": 6_553_600, "num_updates": 64, "batch_size": 512}
 WALKER2D = {**BRAX, "total_steps": 7_864_320, "num_updates": 32, "batch_size": 128}
-"""Those of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb), which also multiplies
-the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
+"""Settings of brax' own training of these tasks (github.com/google/brax, notebooks/training.ipynb). Brax also
+multiplies the rewards: by 30 for hopper and by 5 for walker2d (``reward_scale`` of the environment)."""
 
 WHILE_LEARNED = cfg.Needs("learn_temperature", lambda config: config.learn_temperature)
 
@@ -47,35 +47,46 @@ class Config(off_policy_gradients.Config):
 
 
 def make_network(config: Config, env: Env) -> ActorAndCritics:
-    """An actor of means and logarithms of standard deviations, before their tanh, and critics."""
+    """Makes an actor of means and logarithms of standard deviations, before their tanh, and critics."""
     return off_policy_gradients.networks_for_box(config, env, 2)
 
 
 def init_params(config: Config, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
-    """Parameters of the networks, and the logarithm of the temperature."""
+    """Initialises the parameters of the networks and the logarithm of the temperature. key: Consumed."""
     return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
 
 
 def temperature(moving: dict) -> Array:
-    """The temperature, through which no gradient flows."""
+    """Returns the temperature, through which no gradient flows."""
     return jax.lax.stop_gradient(jnp.exp(moving["log_temperature"]))
 
 
 def with_temperature(
     config: Config, moving: dict, loss: Array, entropy: Array, target_entropy: Array | float
 ) -> tuple[Array, Metrics]:
-    """The actor's loss and that of the temperature, if it is learned, ``[N]``; and the metrics of both."""
+    """Adds the loss of the temperature, if it is learned, to the actor's loss.
+
+    Args:
+        config: Settings of the algorithm.
+        moving: Parameters that the actor's step changes.
+        loss: The actor's loss ``[N]``.
+        entropy: Entropies of the policy, in nats ``[N]``.
+        target_entropy: What they should be, a number or ``[N]``.
+
+    Returns:
+        The loss ``[N]``, and the metrics ``entropy`` and ``temperature``.
+    """
     if config.learn_temperature:
         loss += soft.temperature_loss(moving["log_temperature"], entropy, target_entropy)
     return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(moving)}
 
 
 def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
-    """A squashed Gaussian policy, whose temperature is learned along with it."""
+    """Makes a squashed Gaussian policy and its losses, with a temperature that is learned along with it."""
     to_box, to_unit = off_policy_gradients.units(env.action_space)
 
     def sample(actor: PyTree, obs: PyTree, noise: Array) -> tuple[Array, Array]:
-        """Actions ``[..., D]`` in [-1, 1] and their log-densities ``[...]``."""
+        """Samples actions ``[..., D]`` in [-1, 1] and returns their log-densities ``[...]``, too."""
         return soft.squashed_sample(network.act(actor, obs), noise)
 
     def next_value(params: dict, target_params: dict, next_obs: PyTree, noise: Array) -> Array:
@@ -101,8 +112,15 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """SAC as a `Learner`. ``network`` is a `critics.ActorAndCritics` for a box, with two outputs a dimension; the other
-    parts are those of `off_policy_gradients.make_learner`."""
+    """Makes SAC's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `critics.ActorAndCritics` for a box, with two outputs of the actor for each dimension; None:
+            `make_network`.
+        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
+    """
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)
 

@@ -30,18 +30,21 @@ class Config(sac.Config):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     return off_policy_gradients.problems(config, env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
 def make_network(config: Config, env: Env) -> ActorAndCritics:
-    """An actor of logits, and critics of all actions."""
+    """Makes an actor of logits, and critics of all actions."""
     torso = settings.make_torso(config, env)
     return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
 
 
 def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
-    """A categorical policy over the legal ones of ``A`` joint actions."""
+    """Makes a categorical policy over the legal ones of ``A`` joint actions, and its losses."""
     actions = joint_actions.joint_actions(env)
     categorical = distributions.categorical(actions.num)
 
@@ -53,7 +56,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
         return jnp.sum(network.judge(critic, obs) * chosen[:, None], axis=-1)
 
     def soft_values(actor: PyTree, critic: PyTree, obs: PyTree, temperature: Array) -> tuple[Array, Array]:
-        """Soft values of the policy, by the least that any critic says, and its entropies, both ``[N]``."""
+        """Computes soft values of the policy, by the lowest of the critics, and its entropies, both ``[N]``."""
         log_probs = jax.nn.log_softmax(logits(actor, obs))
         q = td_errors.least(jnp.moveaxis(network.judge(critic, obs), -2, -1))
         entropy = soft.expected_soft_value(jnp.zeros_like(q), log_probs, 1.0)
@@ -89,8 +92,14 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """Discrete SAC as a `Learner`. ``network`` is a `critics.ActorAndCritics` for discrete actions; the other parts are
-    those of `off_policy_gradients.make_learner`."""
+    """Makes discrete SAC's `Learner`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `critics.ActorAndCritics` for discrete actions; None: `make_network`.
+        **parts: The remaining arguments of `off_policy_gradients.make_learner`.
+    """
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)
 

@@ -27,10 +27,10 @@ class Config(ddpg.Config):
 
 
 def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
-    """TD3 as a `Learner`; the parts are those of `ddpg.make_learner`."""
+    """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
 
     def smooth(action: Array, noise: Array) -> Array:
-        """Section 5.3, eq. 14."""
+        """Adds clipped noise to the actions of targets (section 5.3, eq. 14)."""
         noise = jnp.clip(config.target_noise * noise, -config.target_noise_clip, config.target_noise_clip)
         return jnp.clip(action + noise, -1.0, 1.0)
 

@@ -1,5 +1,7 @@
-"""Value decomposition networks (Sunehag et al. 2017, arXiv 1706.05296): the value of what a team does is the sum of its
-agents' action values."""
+"""Value decomposition networks (Sunehag et al. 2017, arXiv 1706.05296): the sum of action values for a team.
+
+The value of a joint action is the sum of the agents' action values.
+"""
 
 from typing import Any
 
@@ -10,7 +12,7 @@ from purerl.types import Env, Learner
 
 
 def make_learner(config: factored_values.Config, env: Env, **parts: Any) -> Learner:
-    """As a `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
+    """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.summed(), **parts)
 
 
