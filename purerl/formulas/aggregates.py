@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 LEAST = 5
-"""The fewest runs of which an interval is told; of fewer each run itself is."""
+"""The smallest number of runs for which an interval is reported. With fewer runs, the result of each is reported
+instead."""
 RESAMPLES = 200_000
-"""Scores that `bands` draws for one column, at most about."""
+"""The largest number, approximately, of scores that `bands` draws for one column."""
 
 
 class Estimate(NamedTuple):
-    """A statistic and the two ends of its confidence interval; nan where there is none to tell."""
+    """A statistic and the two ends of its confidence interval, which are nan where there is no interval."""
 
     value: float
     low: float
@@ -29,7 +30,7 @@ class Estimate(NamedTuple):
 
 
 def _scores(scores: ArrayLike) -> np.ndarray:
-    """Scores as float64 ``[..., R, tasks]``, with -inf in place of non-finite ones."""
+    """Converts scores to float64 ``[..., R, tasks]``, with -inf in place of non-finite ones."""
     scores = np.asarray(scores, np.float64)
     if scores.ndim == 0 or scores.size == 0:
         raise ValueError(f"scores must be [R] or [R, tasks] and not empty, got the shape {list(scores.shape)}")
@@ -38,11 +39,20 @@ def _scores(scores: ArrayLike) -> np.ndarray:
 
 
 def iqm(scores: ArrayLike) -> np.ndarray:
-    """Interquartile mean of ``[..., R, tasks]`` or ``[R]``, over runs and tasks together: ``[...]``.
+    """Computes the interquartile mean over runs and tasks together.
 
-    The mean of what is left after dropping the lowest and the highest quarter of the ``R * tasks`` scores (each rounded
-    down). It is -inf if more runs died than are dropped at the low end: more than a quarter, or, with fewer than four
-    scores, any. Raises `ValueError` if there are no scores.
+    This is the mean of what is left after dropping the lowest and the highest quarter of the ``R * tasks`` scores (each
+    rounded down). It is -inf if more runs died than are dropped at the low end: more than a quarter, or, with fewer
+    than four scores, any.
+
+    Args:
+        scores: ``[..., R, tasks]`` or ``[R]``.
+
+    Returns:
+        ``[...]``.
+
+    Raises:
+        ValueError: There are no scores.
     """
     scores = _scores(scores)
     scores = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
@@ -51,21 +61,35 @@ def iqm(scores: ArrayLike) -> np.ndarray:
 
 
 def worst(scores: ArrayLike, share: float) -> np.ndarray:
-    """Computes the means ``[...]`` of the lowest ``share`` of the scores ``[..., N]``, at least one: the conditional
-    value at risk.
+    """Computes the means of the lowest ``share`` of the scores: the conditional value at risk.
 
-    ``share`` lies in (0, 1]. Rockafellar & Uryasev 2000, eq. 4, of a sample whose size times the share is rounded up.
+    Rockafellar & Uryasev 2000, eq. 4, for a sample of ``N`` scores, of which ``share * N``, rounded up, are averaged.
+
+    Args:
+        scores: ``[..., N]``.
+        share: A fraction in (0, 1]. At least one score is averaged.
+
+    Returns:
+        ``[...]``.
     """
     rising = np.sort(np.asarray(scores, np.float64), axis=-1)
     return rising[..., : math.ceil(share * rising.shape[-1] - 1e-9)].mean(axis=-1)
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """P(X > Y) + P(X = Y) / 2 for a random run of ``x`` and one of ``y``, averaged over tasks: ``[...]``.
+    """Computes P(X > Y) + P(X = Y) / 2 for a random run of ``x`` and one of ``y``, averaged over tasks.
 
-    ``x`` is ``[..., R_x, tasks]`` or ``[R_x]``, ``y`` is ``[..., R_y, tasks]`` or ``[R_y]``. For one task this is the
-    Mann-Whitney U statistic of ``x`` divided by ``R_x * R_y``. Raises `ValueError` if there are no scores, or if ``x``
-    and ``y`` have different numbers of tasks.
+    For one task this is the Mann-Whitney U statistic of ``x`` divided by ``R_x * R_y``.
+
+    Args:
+        x: ``[..., R_x, tasks]`` or ``[R_x]``.
+        y: ``[..., R_y, tasks]`` or ``[R_y]``.
+
+    Returns:
+        ``[...]``.
+
+    Raises:
+        ValueError: There are no scores, or ``x`` and ``y`` have different numbers of tasks.
     """
     x, y = _scores(x), _scores(y)
     if x.shape[-1] != y.shape[-1]:
@@ -82,17 +106,23 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Lower and upper end of a stratified percentile bootstrap interval of ``statistic(*samples)``.
+    """Computes a stratified percentile bootstrap interval of ``statistic(*samples)``.
 
-    - ``statistic``: called once with ``[num_resamples, R, tasks]`` for each sample; returns ``[num_resamples]``.
-    - ``samples``: each ``[R, tasks]`` or ``[R]``; ``R`` may differ between samples.
-    - ``num_resamples``: number of bootstrap resamples.
-    - ``level``: coverage of the interval.
-    - ``seed``: of numpy's generator; the same seed gives the same interval.
+    Every task of every sample is a stratum: its runs are resampled with replacement, independently of all other strata.
+    The interval is too narrow for few runs, and has zero width for a single run.
 
-    Every task of every sample is a stratum: its runs are resampled with replacement independently of all others. An end
-    is -inf if too many resamples are. The interval is too narrow for few runs, and has zero width for a single run.
-    Raises `ValueError` if a sample is empty.
+    Args:
+        statistic: Called once with ``[num_resamples, R, tasks]`` for each sample; returns ``[num_resamples]``.
+        *samples: Each ``[R, tasks]`` or ``[R]``; ``R`` may differ between samples.
+        num_resamples: The number of bootstrap resamples.
+        level: The coverage of the interval.
+        seed: Seed of numpy's generator; the same seed gives the same interval.
+
+    Returns:
+        The lower and the upper end. An end is -inf if the statistic is -inf for too many resamples.
+
+    Raises:
+        ValueError: A sample is empty.
     """
     rng = np.random.default_rng(seed)
     resampled = []
@@ -104,7 +134,7 @@ def bootstrap_interval(
 
 
 def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **options: Any) -> Estimate:
-    """``statistic(*samples)`` with its `bootstrap_interval`, to which ``options`` are passed.
+    """Computes ``statistic(*samples)`` with its `bootstrap_interval`, to which ``options`` are passed.
 
     ``estimate(scores)`` is the interquartile mean of one set of runs;
     ``estimate(x, y, statistic=probability_of_improvement)`` compares two.
@@ -113,20 +143,30 @@ def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **
 
 
 def told(*samples: ArrayLike, **options: Any) -> Estimate:
-    """`estimate` as it is told to people: of each sample sorted, so that the order of runs changes nothing, and without
-    an interval (nan) if one has fewer than `LEAST` runs."""
+    """Computes an `estimate` for reports, from sorted samples and without an interval for few runs.
+
+    Each sample is sorted, so that the order of runs does not change the result. The ends of the interval are nan if a
+    sample has fewer than `LEAST` runs.
+    """
     ordered = [np.sort(_scores(sample), axis=0) for sample in samples]
     found = estimate(*ordered, **options)
     return found if min(map(len, ordered)) >= LEAST else found._replace(low=np.nan, high=np.nan)
 
 
 def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
-    """The interquartile mean over runs of each column of ``values`` ``[R, n]``, and the ends of its bootstrap interval:
-    ``[3, n]``. Runs without a finite value in a column do not count there. nan if none has one; the ends are nan where
-    fewer than `LEAST` have.
+    """Computes the interquartile mean over runs of each column, and the ends of its bootstrap interval.
 
-    A column is as `estimate` of it, sorted: a resample is how often it has the lowest run, the second lowest, and so
-    on, and its interquartile mean a weighted sum of them. So columns with equally many runs share their resamples.
+    Runs without a finite value in a column do not count in that column. A column is treated as `told` treats its finite
+    values: a resample is how often it has the lowest run, the second lowest, and so on, and its interquartile mean is a
+    weighted sum of the runs. So columns with equally many runs share their resamples.
+
+    Args:
+        values: ``[R, n]``.
+        level: The coverage of the interval.
+
+    Returns:
+        ``[3, n]``: mean, lower end, upper end. All are nan where no run has a finite value; the ends are nan where
+        fewer than `LEAST` runs have one.
     """
     values = np.asarray(values, np.float64)
     found = np.full((3, values.shape[1]), np.nan)
@@ -140,8 +180,10 @@ def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
 
 
 def middles(values: ArrayLike) -> np.ndarray:
-    """The interquartile mean ``[n]`` of each column of ``values`` ``[R, n]`` over the runs that have a finite value
-    there; nan if none has one."""
+    """Computes the interquartile mean ``[n]`` of each column of ``values`` ``[R, n]``.
+
+    Only the runs that have a finite value in a column count there; the result is nan where no run has one.
+    """
     values = np.asarray(values, np.float64)
     found = np.full(values.shape[1], np.nan)
     for which, known in _known(values):
@@ -150,8 +192,11 @@ def middles(values: ArrayLike) -> np.ndarray:
 
 
 def _known(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each number of finite values that columns of ``values`` ``[R, n]`` have: which columns have so many, and
-    these, ascending, ``[columns, size]``."""
+    """Groups the columns of ``values`` ``[R, n]`` by their number of finite values.
+
+    Yields for each number, except 0: which columns have that many, bool ``[n]``, and these values in ascending order,
+    ``[columns, size]``.
+    """
     there = np.isfinite(values)
     ordered, count = np.sort(np.where(there, values, np.nan), axis=0), np.sum(there, axis=0)  # nans last
     for size in np.unique(count[count > 0]):
@@ -163,7 +208,7 @@ def _resamples(size: int) -> int:
 
 
 def _weights(size: int) -> Iterator[np.ndarray]:
-    """What the interquartile mean of each resample weighs the runs by ``[size]``, in ascending order."""
+    """Yields for each resample the weights of the runs ``[size]``, in ascending order, in its interquartile mean."""
     rng, low, high = np.random.default_rng(0), size // 4, size - size // 4
     for _ in range(_resamples(size)):
         often = np.bincount(rng.integers(size, size=size), minlength=size)
@@ -173,16 +218,22 @@ def _weights(size: int) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=32)
 def _kept_weights(size: int) -> np.ndarray:
-    """All of `_weights`."""
+    """Computes all of `_weights` and keeps them."""
     return np.stack(list(_weights(size)))
 
 
 def quantiles(values: ArrayLike, qs: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
-    """Quantiles ``[len(qs), ...]`` of ``values`` ``[..., P]`` over the last axis, ignoring nans.
+    """Computes quantiles of ``values`` over the last axis, ignoring nans.
 
-    Metrics ``[iterations, P]`` give ``[len(qs), iterations]``; the result is nan where all members are nan. Linear
-    interpolation between neighbours (Hyndman & Fan 1996, definition 7, numpy's default); infinite between a finite and
-    an infinite neighbour.
+    Metrics ``[iterations, P]`` give ``[len(qs), iterations]``. It interpolates linearly between neighbours (Hyndman &
+    Fan 1996, definition 7, numpy's default); the result is infinite between a finite and an infinite neighbour.
+
+    Args:
+        values: ``[..., P]``.
+        qs: Probabilities in [0, 1].
+
+    Returns:
+        ``[len(qs), ...]``; nan where all ``P`` values are nan.
     """
     values = np.sort(np.asarray(values, np.float64), axis=-1)  # nans last
     last = np.maximum(np.sum(~np.isnan(values), axis=-1) - 1, 0)

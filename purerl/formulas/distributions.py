@@ -13,7 +13,7 @@ from purerl.types import Distribution
 
 
 def categorical(num_actions: int) -> Distribution:
-    """A categorical distribution over the actions ``0 .. A - 1``, with ``A = num_actions``.
+    """Makes a categorical distribution over the actions ``0 .. A - 1``, with ``A = num_actions``.
 
     The parameters are logits ``[..., A]``, the noise is standard Gumbel ``[..., A]``, actions are int32 ``[...]``.
     Sampling is the Gumbel-max trick: ``argmax(logits + noise)``.
@@ -39,12 +39,12 @@ def categorical(num_actions: int) -> Distribution:
 
 
 def _actions(logits):
-    """``0 .. A - 1``, with leading axes of length 1 to compare with ``action[..., None]``."""
+    """Returns ``0 .. A - 1``, with leading axes of length 1 for the comparison with ``action[..., None]``."""
     return jnp.arange(logits.shape[-1]).reshape((1,) * (logits.ndim - 1) + (-1,))
 
 
 def gaussian(space: Box) -> Distribution:
-    """A diagonal Gaussian over a Box of ``D`` dimensions.
+    """Makes a diagonal Gaussian over a Box of ``D`` dimensions.
 
     The parameters are means and log standard deviations ``[..., 2 * D]``, in units in which the Box is [-1, 1]; a
     dimension without finite bounds keeps its own units. The noise is standard normal ``[..., D]``. Actions have the
@@ -84,7 +84,7 @@ def gaussian(space: Box) -> Distribution:
 
 
 def product(sizes: Sequence[int]) -> Distribution:
-    """Independent categorical distributions, one for each of ``sizes``.
+    """Makes a distribution of independent categorical ones, one for each of ``sizes``.
 
     The parameters are their concatenated logits ``[..., sum(sizes)]``, the noise is standard Gumbel of that shape, and
     actions are int32 ``[..., len(sizes)]``.
@@ -110,9 +110,9 @@ def product(sizes: Sequence[int]) -> Distribution:
 
 
 def for_space(space: Space) -> Distribution:
-    """The default distribution for an action space.
+    """Makes the default distribution for an action space.
 
-    `categorical` for Discrete, `product` for MultiDiscrete, `gaussian` for Box.
+    This is `categorical` for Discrete, `product` for MultiDiscrete, and `gaussian` for Box.
     """
     if isinstance(space, MultiDiscrete):
         return product(space.sizes)

@@ -1,4 +1,4 @@
-"""Exploration: epsilon-greedy actions, Ape-X's epsilon for each environment, noise that remembers."""
+"""Exploration: epsilon-greedy actions, Ape-X's epsilons for its environments, and noise that is correlated in time."""
 
 import jax.numpy as jnp
 
@@ -9,19 +9,27 @@ ILLEGAL = -1e9
 
 
 def masked(values: Array, legal: Array | None) -> Array:
-    """Values or logits ``[..., A]``, `ILLEGAL` where the mask ``legal`` ``[..., A]`` is False; None masks nothing."""
+    """Replaces the values or logits ``[..., A]`` of illegal actions by `ILLEGAL`.
+
+    ``legal`` ``[..., A]`` is True for legal actions; None masks nothing.
+    """
     return values if legal is None else jnp.where(legal, values, ILLEGAL)
 
 
 def epsilon_greedy(q: Array, epsilon: Scalar, noise: Array, legal: Array | None = None) -> Array:
-    """The action of the largest value, or with probability ``epsilon`` a uniformly random one (Mnih et al. 2015).
+    """Chooses the action of the largest value, or with probability ``epsilon`` a random one (Mnih et al. 2015).
 
-    - ``q``: action values ``[..., A]``, those of illegal actions `masked`.
-    - ``epsilon``: a scalar or ``[...]``.
-    - ``noise``: uniform in [0, 1), ``[..., 2]``; the first element decides whether, the second which random action.
-    - ``legal``: which actions are legal, bool ``[..., A]``; None: all.
+    A random action is drawn uniformly from those that are legal.
 
-    Returns int32 ``[...]``.
+    Args:
+        q: Action values ``[..., A]``, those of illegal actions `masked`.
+        epsilon: A scalar or ``[...]``.
+        noise: ``[..., 2]``, uniform in [0, 1). The first element decides whether the action is random, the second which
+            it is.
+        legal: Which actions are legal, bool ``[..., A]``; None: all.
+
+    Returns:
+        Actions, int32 ``[...]``.
     """
     if legal is None:
         random = jnp.floor(noise[..., 1] * q.shape[-1]).astype(jnp.int32)
@@ -33,7 +41,7 @@ def epsilon_greedy(q: Array, epsilon: Scalar, noise: Array, legal: Array | None 
 
 
 def epsilon_ladder(epsilon: Scalar, exponent: Scalar, num_envs: int) -> Array:
-    """Epsilon of each of ``B = num_envs`` environments: ``epsilon ** (1 + exponent * i / (B - 1))``. ``[B]``.
+    """Computes the epsilons ``[B]`` of ``B = num_envs`` environments: ``epsilon ** (1 + exponent * i / (B - 1))``.
 
     Ape-X (Horgan et al. 2018, arXiv 1803.00933, section 4.1) uses ``epsilon`` 0.4 and ``exponent`` 7. Both are scalars;
     ``epsilon`` lies in [0, 1]. A single environment gets ``epsilon``.
@@ -42,9 +50,9 @@ def epsilon_ladder(epsilon: Scalar, exponent: Scalar, num_envs: int) -> Array:
 
 
 def ornstein_uhlenbeck(state: Array, noise: Array, damping: Scalar, deviation: Scalar) -> Array:
-    """The next state of a process that drifts back to 0: ``(1 - damping) * state + deviation * noise``, elementwise.
+    """Computes the next state of a process that drifts back to 0: ``(1 - damping) * state + deviation * noise``.
 
-    Uhlenbeck & Ornstein 1930, in steps of one, as in Lillicrap et al. 2016 (arXiv 1509.02971, section 3). ``noise`` is
-    standard normal.
+    Elementwise. Uhlenbeck & Ornstein 1930, in steps of one, as in Lillicrap et al. 2016 (arXiv 1509.02971, section 3).
+    ``noise`` is standard normal.
     """
     return (1 - damping) * state + deviation * noise

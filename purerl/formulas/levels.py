@@ -1,4 +1,4 @@
-"""What came of play in levels, and how much there is to learn in them: scores of unsupervised environment design."""
+"""Results of play in levels and how much there is to learn in them: scores of unsupervised environment design."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from purerl.types import Array, Scalar
 
 
 class Played(NamedTuple):
-    """What came of the episodes in each of ``B`` levels, all ``[B]``.
+    """Results of the episodes in each of ``B`` levels, all ``[B]``.
 
-    ``finished`` (bool) tells whether an episode ended there; only such ones count, or else the part of one that there
-    was. ``best``, ``mean`` and ``variance`` are of their undiscounted returns, ``solved`` is the share of returns above
-    the limit, ``value`` the mean over episodes of an episode's mean value, and ``gain`` that of its mean positive
-    advantage.
+    ``finished`` (bool) is whether an episode ended there. Only finished episodes count; if there is none, the
+    unfinished one counts. ``best``, ``mean`` and ``variance`` are those of the undiscounted returns, ``solved`` is the
+    fraction of returns above the limit, ``value`` the mean over episodes of an episode's mean value, and ``gain`` the
+    mean over episodes of an episode's mean positive advantage.
     """
 
     finished: Array
@@ -28,10 +28,14 @@ class Played(NamedTuple):
 
 
 def played(reward: Array, last: Array, value: Array, advantage: Array, limit: Scalar | None) -> Played:
-    """Sums up what came of a trajectory that began in ``B`` levels, each of which began again where an episode ended.
+    """Summarises a trajectory that began in ``B`` levels, each of which began again where an episode ended.
 
-    - ``reward, last, value, advantage``: ``[T, B]``.
-    - ``limit``: an episode is solved by a return above it; None: none is.
+    Args:
+        reward: ``[T, B]``.
+        last: ``[T, B]`` bool, whether an episode ended at the step.
+        value: ``[T, B]``, the critic's values.
+        advantage: ``[T, B]``.
+        limit: An episode is solved if its return lies above it; None: no episode is.
     """
     of_steps = jnp.stack([reward, jnp.ones_like(reward), value, jnp.maximum(advantage, 0.0)])
     zeros, ones = jnp.zeros_like(reward), jnp.ones_like(reward)
@@ -56,7 +60,7 @@ def played(reward: Array, last: Array, value: Array, advantage: Array, limit: Sc
 
 
 def max_monte_carlo(of: Played, best: Array) -> Array:
-    """Returns the largest return ``best`` ``[B]`` ever seen in a level, less the mean value that the critic has there.
+    """Computes the largest return ``best`` ``[B]`` ever reached in a level, less the critic's mean value there.
 
     MaxMC (Jiang et al. 2021, arXiv 2110.02439, section 4). Returns are undiscounted and values are not, so that long
     levels score too high.
@@ -65,24 +69,26 @@ def max_monte_carlo(of: Played, best: Array) -> Array:
 
 
 def positive_value_loss(of: Played, best: Array) -> Array:
-    """Returns the mean positive advantage ``[B]`` (Jiang et al. 2021, arXiv 2110.02439, section 4); ``best`` does not
-    count."""
+    """Returns the mean positive advantage ``[B]`` (Jiang et al. 2021, arXiv 2110.02439, section 4).
+
+    ``best`` is not used.
+    """
     return of.gain
 
 
 def learnability(of: Played, limit: Scalar | None) -> Array:
-    """Returns ``p (1 - p)`` ``[B]``, where a level is solved with probability ``p``; without a limit the variance of
-    returns.
+    """Computes ``p (1 - p)`` ``[B]``, where ``p`` is the probability that a level is solved.
 
-    SFL (Rutherford et al. 2024, arXiv 2408.15099, section 4). Of returns that are 0 or 1 both are the same.
+    Without a limit it is the variance of returns. SFL (Rutherford et al. 2024, arXiv 2408.15099, section 4). For
+    returns of 0 or 1 both are the same.
     """
     return of.variance if limit is None else of.solved * (1 - of.solved)
 
 
 def regret(antagonist: Played, protagonist: Played) -> Array:
-    """Returns the antagonist's best return less the protagonist's mean ``[B]``, at least 0: what PAIRED's teacher is
-    paid.
+    """Computes the reward of PAIRED's teacher ``[B]``: the antagonist's best return less the protagonist's mean.
 
-    Dennis et al. 2020 (arXiv 2012.02096), section 5, with the maximum over episodes of its published code.
+    It is at least 0. Dennis et al. 2020 (arXiv 2012.02096), section 5, with the maximum over episodes of its published
+    code.
     """
     return jnp.maximum(antagonist.best - protagonist.mean, 0.0)

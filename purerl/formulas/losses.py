@@ -15,7 +15,7 @@ from purerl.types import Array
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """PPO's clipped surrogate objective, to be maximised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
+    """Computes PPO's clipped surrogate objective, to be maximised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
 
     ``min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A)`` with ``ratio = exp(log_ratio)``, ``A = advantage`` and
     ``eps = config.clip_epsilon``. ``log_ratio`` is log pi_new(action) - log pi_old(action).
@@ -26,7 +26,7 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
 
 
 def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """The objective of discovered policy optimisation (DPO), to be maximised: ``ratio * A - drift``.
+    """Computes the objective of discovered policy optimisation (DPO), to be maximised: ``ratio * A - drift``.
 
     Lu et al. 2022 (arXiv 2210.05639, section 5). The drift is ``relu((ratio - 1) * A - a * tanh((ratio - 1) * A / a))``
     where ``A >= 0``, and ``relu(log_ratio * A - b * tanh(log_ratio * A / b))`` elsewhere, with ``a = config.drift_a``
@@ -40,25 +40,33 @@ def discovered_policy(log_ratio: Array, advantage: Array, config: Any) -> Array:
 
 
 def squared_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """``0.5 * (value - target)^2``. ``old_value`` (the critic's value before the update) and ``config`` are unused."""
+    """Computes ``0.5 * (value - target)^2``.
+
+    ``old_value`` (the critic's value before the update) and ``config`` are unused.
+    """
     return 0.5 * jnp.square(value - target)
 
 
 def clipped_value_loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
-    """``0.5 * max((V - target)^2, (V_clip - target)^2)``, where ``V_clip`` is ``value`` clipped to within
-    ``config.clip_epsilon`` of ``old_value``, the critic's value before the update.
+    """Computes the clipped value loss ``0.5 * max((V - target)^2, (V_clip - target)^2)``.
 
-    The value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1), pessimistic:
-    it takes the larger of the two losses. An infinite ``clip_epsilon`` gives half the squared error.
+    ``V_clip`` is ``V = value`` clipped to within ``config.clip_epsilon`` of ``old_value``, the critic's value before
+    the update. This is the value clipping of OpenAI's PPO (Engstrom et al. 2020, arXiv 2005.12729, section 3, item 1),
+    which is pessimistic: it takes the larger of the two losses. An infinite ``clip_epsilon`` gives half the squared
+    error.
     """
     clipped = old_value + jnp.clip(value - old_value, -config.clip_epsilon, config.clip_epsilon)
     return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
 
 
 def mean(x: Array, counts: Array | tuple[()] = ()) -> Array:
-    """The mean of the elements that ``counts`` (bool, of the shape of ``x``), zero if none does; ``()``: of all.
+    """Computes the mean of the elements for which ``counts`` is True, a scalar; 0 if there are none.
 
-    The mean over the `shards` of an agent of what each computes is that of all their elements.
+    The mean over the `shards` of an agent of what each computes is the mean of all their elements.
+
+    Args:
+        x: An array.
+        counts: Bool, of the shape of ``x``; ``()``: all elements count.
     """
     if isinstance(counts, tuple):
         return jnp.mean(x)
@@ -66,18 +74,20 @@ def mean(x: Array, counts: Array | tuple[()] = ()) -> Array:
 
 
 def at_least_one(size: Array) -> Array:
-    """``size``, a number of elements, or 1 if there are none: what sums over them are divided by. In a split agent it
-    is the mean of all `shards`."""
+    """Returns ``size``, a number of elements, or 1 if there are none: the number by which sums over them are divided.
+
+    In a split agent it is the mean over all `shards`.
+    """
     if shards.count() == 1:
         return jnp.maximum(size, 1)
     return jnp.maximum(shards.mean(size.astype(jnp.float32)), 1 / shards.count())
 
 
 def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8) -> Array:
-    """``(x - mean) / (std + epsilon)`` over the elements that ``counts`` (`mean`); zeros if their spread is mere
-    float32 rounding.
+    """Computes ``(x - mean) / (std + epsilon)`` over the elements that ``counts`` selects (see `mean`).
 
-    Rounding is assumed where ``std`` is at most ``1e-6 * abs(mean)``.
+    The result is zero where the spread is mere float32 rounding, which is assumed if ``std`` is at most
+    ``1e-6 * abs(mean)``.
     """
     middle, variance = moments(x, counts)
     std = jnp.sqrt(variance)
@@ -85,7 +95,10 @@ def standardise(x: Array, counts: Array | tuple[()] = (), epsilon: float = 1e-8)
 
 
 def moments(x: Array, counts: Array | tuple[()] = ()) -> tuple[Array, Array]:
-    """Mean and variance, scalars, of the elements that ``counts`` (`mean`), in all `shards` of an agent."""
+    """Computes mean and variance, scalars, of the elements that ``counts`` selects (see `mean`).
+
+    In a split agent these are of the elements in all `shards`.
+    """
     where = None if isinstance(counts, tuple) else counts
     size = x.size if where is None else jnp.sum(where)
 
@@ -104,9 +117,22 @@ def three_terms(
     log_ratio: Array,
     acting: Array | tuple[()],
 ) -> tuple[Array, dict[str, Array]]:
-    """``policy_loss + value_coef * value_loss - entropy_coef * entropy`` (Schulman et al. 2017, arXiv 1707.06347, eq.
-    9), all scalars, and the metrics of it: its terms, and the approximate KL divergence by ``log_ratio`` of the actions
-    that were not ignored."""
+    """Computes the loss ``policy_loss + value_coef * value_loss - entropy_coef * entropy`` and its metrics.
+
+    Schulman et al. 2017, arXiv 1707.06347, eq. 9.
+
+    Args:
+        config: The algorithm's Config; ``value_coef`` and ``entropy_coef`` are read.
+        policy_loss: Scalar.
+        value_loss: Scalar.
+        entropy: Scalar.
+        log_ratio: log pi_new(action) - log pi_old(action) of each sample.
+        acting: Bool, of the shape of ``log_ratio``: the actions that were not ignored; ``()``: all.
+
+    Returns:
+        The loss, a scalar, and the metrics: its three terms and ``approximate_kl``, the mean of `approximate_kl` over
+        the actions that were not ignored.
+    """
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
@@ -117,17 +143,19 @@ def three_terms(
 
 
 def approximate_kl(log_ratio: Array) -> Array:
-    """An estimate of KL(old || new) from samples of the old policy: ``ratio - 1 - log_ratio``, never negative.
+    """Estimates KL(old || new) from samples of the old policy: ``ratio - 1 - log_ratio``, never negative.
 
-    Elementwise; the mean over samples estimates the divergence. Schulman 2020, "Approximating KL divergence",
-    estimator k3.
+    Elementwise; the mean over samples estimates the divergence. Schulman 2020, "Approximating KL divergence", estimator
+    k3.
     """
     return jnp.expm1(log_ratio) - log_ratio
 
 
 def explained_variance(prediction: Array, target: Array, counts: Array | tuple[()] = ()) -> Array:
-    """``1 - Var(target - prediction) / Var(target)`` over the elements that ``counts`` (`mean`), a scalar; nan if the
-    target is constant."""
+    """Computes ``1 - Var(target - prediction) / Var(target)``, a scalar, over the elements that ``counts`` selects.
+
+    ``counts`` is as for `mean`. The result is nan if the target is constant.
+    """
     where = None if isinstance(counts, tuple) else counts
     both = target, target - prediction
     size = target.size if where is None else jnp.sum(where)

@@ -1,8 +1,11 @@
-"""Novelty: how unlike an observation is to the episode so far, how unlike to all that was ever seen, and the schedules
-of policies that seek it to different degrees.
+"""Novelty of observations, within an episode and over all training, and schedules of policies that seek it.
 
-``K`` neighbours, ``M`` places of a memory, ``D`` numbers of an embedding, ``N`` policies, of which number 0 seeks none.
-Equations are those of Never Give Up (Badia et al. 2020, arXiv 2002.06038) where nothing else is said.
+Novelty within an episode is how unlike an observation is to the episode so far; life-long novelty is how unlike it is
+to all that was ever observed. The policies seek novelty to different degrees.
+
+There are ``K`` neighbours, ``M`` rows of a memory, ``D`` numbers of an embedding, and ``N`` policies, of which number 0
+seeks no novelty. Equations are those of Never Give Up (Badia et al. 2020, arXiv 2002.06038) unless another source is
+named.
 """
 
 import jax
@@ -11,20 +14,28 @@ import jax.numpy as jnp
 from purerl.types import Array, Scalar
 
 OFFSET = 1e-3
-"""What is added to the root of the summed similarities (the paper's c)."""
+"""The constant that is added to the root of the summed similarities (the paper's c)."""
 MOST_SIMILAR = 8.0
-"""Beyond this similarity an observation is worth nothing (the paper's s_m)."""
+"""An observation of a larger similarity has a bonus of 0 (the paper's s_m)."""
 LARGEST_MODULATOR = 5.0
-"""The paper's L."""
+"""The largest factor of life-long novelty (the paper's L)."""
 SMALLEST_DISTANCE = 1e-8
-"""In place of a smaller mean distance."""
+"""A lower bound of the mean distance by which distances are divided."""
 
 
 def nearest(memory: Array, present: Array, x: Array, num: int) -> tuple[Array, Array]:
-    """Squared Euclidean distances ``[K]`` from ``x`` ``[D]`` to its ``K = num`` nearest rows of ``memory`` ``[M, D]``,
-    and which of them there are (bool).
+    """Computes the squared Euclidean distances from ``x`` to its ``K = num`` nearest rows of ``memory``.
 
-    Only rows that are ``present`` ``[M]`` are neighbours; with fewer of them than ``K`` the other distances are 0.
+    Only rows that are ``present`` are neighbours. If there are fewer than ``K`` of them, the other distances are 0.
+
+    Args:
+        memory: ``[M, D]``.
+        present: ``[M]`` bool.
+        x: ``[D]``.
+        num: The number of neighbours ``K``.
+
+    Returns:
+        Distances ``[K]``, and which of them are those of neighbours, bool ``[K]``.
     """
     distance = jnp.sum(jnp.square(memory - x[None]), axis=-1)
     closest, _ = jax.lax.top_k(jnp.where(present, -distance, -jnp.inf), num)
@@ -35,15 +46,22 @@ def nearest(memory: Array, present: Array, x: Array, num: int) -> tuple[Array, A
 def episodic_bonus(
     distance: Array, real: Array, mean_distance: Array, epsilon: Scalar = 1e-4, cluster: Scalar = 8e-3
 ) -> Array:
-    """What an observation is worth in its episode, by its nearest neighbours: eq. 2 and Algorithm 1. A scalar >= 0.
+    """Computes the bonus of an observation within its episode, from its nearest neighbours (eq. 2 and Algorithm 1).
 
-    ``1 / (sqrt(sum_k similarity_k) + c)`` with ``similarity_k = epsilon / (max(distance_k / mean - cluster, 0) +
-    epsilon)``, and 0 where the denominator is above 8. Neighbours that there are not count as if infinitely far and yet
-    of similarity ``epsilon``: the first observation of an episode is worth ``1 / (sqrt(K * epsilon) + c)``.
+    ``1 / (sqrt(sum_k similarity_k) + c)`` with
+    ``similarity_k = epsilon / (max(distance_k / mean - cluster, 0) + epsilon)``, and 0 where the denominator is above
+    8. Missing neighbours have the similarity ``epsilon``, although they count as infinitely far: the bonus of the first
+    observation of an episode is ``1 / (sqrt(K * epsilon) + c)``.
 
-    - ``distance, real``: ``[K]``, squared, as `nearest` gives them.
-    - ``mean_distance``: the running mean of such squared distances.
-    - ``epsilon``: positive. ``cluster``: distances below so many means count as 0.
+    Args:
+        distance: ``[K]``, squared distances as computed by `nearest`.
+        real: ``[K]`` bool, which of them are those of neighbours.
+        mean_distance: The running mean of such squared distances.
+        epsilon: A positive number.
+        cluster: Distances below this many means count as 0.
+
+    Returns:
+        A non-negative scalar.
     """
     rate = jnp.maximum(distance / jnp.maximum(mean_distance, SMALLEST_DISTANCE) - cluster, 0.0)
     similarity = jnp.where(real, epsilon / (rate + epsilon), epsilon)
@@ -52,24 +70,29 @@ def episodic_bonus(
 
 
 def modulator(error: Array, mean: Array, deviation: Array) -> Array:
-    """The life-long novelty ``alpha = 1 + (error - mean) / deviation`` of an error of distillation, elementwise
-    (section 2, "life-long novelty module"), by the running mean and deviation of such errors."""
+    """Computes the life-long novelty ``alpha = 1 + (error - mean) / deviation``, elementwise.
+
+    ``error`` is an error of distillation (section 2, "life-long novelty module"); ``mean`` and ``deviation`` are the
+    running mean and standard deviation of such errors.
+    """
     return 1 + (error - mean) / deviation
 
 
 def modulated(episodic: Array, alpha: Array) -> Array:
-    """The intrinsic reward ``episodic * min(max(alpha, 1), L)``, elementwise (eq. 1)."""
+    """Computes the intrinsic reward ``episodic * min(max(alpha, 1), L)``, elementwise (eq. 1)."""
     return episodic * jnp.clip(alpha, 1.0, LARGEST_MODULATOR)
 
 
 def lifelong_bonus(alpha: Array) -> Array:
-    """What the life-long factor adds if it stands alone: ``min(max(alpha - 1, 0), L)``, elementwise. It vanishes where
-    nothing is new."""
+    """Computes the bonus of life-long novelty alone: ``min(max(alpha - 1, 0), L)``, elementwise.
+
+    It vanishes where nothing is new.
+    """
     return jnp.clip(alpha - 1, 0.0, LARGEST_MODULATOR)
 
 
 def betas(num: int, largest: Scalar) -> Array:
-    """The weights of intrinsic rewards ``[N]``: 0, then a sigmoid in ``j``, then ``largest`` (appendix A).
+    """Computes the weights of intrinsic rewards ``[N]``: 0, then a sigmoid in ``j``, then ``largest`` (appendix A).
 
     ``beta_j = largest * sigmoid(10 (2 j - (N - 2)) / (N - 2))`` in between. ``num`` is at least 2.
     """
@@ -79,7 +102,7 @@ def betas(num: int, largest: Scalar) -> Array:
 
 
 def gammas(num: int, largest: Scalar, smallest: Scalar) -> Array:
-    """Discount factors ``[N]`` from ``largest`` down to ``smallest``, evenly in ``log(1 - gamma)`` (appendix A).
+    """Computes discount factors ``[N]`` from ``largest`` to ``smallest``, evenly in ``log(1 - gamma)`` (appendix A).
 
     Both lie in [0, 1). ``num`` is at least 2.
     """
@@ -88,7 +111,7 @@ def gammas(num: int, largest: Scalar, smallest: Scalar) -> Array:
 
 
 def wide_gammas(num: int, largest: Scalar, middle: Scalar, smallest: Scalar) -> Array:
-    """Agent57's discount factors ``[N]`` (Badia et al. 2020, arXiv 2003.13350, appendix).
+    """Computes Agent57's discount factors ``[N]`` (Badia et al. 2020, arXiv 2003.13350, appendix).
 
     The first ``H = N / 4`` fall from ``largest`` to ``middle``: ``gamma_0`` and ``gamma_(H - 1)`` are these, and
     between them lies ``largest + (middle - largest) * sigmoid(10 (2 j - (H - 2)) / (H - 2))``. The others are `gammas`

@@ -20,7 +20,7 @@ from purerl.types import Array, Scalar
 
 
 def _accumulate(increment: Array, weight: Array) -> Array:
-    """``x[t] = increment[t] + weight[t] * x[t + 1]``, with ``x[T] = 0``. ``[T]``."""
+    """Computes ``x[t] = increment[t] + weight[t] * x[t + 1]``, with ``x[T] = 0``. ``[T]``."""
 
     def back(following, step):
         total = step[0] + step[1] * following
@@ -30,18 +30,23 @@ def _accumulate(increment: Array, weight: Array) -> Array:
 
 
 def _next(x: Array) -> Array:
-    """``x`` shifted by one step: ``x[t + 1]``, and zero at ``T - 1``. ``[T]``."""
+    """Shifts ``x`` by one step: ``x[t + 1]``, and zero at ``T - 1``. ``[T]``."""
     return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
 
 
 def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: Array, gae_lambda: Scalar) -> Array:
-    """Generalised advantage estimates ``[T]`` (Schulman et al. 2016, arXiv 1506.02438, eq. 16).
+    """Computes generalised advantage estimates ``[T]`` (Schulman et al. 2016, arXiv 1506.02438, eq. 16).
 
     ``A[t] = delta[t] + discount[t] * lambda * A[t+1]`` within an episode, with
     ``delta[t] = reward[t] + discount[t] * next_value[t] - value[t]`` (eq. 9).
 
-    - ``reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
-    - ``gae_lambda``: scalar in [0, 1].
+    Args:
+        reward: ``[T]``; see the module docstring for all arrays.
+        value: ``[T]``.
+        next_value: ``[T]``.
+        discount: ``[T]``.
+        last: ``[T]``.
+        gae_lambda: A scalar in [0, 1].
     """
     chex.assert_rank([reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
@@ -49,13 +54,17 @@ def gae(reward: Array, value: Array, next_value: Array, discount: Array, last: A
 
 
 def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Array, trace_lambda: Scalar) -> Array:
-    """Lambda returns ``[T]`` (Sutton & Barto 2018, eq. 12.18, in recursive form).
+    """Computes lambda returns ``[T]`` (Sutton & Barto 2018, eq. 12.18, in recursive form).
 
     ``G[t] = reward[t] + discount[t] * ((1 - lambda) * next_value[t] + lambda * G[t+1])`` within an episode;
     ``G[t] = reward[t] + discount[t] * next_value[t]`` at its last step.
 
-    - ``reward, next_value, discount, last``: ``[T]``, see the module docstring.
-    - ``trace_lambda``: scalar in [0, 1].
+    Args:
+        reward: ``[T]``; see the module docstring for all arrays.
+        next_value: ``[T]``.
+        discount: ``[T]``.
+        last: ``[T]``.
+        trace_lambda: A scalar in [0, 1].
     """
     chex.assert_rank([reward, next_value, discount, last], 1)
     trace = trace_lambda * (1 - last.at[-1].set(True))
@@ -63,12 +72,16 @@ def lambda_returns(reward: Array, next_value: Array, discount: Array, last: Arra
 
 
 def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: int) -> Array:
-    """Bootstrapped n-step returns ``[T]`` (Sutton & Barto 2018, eq. 7.1).
+    """Computes bootstrapped n-step returns ``[T]`` (Sutton & Barto 2018, eq. 7.1).
 
     A return covers fewer than ``n`` steps where the episode or the trajectory ends sooner.
 
-    - ``reward, next_value, discount, last``: ``[T]``, see the module docstring.
-    - ``n``: number of steps, at least 1.
+    Args:
+        reward: ``[T]``; see the module docstring for all arrays.
+        next_value: ``[T]``.
+        discount: ``[T]``.
+        last: ``[T]``.
+        n: The number of steps, at least 1.
     """
     chex.assert_rank([reward, next_value, discount, last], 1)
     last = last.at[-1].set(True)
@@ -80,19 +93,22 @@ def n_step(reward: Array, next_value: Array, discount: Array, last: Array, n: in
 
 
 def stored_n_step(reward: Array, value: Array, discount: Array, stop: Array, stopped: Array, n: int) -> Array:
-    """Bootstrapped n-step returns ``[T]`` of a sequence from a replay buffer, of which the next row is the next step.
+    """Computes bootstrapped n-step returns ``[T]`` of a sequence from a replay buffer, whose next row is the next step.
 
-    The next row is not what followed where an episode was truncated, and there is none after the last row. Such steps
-    are ``stop``, and ``stopped`` is what they return. A return bootstraps from ``value`` where its ``n`` steps end.
+    The next row is not what followed where an episode was truncated, and there is none after the last row. ``stop``
+    marks such steps, and ``stopped`` is their return. A return bootstraps from ``value`` where its ``n`` steps end.
 
     The result is ``x_n`` of the recursion ``x_0 = value``; ``x_k[t] = stopped[t]`` where ``stop[t]``, else
-    ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits). With ``stopped`` the
-    value itself a return stops before such a step; with ``reward + discount * V(next_obs)`` after it.
+    ``reward[t] + discount[t] * x_(k-1)[t+1]`` (Sutton & Barto 2018, eq. 7.1, within these limits). If ``stopped`` is
+    the value itself, a return stops before such a step; if it is ``reward + discount * V(next_obs)``, after it.
 
-    - ``reward, value, discount``: ``[T]``, see the module docstring.
-    - ``stop``: ``[T]`` bool; the last row stops in any case.
-    - ``stopped``: ``[T]``.
-    - ``n``: number of steps, at least 1.
+    Args:
+        reward: ``[T]``; see the module docstring.
+        value: ``[T]``; see the module docstring.
+        discount: ``[T]``; see the module docstring.
+        stop: ``[T]`` bool; the last row stops in any case.
+        stopped: ``[T]``.
+        n: The number of steps, at least 1.
     """
     chex.assert_rank([reward, value, discount, stop, stopped], 1)
     stop = stop.at[-1].set(True)
@@ -113,26 +129,33 @@ def vtrace(
     rho_bar: Scalar = 1.0,
     c_bar: Scalar = 1.0,
 ) -> tuple[Array, Array]:
-    """V-trace advantages and targets, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1 and section 4.2).
+    """Computes V-trace advantages and targets, both ``[T]`` (Espeholt et al. 2018, arXiv 1802.01561, eq. 1).
 
     With ``ratio = exp(log_ratio)``, ``rho = min(rho_bar, ratio)`` and ``c = lambda * min(c_bar, ratio)``, the target is
     ``v[t] = value[t] + e[t]``, where ``e[t] = rho[t] * delta[t] + discount[t] * c[t] * e[t+1]`` within an episode and
     ``delta[t] = reward[t] + discount[t] * next_value[t] - value[t]``. The advantage is
-    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])``. On policy with lambda 1 targets are Monte Carlo returns.
+    ``rho[t] * (reward[t] + discount[t] * v[t+1] - value[t])`` (section 4.2). On policy with lambda 1 targets are Monte
+    Carlo returns.
 
-    - ``log_ratio, reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
-    - ``trace_lambda``: scalar in [0, 1], decay of the trace.
-    - ``rho_bar``: V-trace's rho-bar, upper clip of the weight of a step's TD error.
-    - ``c_bar``: V-trace's c-bar, upper clip of the trace weight.
+    Args:
+        log_ratio: ``[T]``; see the module docstring for all arrays.
+        reward: ``[T]``.
+        value: ``[T]``.
+        next_value: ``[T]``.
+        discount: ``[T]``.
+        last: ``[T]``.
+        trace_lambda: A scalar in [0, 1], the decay of the trace.
+        rho_bar: V-trace's rho-bar, the upper clip of the weight of a step's TD error.
+        c_bar: V-trace's c-bar, the upper clip of the trace weight.
     """
     rho, c = vtrace_weights(log_ratio, trace_lambda, rho_bar, c_bar)
     return weighted_returns(rho, c, reward, value, next_value, discount, last)
 
 
 def vtrace_weights(log_ratio: Array, trace_lambda: Scalar, rho_bar: Scalar, c_bar: Scalar) -> tuple[Array, Array]:
-    """V-trace's weights ``rho = min(rho_bar, ratio)`` and ``c = trace_lambda * min(c_bar, ratio)``, elementwise.
+    """Computes V-trace's weights ``rho = min(rho_bar, ratio)`` and ``c = trace_lambda * min(c_bar, ratio)``.
 
-    Espeholt et al. 2018 (arXiv 1802.01561, eq. 1), with ``ratio = exp(log_ratio)``.
+    Elementwise. Espeholt et al. 2018 (arXiv 1802.01561, eq. 1), with ``ratio = exp(log_ratio)``.
     """
     ratio = jnp.exp(log_ratio)
     return jnp.minimum(rho_bar, ratio), trace_lambda * jnp.minimum(c_bar, ratio)
@@ -141,11 +164,16 @@ def vtrace_weights(log_ratio: Array, trace_lambda: Scalar, rho_bar: Scalar, c_ba
 def weighted_returns(
     rho: Array, c: Array, reward: Array, value: Array, next_value: Array, discount: Array, last: Array
 ) -> tuple[Array, Array]:
-    """Advantages and targets, both ``[T]``, as in `vtrace` but with the weights given.
+    """Computes advantages and targets, both ``[T]``, as `vtrace` does, but from given weights.
 
-    - ``rho``: ``[T]``, weight of each step's TD error.
-    - ``c``: ``[T]``, trace weight: the factor on the accumulated errors of later steps.
-    - ``reward, value, next_value, discount, last``: ``[T]``, see the module docstring.
+    Args:
+        rho: ``[T]``, the weight of each step's TD error.
+        c: ``[T]``, the trace weight: the factor on the accumulated errors of later steps.
+        reward: ``[T]``; see the module docstring for this and the following.
+        value: ``[T]``.
+        next_value: ``[T]``.
+        discount: ``[T]``.
+        last: ``[T]``.
     """
     chex.assert_rank([rho, c, reward, value, next_value, discount, last], 1)
     delta = reward + discount * next_value - value
@@ -162,15 +190,19 @@ def retrace(
     last: Array,
     trace_lambda: Scalar = 1.0,
 ) -> Array:
-    """Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` (Munos et al. 2016, arXiv 1606.02647, eq. 3 and 4).
+    """Computes Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` (Munos et al. 2016, arXiv 1606.02647, eq. 3 and 4).
 
     With ``c = lambda * min(1, exp(log_ratio))`` the target is ``q_value[t] + x[t]``, where
     ``x[t] = reward[t] + discount[t] * next_value[t] - q_value[t] + discount[t] * c[t+1] * x[t+1]`` within an episode.
 
-    - ``log_ratio, reward, discount, last``: ``[T]``, see the module docstring.
-    - ``q_value``: ``[T]``, Q(obs[t], action[t]).
-    - ``next_value``: ``[T]``, the expectation of Q(next_obs[t], .) under the current policy.
-    - ``trace_lambda``: scalar in [0, 1], decay of the trace.
+    Args:
+        log_ratio: ``[T]``; see the module docstring.
+        reward: ``[T]``; see the module docstring.
+        q_value: ``[T]``, Q(obs[t], action[t]).
+        next_value: ``[T]``, the expectation of Q(next_obs[t], .) under the current policy.
+        discount: ``[T]``; see the module docstring.
+        last: ``[T]``; see the module docstring.
+        trace_lambda: A scalar in [0, 1], the decay of the trace.
     """
     chex.assert_rank([log_ratio, reward, q_value, next_value, discount, last], 1)
     c = trace_lambda * jnp.minimum(1.0, jnp.exp(log_ratio))
@@ -181,17 +213,22 @@ def retrace(
 def stored_retrace(
     trace: Array, reward: Array, q_value: Array, value: Array, discount: Array, stop: Array, stopped: Array
 ) -> Array:
-    """Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` of a sequence from a replay buffer, of which the next row is
-    the next step, as in `stored_n_step` (Munos et al. 2016, arXiv 1606.02647, eq. 3).
+    """Computes Retrace targets for ``Q(obs[t], action[t])`` ``[T]`` of a sequence from a replay buffer.
 
-    ``q_value[t] + x[t]``, where ``x[t] = reward[t] + discount[t] * value[t+1] - q_value[t] + discount[t] * trace[t+1] *
-    x[t+1]``, and ``x[t] = stopped[t] - q_value[t]`` where ``stop[t]``. Where ``stopped`` is ``q_value``, earlier
-    targets bootstrap there.
+    Munos et al. 2016, arXiv 1606.02647, eq. 3. The next row is the next step, as in `stored_n_step`. The target is
+    ``q_value[t] + x[t]``, where
+    ``x[t] = reward[t] + discount[t] * value[t+1] - q_value[t] + discount[t] * trace[t+1] * x[t+1]``, and
+    ``x[t] = stopped[t] - q_value[t]`` where ``stop[t]``. Where ``stopped`` is ``q_value``, earlier targets bootstrap
+    there.
 
-    - ``trace``: ``[T]``, ``lambda * min(1, pi(action) / mu(action))`` of the target policy pi and the behaviour mu.
-    - ``reward, discount``: ``[T]``, see the module docstring. ``q_value``: ``[T]``, Q(obs[t], action[t]).
-    - ``value``: ``[T]``, the expectation of Q(obs[t], .) under pi.
-    - ``stop``: ``[T]`` bool; the last row stops in any case. ``stopped``: ``[T]``.
+    Args:
+        trace: ``[T]``, ``lambda * min(1, pi(action) / mu(action))`` of the target policy pi and the behaviour mu.
+        reward: ``[T]``; see the module docstring.
+        q_value: ``[T]``, Q(obs[t], action[t]).
+        value: ``[T]``, the expectation of Q(obs[t], .) under pi.
+        discount: ``[T]``; see the module docstring.
+        stop: ``[T]`` bool; the last row stops in any case.
+        stopped: ``[T]``.
     """
     chex.assert_rank([trace, reward, q_value, value, discount, stop, stopped], 1)
     stop = stop.at[-1].set(True)

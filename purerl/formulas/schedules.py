@@ -10,16 +10,18 @@ from purerl.types import Array, Scalar
 
 
 def progress(count: Count, total: Scalar) -> Array:
-    """``count / total`` in float32: the part of a training that is over. It rises beyond 1 after the end. ``total`` is
-    positive, however large, and may be traced; the same number, traced or not, gives the same bits: XLA turns the
-    division by a constant into this product."""
+    """Computes ``count / total`` in float32, the fraction of a training that is over.
+
+    It rises beyond 1 after the end. ``total`` is positive, however large, and may be traced; the same number, traced or
+    not, gives the same bits: XLA turns the division by a constant into this product.
+    """
     return counters.real(count) * (1 / jnp.asarray(total, jnp.float32))
 
 
 def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: Scalar) -> Callable[[Count], Array]:
-    """A schedule from ``learning_rate`` to ``learning_rate * (1 - decay)`` over ``num_updates`` updates, then constant.
+    """Makes a schedule from ``learning_rate`` to ``learning_rate * (1 - decay)``, linear over ``num_updates`` updates.
 
-    With ``decay = 1`` it ends at zero and stays there. All three may be traced.
+    After these it is constant. With ``decay = 1`` it ends at zero. All three may be traced.
     """
     end = learning_rate * (1 - decay)
 
@@ -31,5 +33,5 @@ def linear_decay(learning_rate: Scalar, decay: Scalar, num_updates: Scalar) -> C
 
 
 def anneal(start: Scalar, end: Scalar, progress: Scalar) -> Array:
-    """Linear interpolation from ``start`` at ``progress`` 0 to ``end`` at 1, constant outside. Elementwise float32."""
+    """Interpolates linearly from ``start`` at ``progress`` 0 to ``end`` at 1, constant outside. Elementwise float32."""
     return start + (end - start) * jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)

@@ -13,21 +13,23 @@ from purerl.formulas.td_errors import least
 from purerl.types import Array, Scalar
 
 LOG_STD_RANGE = -10.0, 2.0
-"""Where the logarithm of a squashed Gaussian's standard deviation is clipped to."""
+"""The range to which the logarithm of a squashed Gaussian's standard deviation is clipped."""
 
 
 def squashed_sample(params: Array, noise: Array) -> tuple[Array, Array]:
-    """A sample of a Gaussian that tanh squashes into the box [-1, 1], and the logarithm of its density there.
+    """Samples from a Gaussian that tanh squashes into the box [-1, 1], and computes the logarithm of its density there.
 
     Haarnoja et al. 2018 (arXiv 1801.01290, appendix C, eq. 20 and 21): ``action = tanh(u)``,
     ``log pi = log N(u) - sum log(1 - tanh(u)^2)``. The last logarithm is written ``2 (log 2 - u - softplus(-2 u))``,
     which does not overflow.
 
-    - ``params``: means and logarithms of the standard deviations of ``u``, ``[..., 2 * D]``; the latter are clipped to
-      `LOG_STD_RANGE`.
-    - ``noise``: standard normal, ``[..., D]``.
+    Args:
+        params: ``[..., 2 * D]``, means and logarithms of the standard deviations of ``u``; the latter are clipped to
+            `LOG_STD_RANGE`.
+        noise: ``[..., D]``, standard normal.
 
-    Returns actions ``[..., D]`` and log-densities ``[...]`` in nats, with regard to the box [-1, 1].
+    Returns:
+        Actions ``[..., D]`` and log-densities ``[...]`` in nats, with regard to the box [-1, 1].
     """
     mean, log_std = jnp.split(params, 2, axis=-1)
     log_std = jnp.clip(log_std, *LOG_STD_RANGE)
@@ -37,36 +39,46 @@ def squashed_sample(params: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def squashed_mode(params: Array) -> Array:
-    """The squashed mean: the action ``[..., D]`` of a policy that does not explore. ``params`` is ``[..., 2 * D]``."""
+    """Computes the squashed mean, the action ``[..., D]`` of a policy that does not explore.
+
+    ``params`` is ``[..., 2 * D]``.
+    """
     return jnp.tanh(jnp.split(params, 2, axis=-1)[0])
 
 
 def soft_value(q: Array, log_prob: Array, temperature: Scalar) -> Array:
-    """An estimate ``[...]`` of a state's soft value from one action: ``min_k q_k - temperature * log_prob``.
+    """Estimates a state's soft value ``[...]`` from one action: ``min_k q_k - temperature * log_prob``.
 
     Haarnoja et al. 2018 (arXiv 1812.05905, eq. 3), with the smallest of ``K`` critics (section 6).
 
-    - ``q``: the critics' values of the action, ``[..., K]``.
-    - ``log_prob``: the action's log-probability, ``[...]``.
+    Args:
+        q: ``[..., K]``, the critics' values of the action.
+        log_prob: ``[...]``, the action's log-probability.
+        temperature: A scalar.
     """
     return least(q) - temperature * log_prob
 
 
 def expected_soft_value(q: Array, log_probs: Array, temperature: Scalar) -> Array:
-    """The soft value ``[...]`` of a policy over discrete actions: ``sum_a pi(a) (q_a - temperature * log pi(a))``.
+    """Computes the soft value of a policy over discrete actions: ``sum_a pi(a) (q_a - temperature * log pi(a))``.
 
     Christodoulou 2019 (arXiv 1910.07207, eq. 10).
 
-    - ``q``: action values, ``[..., A]``.
-    - ``log_probs``: log-probabilities, ``[..., A]``.
+    Args:
+        q: ``[..., A]``, action values.
+        log_probs: ``[..., A]``, log-probabilities.
+        temperature: A scalar.
+
+    Returns:
+        ``[...]``.
     """
     return jnp.sum(jnp.exp(log_probs) * (q - temperature * log_probs), axis=-1)
 
 
 def temperature_loss(log_temperature: Array, entropy: Array, target_entropy: Scalar) -> Array:
-    """What the temperature is moved down, elementwise: ``temperature * (entropy - target_entropy)``.
+    """Computes the loss of the temperature, elementwise: ``temperature * (entropy - target_entropy)``.
 
-    Haarnoja et al. 2018 (arXiv 1812.05905, eq. 18), with ``entropy = -log pi``: the temperature rises while the
-    policy's entropy is below its target.
+    Haarnoja et al. 2018 (arXiv 1812.05905, eq. 18), with ``entropy = -log pi``: minimising it raises the temperature
+    while the policy's entropy is below its target.
     """
     return jnp.exp(log_temperature) * (jax.lax.stop_gradient(entropy) - target_entropy)
