@@ -14,23 +14,25 @@ from purerl.networks import CNN, MLP, Head
 from purerl.types import Array, PyTree
 
 UNKNOWN = 0.5
-"""The place of a layer that nothing is seen of."""
+"""The place of a layer about which nothing is known."""
 APART = {"actor", "critic"}
-"""The parts of an agent's parameters that are networks of their own."""
+"""The parts of an agent's parameters that are separate networks."""
 
 
 class Observant(optax.GradientTransformationExtraArgs):
-    """An optimiser of one vector of all parameters whose ``update`` also takes ``layers``, a tree of the parameters'
-    `Layer`s. Its state is as any other's."""
+    """An optimiser of one vector of all parameters whose ``update`` also takes the network's ``layers``.
+
+    ``layers`` is a tree of the parameters' `Layer`s. The optimiser's state is an ordinary one.
+    """
 
 
 class Layer(NamedTuple):
-    """Of one parameter tensor ``[..., n]``: what the layer does that it belongs to.
+    """What is known about the layer to which a parameter tensor ``[..., n]`` belongs.
 
     ``activity`` ``[n]`` is the mean of each output unit's absolute activation over a minibatch: after the activation
-    function in `MLP` and `CNN`, as it is in the last layer of a `Head`. Elsewhere, as in memories and in modules of
-    one's own, it is 1. ``place``, of the tensor's shape, is that of the layer in its network, from 0, the first that
-    runs, to 1; `UNKNOWN` for one inside a loop or a `jax.vmap`.
+    function in `MLP` and `CNN`, without one in the last layer of a `Head`. Elsewhere, as in memories and in modules
+    from outside of the package, it is 1. ``place``, of the tensor's shape, is that of the layer in its network, from 0
+    for the first that runs to 1 for the last; it is `UNKNOWN` for a layer inside of a loop or a `jax.vmap`.
     """
 
     activity: Array
@@ -38,15 +40,17 @@ class Layer(NamedTuple):
 
 
 def networks(params: PyTree) -> dict[str, PyTree]:
-    """Returns the networks of an agent by name: its actor and its critic, or all that there is as an actor."""
+    """Returns the networks of an agent by name: its actor and its critic, or all parameters as an actor."""
     if isinstance(params, Mapping) and set(params) == APART:
         return {name: params[name] for name in sorted(params)}
     return {"actor": params}
 
 
 def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTree, Any], tuple[Array, Any]]:
-    """Makes of ``loss(params, batch) -> (loss, aux)`` one that gives ``(loss, (aux, layers))``, with `Layer`s in a tree
-    like ``params``."""
+    """Turns ``loss(params, batch) -> (loss, aux)`` into a function that returns ``(loss, (aux, layers))``.
+
+    ``layers`` is a tree like ``params`` of the parameters' `Layer`s.
+    """
 
     def watching(params: PyTree, batch: Any) -> tuple[Array, Any]:
         notes = _Notes(params)
@@ -58,7 +62,7 @@ def watched(loss: Callable[[PyTree, Any], tuple[Array, Any]]) -> Callable[[PyTre
 
 
 class _Notes:
-    """Layers in the order in which they first run. A parameter is known by being the very array that was given."""
+    """The layers in the order in which they first run. A parameter is identified by its array object."""
 
     def __init__(self, params: PyTree) -> None:
         self._given = {id(x) for x in jax.tree.leaves(params)}
@@ -68,7 +72,7 @@ class _Notes:
         self._last: dict[int, int] = {}  # of a module, the number of the layer in it that ran last
 
     def look(self, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
-        """`nn.intercept_methods`' interceptor."""
+        """Intercepts the calls of Flax modules (`nn.intercept_methods`)."""
         out, module = call(*args, **kwargs), context.module
         if tracers.current_trace() != self._level:
             return out
@@ -93,7 +97,7 @@ class _Notes:
             self._activity.setdefault(number, _mean_size(out))
 
     def layers(self, params: PyTree) -> PyTree:
-        """The `Layer`s of a tree of parameters."""
+        """Returns the `Layer`s of a tree of parameters."""
         activity = shards.mean(self._activity)
 
         def of_network(tree: PyTree) -> PyTree:
@@ -114,5 +118,5 @@ class _Notes:
 
 
 def _mean_size(out: Array) -> Array:
-    """Mean ``[n]`` of absolute numbers ``[..., n]``."""
+    """Computes the mean ``[n]`` of absolute numbers ``[..., n]``."""
     return jnp.mean(jnp.abs(jax.lax.stop_gradient(out)).reshape(-1, out.shape[-1]), axis=0, dtype=jnp.float32)

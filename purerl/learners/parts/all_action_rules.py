@@ -1,10 +1,11 @@
-"""What an update rule of an agent of all actions reads, and what it answers with (Oh et al. 2025,
-doi 10.1038/s41586-025-09761-x, Methods).
+"""The inputs and outputs of an update rule of an agent of all actions.
 
-``T`` steps of ``N`` sequences, ``A`` actions, ``K`` predictions. What networks put out comes in rows ``R = T + 2``: of
-the observations of the steps, of the one after them, and of what followed the sequence's cut. So the row after step
-``t`` is ``t + 1``, but for a step where a time limit cut the episode off: then it is the last row, or if that followed
-another step, not known.
+Oh et al. 2025 (doi 10.1038/s41586-025-09761-x, Methods).
+
+``T`` steps of ``N`` sequences, ``A`` actions, ``K`` predictions. Outputs of networks come in rows ``R = T + 2``: those
+of the observations of the steps, of the one after them, and of what followed the sequence's cut. So the row after step
+``t`` is ``t + 1``. The exception is a step where a time limit cut the episode off: the row after it is the last one if
+the sequence's cut is at this step, and otherwise it is not known.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,16 @@ from purerl.types import Array, PyTree, Scalar
 
 
 class Steps(NamedTuple):
-    """What was done, ``[T, N]``: the number of the action, the reward, whether the process ended, whether the episode
-    did either way, whether the last row is what followed, and whether it is known what did; ``behaviour`` are the
-    logits ``[T, N, A]`` of the policy that acted."""
+    """What happened at the steps of sequences, all ``[T, N]``.
+
+    - ``action``: number of the action.
+    - ``reward``: the reward.
+    - ``terminated``: whether the process ended.
+    - ``last``: whether the episode ended, in either way.
+    - ``cut``: whether the last row is what followed.
+    - ``known``: whether it is known what followed.
+    - ``behaviour`` ``[T, N, A]``: logits of the policy that acted.
+    """
 
     action: Array
     reward: Array
@@ -34,10 +42,11 @@ class Steps(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What the steps were worth, by the online policy.
+    """The values of the steps under the online policy.
 
     - ``value`` ``[R, N]``: of the observations, by the online network.
-    - ``target_q`` ``[T, N, A]``: of all actions, by the target network; ``advantages`` are those less their mean.
+    - ``target_q`` ``[T, N, A]``: of all actions, by the target network; ``advantages`` are those less the observation's
+      value by that network.
     - ``returns`` ``[T, N]``: Retrace's targets for the values of the actions that were taken. ``advantage`` is that
       less the target network's value of the observation, ``td_error`` that less the online network's value of the
       action.
@@ -55,8 +64,11 @@ class Values(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a rule reads: the steps, what they were worth, and what the online and the target network put out for the
-    rows ``[R, N, ...]``."""
+    """What a rule reads.
+
+    These are the steps, their values, and the outputs of the online and the target network for the rows ``[R, N,
+    ...]``.
+    """
 
     steps: Steps
     values: Values
@@ -65,8 +77,11 @@ class Seen(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What a rule answers with, as logits: of the policy ``[T, N, A]``, of ``y`` ``[T, N, K]``, and of ``z`` of the
-    action that was taken ``[T, N, K]``."""
+    """What a rule returns, as logits.
+
+    They are targets of the policy ``[T, N, A]``, of ``y`` ``[T, N, K]``, and of ``z`` of the action that was taken
+    ``[T, N, K]``.
+    """
 
     policy: Array
     y: Array
@@ -87,7 +102,10 @@ class Rule(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Exponential moving averages ``[]`` of a number and its square from 0, and the product of all decays so far."""
+    """Exponential moving averages ``[]`` of a number and of its square, and the product ``[]`` of all decays so far.
+
+    The averages begin at 0.
+    """
 
     mean: Array
     square: Array
@@ -95,36 +113,44 @@ class Moments(NamedTuple):
 
 
 DECAY, EPSILON, ROOT_EPSILON = 0.99, 1e-6, 1e-12
-"""Of `Moments`."""
+"""Constants of `Moments`: the decay, and what is added to the standard deviation and under its root."""
 
 
 def no_moments() -> Moments:
-    """Makes the `Moments` of nothing."""
+    """Makes the `Moments` before the first update."""
     return Moments(jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
 
 
 def follow(moments: Moments, x: Array, known: Array) -> Moments:
-    """Returns the moments after an update with those elements of ``x`` ``[T, N]`` that are ``known`` (bool), in all
-    `shards` of an agent."""
+    """Updates moments by the known elements of ``x``, in all `shards` of an agent.
+
+    Args:
+        moments: Moments so far.
+        x: Numbers ``[T, N]``.
+        known: Which of them count, bool ``[T, N]``.
+    """
     mean, square = shards.mean((losses.mean(x, known), losses.mean(jnp.square(x), known)))
     new = mean, square, jnp.zeros(())
     return Moments(*(DECAY * old + (1 - DECAY) * x for old, x in zip(moments, new, strict=True)))
 
 
 def scale(moments: Moments) -> tuple[Array, Array]:
-    """Returns the mean and the standard deviation ``[]``, both without the bias of the zeros that they began with."""
+    """Returns the mean and the standard deviation ``[]``, both corrected for the averages' beginning at 0."""
     mean, square = moments.mean / (1 - moments.decays), moments.square / (1 - moments.decays)
     return mean, jnp.sqrt(jnp.maximum(square - jnp.square(mean), 0.0) + ROOT_EPSILON) + EPSILON
 
 
 def following(x: Array, steps: Steps) -> Array:
-    """Returns of rows ``[R, N, C]`` the one that follows each step, ``[T, N, C]``; that of the step itself where it is
-    not known what did, so that nothing of the next episode is seen there."""
+    """Picks from rows ``[R, N, C]`` the one that follows each step, ``[T, N, C]``.
+
+    Where it is not known what followed, it picks the row of the step itself, so that nothing of the next episode is
+    seen there.
+    """
     return jnp.where(steps.cut[..., None], x[-1:], jnp.where(steps.known[..., None], x[1:-1], x[:-2]))
 
 
 def pairs(x: Array, steps: Steps) -> Array:
-    """Lays what follows a step beside what is there: rows ``[R, N, C]`` become ``[T, N, 2 * C]``."""
+    """Concatenates the row of each step and the one that follows: rows ``[R, N, C]`` become ``[T, N, 2 * C]``."""
     return jnp.concatenate([x[:-2], following(x, steps)], axis=-1)
 
 
@@ -136,24 +162,37 @@ def of_action(x: Array, action: Array) -> Array:
 
 
 def bins(num_bins: int) -> Array:
-    """Returns the places ``[bins]`` of the bins of a value that `td_errors.rescale` has compressed: whole numbers, of
-    which 0 is the middle one."""
+    """Returns the places ``[bins]`` of the bins of a value that `td_errors.rescale` has compressed.
+
+    They are consecutive whole numbers, the middle one of which is 0 if ``num_bins`` is odd.
+    """
     return jnp.arange(num_bins, dtype=jnp.float32) - (num_bins - 1) / 2
 
 
 def mean_value(logits: Array) -> Array:
-    """Returns the values ``[...]`` of which ``logits`` ``[..., bins]`` are distributions (`bins`)."""
+    """Returns the mean values ``[...]`` of distributions given by ``logits`` ``[..., bins]`` (`bins`)."""
     return td_errors.unrescale(jax.nn.softmax(logits) @ bins(logits.shape[-1]))
 
 
 def evaluate(
     steps: Steps, online: Outputs, target: Outputs, moments: Moments, gamma: Scalar, trace_lambda: Scalar
 ) -> tuple[Values, Moments]:
-    """Returns the `Values` of the ``steps``, and the moments of advantages with theirs, by which they are scaled.
+    """Computes the `Values` of ``steps``, and the moments of advantages with theirs added.
 
-    Retrace on the target network's values under the online policy, which corrects for the behaviour by
-    ``trace_lambda * min(1, ratio)`` (Munos et al. 2016, arXiv 1606.02647, eq. 3). Where it is not known what followed,
-    the return is the action's value.
+    Returns are those of Retrace on the target network's values under the online policy. It corrects for the behaviour
+    by ``trace_lambda * min(1, ratio)`` (Munos et al. 2016, arXiv 1606.02647, eq. 3). Where it is not known what
+    followed a step, its return is the action's value.
+
+    Args:
+        steps: What happened.
+        online: Outputs of the online network, rows ``[R, N, ...]``.
+        target: Outputs of the target network, rows ``[R, N, ...]``.
+        moments: Moments of advantages so far.
+        gamma: Discount factor per step.
+        trace_lambda: Trace parameter of Retrace.
+
+    Returns:
+        The values, and the new moments, by which their advantages are scaled.
     """
     policy = jax.nn.softmax(online.policy)
     q, target_q = mean_value(online.q), mean_value(target.q)  # [R, N, A]
@@ -184,20 +223,20 @@ def evaluate(
 
 
 RETURN_BINS = 51
-"""Predictions of `clipped`: the bins of a return, from about -680 to 680."""
+"""The number of predictions of `clipped`: the bins of a return, from about -680 to 680."""
 
 
 def two_hot(value: Array, num_bins: int) -> Array:
-    """Returns the distribution ``[bins]`` over the two of the `bins` beside a value ``[]``, whose mean it has."""
+    """Returns the distribution ``[bins]`` over the two of the `bins` beside a value ``[]``, of which it is the mean."""
     return td_errors.project(td_errors.rescale(value)[None], jnp.ones(1), bins(num_bins))
 
 
 def clipped(bound: Scalar = 1.0) -> Rule:
     """Makes a rule written by hand, to compare learned ones with.
 
-    The policy moves towards that of the target network times ``exp(clip(A, -bound, bound))`` of each action's scaled
-    advantage ``A``: clipped MPO (Hessel et al. 2021, "Muesli", arXiv 2104.06159, section 4.1). ``y`` and ``z`` learn
-    the distribution of the return.
+    The policy moves towards the target network's policy times ``exp(clip(A, -bound, bound))``, where ``A`` is each
+    action's scaled advantage: clipped MPO (Hessel et al. 2021, "Muesli", arXiv 2104.06159, section 4.1). ``y`` and
+    ``z`` learn the distribution of the return.
     """
 
     def targets(seen: Seen, state: PyTree) -> tuple[Targets, PyTree]:

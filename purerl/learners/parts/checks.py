@@ -12,7 +12,10 @@ from purerl.types import Env
 
 
 def iteration_problems(config: Any) -> list[str]:
-    """What an on-policy config asks for that cannot be: less than one iteration, or one that cannot be counted."""
+    """Returns the reasons why an on-policy config has no countable iterations, a line each.
+
+    It has less than one, or an iteration has too many steps for int32.
+    """
     if not sound(config, "num_envs", "num_steps", "total_steps"):
         return []
     size, found, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
@@ -30,7 +33,12 @@ def iteration_problems(config: Any) -> list[str]:
 
 
 def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
-    """One line if ``config.num_minibatches`` do not divide a batch of steps or, if longer than 1, of sequences."""
+    """Returns one line if ``config.num_minibatches`` does not divide a batch.
+
+    Args:
+        config: Settings.
+        sequence_length: Steps of a sequence; if it is above 1, the batch is divided into sequences.
+    """
     if not sound(config, "num_envs", "num_steps", "num_minibatches"):
         return []
     size, what = config.num_envs * config.num_steps // sequence_length, "num_envs * num_steps"
@@ -47,7 +55,10 @@ def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
 
 
 def order_problems(config: Any, low: str, high: str) -> list[str]:
-    """One line if the field ``low`` is not below the field ``high`` in float32; none unless both are `sound`."""
+    """Returns one line if the field ``low`` is not below the field ``high`` in float32.
+
+    It returns none unless both are `sound`.
+    """
     pair = getattr(config, low), getattr(config, high)
     if not sound(config, low, high) or np.float32(pair[0]) < np.float32(pair[1]):
         return []
@@ -55,7 +66,12 @@ def order_problems(config: Any, low: str, high: str) -> list[str]:
 
 
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
-    """What an algorithm that acts in spaces of ``kinds`` says of an environment (None: not known)."""
+    """Returns the reasons why an algorithm cannot act in an environment, a line each.
+
+    Args:
+        env: The environment; None: not known.
+        kinds: Types of action spaces that the algorithm can act in.
+    """
     if env is None:
         return []
     found = spaces.problems("observation_space", env.observation_space)

@@ -1,4 +1,4 @@
-"""What the functions of a learner must return, looked at while they are traced: no program is changed by it."""
+"""Checks of what the functions of a learner return, made while they are traced: they change no program."""
 
 from typing import Any
 
@@ -11,8 +11,14 @@ Shapes = dict[str, str]
 
 
 def kept(name: str, learner: Learner) -> Learner:
-    """Returns ``learner``, whose `explore`, `exploit` and `update` raise `ConfigError`, in a line, when they are traced
-    and return something else than `types.Learner` says. ``name`` is the algorithm's."""
+    """Returns ``learner`` with checks that its functions return what `types.Learner` requires.
+
+    `explore`, `exploit` and `update` raise `ConfigError`, in a line, when they are traced and return something else.
+
+    Args:
+        name: Name of the algorithm, for messages.
+        learner: The learner to check.
+    """
 
     def several(function: str, made: Any, parts: tuple[str, ...]) -> Any:
         if isinstance(made, tuple) and len(made) == len(parts):
@@ -40,7 +46,7 @@ def kept(name: str, learner: Learner) -> Learner:
 
 
 def _change(before: Shapes, after: Shapes) -> str:
-    """What an update has done to the leaves of a state that must stay as they are; empty: nothing."""
+    """Describes how an update changed leaves of a state that must keep shape and type; empty if it changed none."""
     lines = [f"returns a state that lacks state{leaf}" for leaf in before if leaf not in after]
     lines += [f"returns a state that has state{leaf} more" for leaf in after if leaf not in before]
     changed = [leaf for leaf in before if after.get(leaf, before[leaf]) != before[leaf]]
@@ -50,7 +56,7 @@ def _change(before: Shapes, after: Shapes) -> str:
 
 
 def _shapes(tree: PyTree) -> Shapes:
-    """Types and shapes by path."""
+    """Returns the types and shapes of leaves by path."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(lambda: tree))
     return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
 

@@ -15,8 +15,8 @@ class Experience(NamedTuple):
     """A trajectory ``[T, B]`` as it is learned from: observations normalised, rewards scaled.
 
     ``log_prob`` is that of the action under the policy that took it, ``carry`` the one before each step. ``acting`` is
-    False where the action was ignored, and ``present`` where there is nothing to learn from at all; ``()`` if that is
-    nowhere.
+    False where the action was ignored, and ``present`` where there is nothing to learn from at all; each is ``()`` if
+    it is True everywhere.
     """
 
     obs: PyTree
@@ -32,10 +32,10 @@ class Experience(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What an estimate sees of one environment, all ``[T]``.
+    """What an estimate reads of one environment, all ``[T]``.
 
-    ``log_prob`` is that of the action under the policy that learns, ``log_ratio`` what that has over the one under the
-    policy that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
+    ``log_prob`` is that of the action under the policy that learns; ``log_ratio`` is that less the one under the policy
+    that acted. ``value`` and ``next_value`` are the critic's, ``[T, K]`` if it predicts K things.
     """
 
     log_prob: Array
@@ -48,11 +48,15 @@ class Columns(NamedTuple):
 
 
 Estimate = Callable[[Columns], tuple[Array, Array]]
-"""``columns -> (advantage [T], target [T])`` of one environment; targets ``[T, K]`` for K predictions."""
+"""A function ``columns -> (advantage [T], target [T])`` of one environment; targets are ``[T, K]`` for K
+predictions."""
 
 
 def by_gae(gae_lambda: Scalar) -> Estimate:
-    """Generalised advantages and the returns that they add up to; whoever acted (`returns.gae`)."""
+    """Makes the estimate of generalised advantages and the returns that they add up to (`returns.gae`).
+
+    It does not correct for the policy that acted.
+    """
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         advantage = returns.gae(
@@ -64,13 +68,22 @@ def by_gae(gae_lambda: Scalar) -> Estimate:
 
 
 def vtrace_weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
-    """V-trace's weights, by ``trace_lambda``, ``rho_bar`` and ``c_bar`` of the config (`returns.vtrace_weights`)."""
+    """Computes V-trace's weights (`returns.vtrace_weights`).
+
+    Args:
+        log_ratio: Log-probability under the policy that learns less that under the policy that acted.
+        config: Settings, of which it reads ``trace_lambda``, ``rho_bar`` and ``c_bar``.
+    """
     return returns.vtrace_weights(log_ratio, config.trace_lambda, config.rho_bar, config.c_bar)
 
 
 def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any) -> Estimate:
-    """Advantages and targets that make up for another policy having acted, by ``weights(log_ratio, config)``, which
-    gives ``rho`` and ``c`` (`returns.weighted_returns`)."""
+    """Makes an estimate that corrects by weights for another policy having acted (`returns.weighted_returns`).
+
+    Args:
+        weights: ``weights(log_ratio, config)`` returns ``rho`` and ``c``.
+        config: Argument of ``weights``.
+    """
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         rho, c = weights(columns.log_ratio, config)
@@ -82,9 +95,18 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
 
 
 def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
-    """Policies and values of the steps of a trajectory, and values of what followed each. ``[T, B]`` leading.
+    """Computes policies and values of the steps of a trajectory, and values of what followed each.
 
     The bootstrap value after a truncated step uses the carry from after that step.
+
+    Args:
+        network: The actor and the critic.
+        params: Their parameters.
+        experience: The trajectory ``[T, B]``.
+
+    Returns:
+        Parameters of the distributions of actions, values, and values of the next observations, all with leading axes
+        ``[T, B]``.
     """
     carry = jax.tree.map(lambda x: x[0], experience.carry)
     policy, value, carries = network.unroll(params, experience.obs, carry, experience.last)
@@ -94,7 +116,19 @@ def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tu
 def estimates(
     estimate: Estimate, log_prob: Array, log_ratio: Array, experience: Experience, value: Array, next_value: Array
 ) -> tuple[Array, Array]:
-    """``estimate`` for each environment: advantages and targets ``[T, B]``. Ignored actions have a ratio of 1."""
+    """Applies ``estimate`` to each environment. Ignored actions have a ratio of 1.
+
+    Args:
+        estimate: The estimate of one environment.
+        log_prob: Log-probabilities of the actions under the policy that learns ``[T, B]``.
+        log_ratio: Those less the ones under the policy that acted ``[T, B]``.
+        experience: The trajectory ``[T, B]``.
+        value: Values of the observations, ``[T, B]`` or ``[T, B, K]``.
+        next_value: Values of the next observations, ``[T, B]`` or ``[T, B, K]``.
+
+    Returns:
+        Advantages ``[T, B]`` and targets, which are shaped as the values are.
+    """
     if not isinstance(experience.acting, tuple):
         log_ratio = jnp.where(experience.acting, log_ratio, 0.0)
     columns = Columns(log_prob, log_ratio, experience.reward, value, next_value, experience.discount, experience.last)
@@ -102,10 +136,10 @@ def estimates(
 
 
 def first(value: Array, advantage: Array) -> Array:
-    """Values, or the first of predictions that have one axis more than advantages."""
+    """Returns values, or the first of predictions, which have one axis more than advantages."""
     return value[..., 0] if value.ndim > advantage.ndim else value
 
 
 def scores(value: Array, advantage: Array) -> Scores:
-    """`Scores` of advantages ``[T, B]`` and values ``[T, B]``, or ``[T, B, K]`` of which the first counts."""
+    """Makes `Scores` of advantages ``[T, B]`` and of values ``[T, B]``, or of ``[T, B, K]`` the first."""
     return Scores(first(value, advantage), advantage)

@@ -1,4 +1,4 @@
-"""Learning from a replay: its settings, the ring they ask for, and the trainer around it."""
+"""Learning from a replay: its settings, the ring that they describe, and the trainer around it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,7 +15,10 @@ from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 @cfg.config(num_envs=8, num_steps=8)
 class Config(settings.Loop):
-    """A Config that extends this one has ``sample_rows``, the consecutive rows that one sample spans."""
+    """Settings of a replay and of learning from it.
+
+    A Config that extends this one has ``sample_rows``, the number of consecutive rows that one sample spans.
+    """
 
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
@@ -42,27 +45,27 @@ class Config(settings.Loop):
 
     @property
     def sample_stride(self) -> int:
-        """Samples may start only at every so many rows."""
+        """Number of rows between the places at which samples may start."""
         return 1
 
     @property
     def warmup_rows(self) -> int:
-        """Steps of each environment before the first update."""
+        """Number of steps of each environment before the first update."""
         return _round_up(self.warmup_steps, self.num_envs * self.num_steps) // self.num_envs
 
     @property
     def capacity_rows(self) -> int:
-        """Steps of each environment that are kept."""
+        """Number of steps of each environment that are kept."""
         return _round_up(self.capacity, self.num_envs * self.num_steps) // self.num_envs
 
     @property
     def num_iterations(self) -> int:
-        """Iterations after the warm-up."""
+        """Number of iterations after the warm-up."""
         return (self.total_steps - self.num_envs * self.warmup_rows) // (self.num_envs * self.num_steps)
 
     @property
     def total_updates(self) -> int:
-        """Gradient steps of the whole training."""
+        """Number of gradient steps of the whole training."""
         return self.num_iterations * self.num_updates
 
 
@@ -71,7 +74,14 @@ def _round_up(count: int, multiple: int) -> int:
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """What ``config`` asks for that cannot be: less than one iteration, a ring too small or too large."""
+    """Returns the reasons why learning from replay is impossible with ``config``, a line each.
+
+    These are less than one iteration, and a ring that is too small or too large.
+
+    Args:
+        config: Settings.
+        env: The environment; None: not known.
+    """
     counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
     if not cfg.sound(config, *counts):
         return []
@@ -96,7 +106,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
 
 
 def num_actors(config: Any, env: Env, rows: np.ndarray | None) -> int:
-    """How many of the rows of a fleet are learned from: ``rows`` (`Learner.rows`), or all."""
+    """Returns the number of rows of a fleet that are learned from: ``rows`` (`Learner.rows`), or all if it is None."""
     return config.num_envs * env.num_agents if rows is None else len(rows)
 
 
@@ -107,8 +117,15 @@ def make_ring(
     initial: Callable[[PyTree], Array] | None = None,
     rows: np.ndarray | None = None,
 ) -> Replay:
-    """The ring that ``config`` asks for, with weights that are not yet normalised. ``initial`` gives new samples their
-    priorities; None: the largest so far. It holds what these ``rows`` of the fleet did (`num_actors`)."""
+    """Makes the ring that ``config`` describes, with weights that are not yet normalised.
+
+    Args:
+        config: Settings.
+        env: Environment to learn in.
+        view: What a sample is.
+        initial: Computes the priorities of new samples; None: the largest so far. Not used without priorities.
+        rows: Rows of the fleet whose steps are stored (`num_actors`); None: all.
+    """
     shape = {
         "num_rows": config.capacity_rows,
         "num_envs": num_actors(config, env, rows),
@@ -123,14 +140,21 @@ def make_ring(
 
 
 def make_fixed(config: Any, env: Env, view: replay.View, data: Dataset) -> Replay:
-    """``data`` beside the ring of `make_ring`, sampled as ``config`` says, with weights that are not yet normalised."""
+    """Makes a replay of a dataset, to stand beside that of `make_ring`, with weights that are not yet normalised.
+
+    Args:
+        config: Settings, by which it is sampled.
+        env: Environment to learn in.
+        view: What a sample is.
+        data: The dataset.
+    """
     exponents = priorities(config) if config.prioritised else {"alpha": 0.0, "beta": 0.0, "beta_end": 0.0}
     frames = spaces.frames(env.observation_space)
     return replay.fixed(data, batch_size=config.batch_size, view=view, num_frames=frames, **exponents)
 
 
 def priorities(config: Any) -> dict[str, Any]:
-    """How ``config`` samples by priority, as arguments of `replay.weighted`."""
+    """Returns how ``config`` samples by priority, as arguments of `replay.weighted`."""
     return {
         "alpha": config.priority_exponent,
         "beta": config.importance_exponent,
@@ -140,18 +164,18 @@ def priorities(config: Any) -> dict[str, Any]:
 
 
 def make_replay(config: Any, env: Env, view: replay.View, **more: Any) -> Replay:
-    """`make_ring`, with weights as a sample has them."""
+    """Makes the ring of `make_ring` with normalised weights."""
     ring = make_ring(config, env, view, **more)
     return replay.normalised(ring) if config.prioritised else ring
 
 
 def make_trainer(config: Any, env: Env, learner: Learner, **ring: Any) -> Trainer:
-    """One iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
+    """Makes one iteration as a `Trainer`; ``ring`` goes to `make_replay`."""
     return learning_from(make_replay(config, env, rows=learner.rows, **ring), config, env, learner)
 
 
 def learning_from(memory: Replay, config: Any, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`, with ``memory`` as its replay."""
+    """Makes one iteration as a `Trainer` with ``memory`` as its replay."""
     return loops.off_policy(
         fleet(env, config.num_envs),
         learner,

@@ -16,11 +16,20 @@ from purerl.types import Array, Key, Metrics, PyTree, Scalar
 
 
 def minibatch_indices(key: Key, num_samples: int, num_epochs: int, num_minibatches: int) -> Array:
-    """A fresh permutation of ``num_samples`` for each epoch, cut into minibatches. Consumes ``key``.
+    """Draws a permutation of the samples for each epoch, cut into minibatches.
 
-    Returns ``[num_epochs * num_minibatches, num_samples // num_minibatches]`` int32. Up to 2^16 samples, each epoch
-    sorts random words whose low bits are the sample's index, which is several times faster on CPU than sorting pairs;
-    samples that draw the same of the remaining 16 or more random bits keep their order.
+    Up to 2^16 samples, each epoch sorts random words whose low bits are the sample's index, which is several times
+    faster on CPU than sorting pairs. Samples that draw the same of the remaining 16 or more random bits keep their
+    order.
+
+    Args:
+        key: Consumed.
+        num_samples: Number of samples, a multiple of ``num_minibatches``.
+        num_epochs: Number of passes over them.
+        num_minibatches: Minibatches of one pass.
+
+    Returns:
+        Indices ``[num_epochs * num_minibatches, num_samples // num_minibatches]`` int32.
     """
     index_bits = max(num_samples - 1, 1).bit_length()
     if index_bits <= 16:
@@ -42,15 +51,22 @@ def epochs(
     *,
     over: Callable[[Metrics], Array] | None = None,
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """A `gradient_step` on the minibatch of each row of ``indices`` ``[updates, size]``, one after another.
+    """Takes a `gradient_step` on the minibatch of each row of ``indices``, one after another.
 
-    ``batch`` has leading axis ``[N]`` and is gathered inside the scan. Returns the last parameters and state, and the
-    means over all updates of the metrics.
+    Args:
+        loss: ``loss(params, minibatch) -> (loss, metrics)``.
+        optimiser: As for `gradient_step`.
+        params: Parameters before the first step.
+        opt_state: The optimiser's state, begun by `init_optimiser`.
+        batch: Samples with a leading axis ``[N]``, gathered inside of the scan.
+        indices: Samples of each minibatch ``[updates, size]``.
+        over: ``over(metrics)`` tells from a minibatch's metrics before its step, means over all `shards` of an agent,
+            whether to stop. From the first minibatch on where it is True no more steps are taken, while schedules of
+            step sizes (`descent`) go on as if they were. None: all steps are taken.
 
-    From the first minibatch on for whose metrics, before its step, ``over(metrics)`` is True (of their means over all
-    `shards` of an agent) no more steps are taken
-    (None: all are). Schedules of step sizes (`descent`) go on as if they were. Metrics are means over the minibatches
-    up to that one, and ``updates_taken`` is the part of the steps that were taken.
+    Returns:
+        The last parameters and state, and the means of the metrics over all updates. With ``over`` they are means over
+        the minibatches up to the one that stopped, and ``updates_taken`` is the fraction of the steps that were taken.
     """
     joined, split = join(optimiser, params)
 
@@ -80,7 +96,7 @@ def epochs(
 
 
 def _taken(taking: Array, after: PyTree, before: PyTree) -> PyTree:
-    """``after`` where a step is taken, else ``before``; the counts of `descent` are always those of ``after``."""
+    """Returns ``after`` where a step is taken, else ``before``; the counts of `descent` are those of ``after``."""
     is_count = lambda x: isinstance(x, Descent)
     keep = lambda new, old: new if is_count(new) else jnp.where(taking, new, old)
     return jax.tree.map(keep, after, before, is_leaf=is_count)
@@ -94,12 +110,22 @@ def gradient_step(
     batch: PyTree,
     at: PyTree | None = None,
 ) -> tuple[PyTree, PyTree, PyTree, Metrics]:
-    """One step down ``loss(params, batch) -> (loss, aux)``; the gradient is taken at ``at`` (None: ``params``).
+    """Takes one step down ``loss(params, batch) -> (loss, aux)``.
 
-    The optimiser sees parameters and gradients as `join` gives them (``opt_state`` begins as ``init_optimiser``'s): as
-    trees, unless it is `Elementwise` or `activity.Observant`, which is also given the network's layers.
-    In a split agent the gradient is the mean over its `shards`; the optimiser clips it after that. Returns the new
-    parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
+    The optimiser sees parameters and gradients as `join` gives them: as trees, unless it is `Elementwise` or
+    `activity.Observant`, which is also given the network's layers. In a split agent the gradient is the mean over its
+    `shards`; the optimiser clips it after that.
+
+    Args:
+        loss: The loss, a mean over the batch.
+        optimiser: Any optax transformation.
+        params: Parameters before the step.
+        opt_state: The optimiser's state, begun by `init_optimiser`.
+        batch: Argument of ``loss``.
+        at: Parameters at which the gradient is taken; None: ``params``.
+
+    Returns:
+        The new parameters and state, ``aux``, and the metrics ``loss`` and ``grad_norm``.
     """
     joined, split = join(optimiser, params)
     step = kernels.fuse(lambda state, batch: _step(loss, optimiser, split, state, batch, at), "update")
@@ -108,7 +134,7 @@ def gradient_step(
 
 
 def _step(loss, optimiser, split, state, batch, at=None):
-    """`gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
+    """Takes a `gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
     joined, opt_state = state
     at = split(joined) if at is None else at
     seen = {}
@@ -122,18 +148,18 @@ def _step(loss, optimiser, split, state, batch, at=None):
 
 
 class Elementwise(optax.GradientTransformation):
-    """An optimiser that does the same to every number and knows no leaves, so that it may see them all as one vector.
+    """An optimiser that does the same to every number, so that it may see all parameters as one vector.
 
-    Only one that is made here is: a mask, or a step that looks at the shape of a matrix, needs the tree.
+    Only an optimiser made by this module is one: a mask, or a step that looks at the shape of a matrix, needs the tree.
     """
 
 
 def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
-    """A tree of parameters or gradients as ``optimiser`` sees it, and what makes the tree of it again.
+    """Returns a tree of parameters or gradients as ``optimiser`` sees it, and the function that restores the tree.
 
-    For an `Elementwise` one on CPU it is one vector: a handful of array operations instead of a handful a leaf; for an
-    `activity.Observant` one it always is. On other devices, where slices of a vector are copied before they can enter a
-    matrix product, and for every other optimiser, it is the tree itself.
+    For an `Elementwise` optimiser on CPU it is one vector: a few array operations instead of a few for each leaf. For
+    an `activity.Observant` one it always is. For every other optimiser it is the tree itself, and so it is on other
+    devices, where slices of a vector are copied before they can enter a matrix product.
     """
     if isinstance(optimiser, activity.Observant) or (backend.is_cpu() and isinstance(optimiser, Elementwise)):
         return ravel_pytree(params)
@@ -141,18 +167,21 @@ def join(optimiser: optax.GradientTransformation, params: PyTree) -> tuple[PyTre
 
 
 def init_optimiser(optimiser: optax.GradientTransformation, params: PyTree) -> PyTree:
-    """The state of an optimiser that `gradient_step` runs."""
+    """Initialises the state of an optimiser that `gradient_step` runs."""
     return optimiser.init(join(optimiser, params)[0])
 
 
 def chain(*steps: optax.GradientTransformation) -> Elementwise:
-    """`optax.chain` of steps that all do the same to every number."""
+    """Chains steps that all do the same to every number, as `optax.chain` does."""
     return Elementwise(*optax.chain(*steps))
 
 
 def norm(tree: PyTree) -> Array:
-    """Euclidean length of all leaves as one vector. On CPU a dot product is many times faster than a sum of squares, in
-    a kernel of ours leaves are not copied into one vector."""
+    """Computes the Euclidean length of all leaves as one vector.
+
+    On CPU a dot product is many times faster than a sum of squares. In a kernel of this package leaves are not copied
+    into one vector.
+    """
     if backend.in_kernel():
         return jnp.sqrt(sum((jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.zeros(())))
     vector, _ = ravel_pytree(tree)
@@ -170,14 +199,16 @@ def clip_by_norm(max_norm: Scalar) -> optax.GradientTransformation:
 
 
 class Descent(NamedTuple):
-    """State of `descent`: the number of updates so far."""
+    """The state of `descent`: the number of updates so far."""
 
     updates: Count
 
 
 def descent(schedule: Callable[[Count], Array]) -> optax.GradientTransformation:
-    """Multiplies a direction by minus the step size ``schedule(updates)``: `optax.scale_by_learning_rate`, whose own
-    counter stops at 2^31 - 1 updates. (Those of optax's Adams stop there too, where nothing depends on them any more.)
+    """Makes a transformation that multiplies a direction by minus the step size ``schedule(updates)``.
+
+    It is `optax.scale_by_learning_rate`, whose own counter stops at 2^31 - 1 updates, with a wider counter. (The
+    counters of optax's Adams stop there, too, where nothing depends on them any more.)
     """
 
     def update(direction, state, params=None):

@@ -1,5 +1,7 @@
-"""Actions of algorithms that learn a value for each: those of a Discrete space, or every combination of a MultiDiscrete
-one, by number."""
+"""The actions of algorithms that learn a value for each, by number.
+
+They are those of a Discrete space, or every combination of the parts of a MultiDiscrete one.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,11 +14,14 @@ from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, PyTree
 
 MOST = 2**16
-"""Combinations that are still enumerated."""
+"""The largest number of combinations that are enumerated."""
 
 
 class JointActions(NamedTuple):
-    """``num`` actions, by number ``0 .. num - 1``; ``legal(obs)`` is the mask ``[..., num]``, None if all are legal."""
+    """The ``num`` actions, by number from 0 to ``num - 1``.
+
+    ``legal(obs)`` is the mask ``[..., num]`` of the actions that may be taken, or None if all may.
+    """
 
     num: int
     action: Callable[[Array], Array]  # (number [...]) -> the environment's action
@@ -25,7 +30,7 @@ class JointActions(NamedTuple):
 
 
 def joint_actions(env: Env) -> JointActions:
-    """The actions of ``env``, which must be Discrete or MultiDiscrete."""
+    """Enumerates the actions of ``env``, which must be Discrete or MultiDiscrete."""
     space = env.action_space
     legal: Callable[[PyTree], Array | None] = env.legal or (lambda obs: None)
     if isinstance(space, Discrete):
@@ -48,7 +53,7 @@ def joint_actions(env: Env) -> JointActions:
 
 
 def problems(env: Env | None) -> list[str]:
-    """Why the actions of ``env`` (None: not known) cannot be numbered, a line each."""
+    """Returns the reasons why the actions of ``env`` (None: not known) cannot be numbered, a line each."""
     if env is None or not isinstance(env.action_space, MultiDiscrete) or spaces.problems("", env.action_space):
         return []
     count = spaces.num_values(env.action_space)

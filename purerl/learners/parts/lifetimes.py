@@ -9,19 +9,25 @@ from purerl import counters
 from purerl.types import Array, Scalar
 
 Age = counters.Count | tuple[()]
-"""The iterations that an agent has learned in; () where nothing asks for them."""
+"""The number of iterations in which an agent has learned; () where nothing reads it."""
 
 
 class Lifetime(NamedTuple):
-    """Where a training stands: ``passed``, from 0 in its first iteration to 1 in its last, and ``length``, the natural
-    logarithm of its frames. Both are float32 scalars."""
+    """How far a training has got, and how long it is; both are float32 scalars.
+
+    ``passed`` rises from 0 in the first iteration to 1 in the last, and ``length`` is the natural logarithm of the
+    frames of the training.
+    """
 
     passed: Array
     length: Array
 
 
 class Timed(NamedTuple):
-    """A part that depends on the agent's `Lifetime`, such as an objective or an estimate: ``at(lifetime)`` is it."""
+    """A part that depends on the agent's `Lifetime`, such as an objective or an estimate.
+
+    ``at(lifetime)`` returns the part.
+    """
 
     at: Callable[[Lifetime], Any]
 
@@ -37,7 +43,7 @@ def older(age: Age) -> Age:
 
 
 def now(part: Any, config: Any, age: Age) -> Any:
-    """Returns ``part`` as it is at this age; one that is not `Timed` as it is."""
+    """Returns ``part`` for an agent of this age; a part that is not `Timed` is returned as it is."""
     if not isinstance(part, Timed):
         return part
     assert age, "the family was not told of a part that depends on the age of an agent"
@@ -45,12 +51,12 @@ def now(part: Any, config: Any, age: Age) -> Any:
 
 
 def then(part: Any, config: Any, passed: Scalar) -> Any:
-    """Returns ``part`` as it is when this fraction of the training has passed; one that is not `Timed` as it is."""
+    """Returns ``part`` when this fraction of the training has passed; one that is not `Timed` is returned as it is."""
     if not isinstance(part, Timed):
         return part
     return part.at(Lifetime(jnp.float32(passed), jnp.log(jnp.float32(config.total_steps))))
 
 
 def passed(config: Any, iterations: counters.Count) -> Array:
-    """Returns the fraction of the training, from 0 in the first iteration to 1 in the last, after so many."""
+    """Returns the fraction of the training, from 0 in the first iteration to 1 in the last, after ``iterations``."""
     return counters.real(iterations) / jnp.maximum(jnp.float32(config.num_iterations) - 1, 1)

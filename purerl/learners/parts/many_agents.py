@@ -1,4 +1,4 @@
-"""What algorithms share that know of several agents: settings, networks, and joint environments as teams see them."""
+"""What algorithms that know of several agents share: settings, networks, and joint environments as teams."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class Settings(Numbers):
 
 
 def tells_ids(config: Settings) -> bool:
-    """Whether agents must observe which one they are."""
+    """Tells whether agents must observe which one they are."""
     return config.agent_ids or not config.share_parameters
 
 
@@ -42,8 +42,14 @@ def make_network(
     make: Callable[[Any, Env, Distribution], ActorCritic],
     which: Callable[[PyTree], Array],
 ) -> ActorCritic:
-    """What ``make(config, env, distribution)`` makes, shared by all agents or with parameters for each, of which
-    ``which(obs)`` is the one-hot number."""
+    """Makes a network that all agents share, or one with parameters for each.
+
+    Args:
+        config: Settings; ``share_parameters`` chooses.
+        env: Environment, each of whose agents is a row.
+        make: ``make(config, env, distribution)`` makes the network of one agent.
+        which: ``which(obs)`` returns the one-hot number of the agent.
+    """
     network = make(config, env, distributions.for_space(env.action_space))
     if config.share_parameters or env.num_agents == 1:
         return network
@@ -51,9 +57,12 @@ def make_network(
 
 
 class Team(NamedTuple):
-    """A joint environment of ``M`` agents with ``A`` actions each. Its functions are of observations with any leading
-    axes: ``legal(obs)`` bool ``[..., M, A]``, or None if all are; ``acting(obs)`` bool ``[..., M]``; ``state(obs)``
-    ``[..., S]`` float32. ``acting`` itself is None where all agents always act."""
+    """A joint environment of ``M`` agents with ``A`` actions each.
+
+    Its functions take observations with any leading axes: ``legal(obs)`` is bool ``[..., M, A]``, or None if all
+    actions are legal; ``acting(obs)`` is bool ``[..., M]``; ``state(obs)`` is ``[..., S]`` float32. ``acting`` itself
+    is None where all agents always act.
+    """
 
     num_agents: int
     num_actions: int
@@ -64,7 +73,7 @@ class Team(NamedTuple):
 
 
 def team(env: Env) -> Team:
-    """The team of a joint environment (`agents.joint`) with Discrete actions."""
+    """Makes the team of a joint environment (`agents.joint`) with Discrete actions."""
     space, sizes = env.observation_space, env.action_space.sizes
     part = "state" if "state" in space else "agents"
     size = agents.flat_size(space[part])
@@ -79,9 +88,16 @@ def team(env: Env) -> Team:
 
 
 def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable[[PyTree], PyTree]]:
-    """What each agent of a joint environment sees: its space, and the function that makes it ``[..., M, ...]`` of joint
-    observations ``[...]``. It is the agent's own observation, with ``ids`` which agent it is, and with ``previous``
-    what it did last, if the environment tells."""
+    """Returns the space of an agent's inputs, and the function that makes them.
+
+    The inputs are the agent's own observation and what the arguments add. The function takes joint observations
+    ``[...]`` and returns inputs ``[..., M, ...]``.
+
+    Args:
+        env: A joint environment.
+        ids: Whether to add which agent it is.
+        previous: Whether to add the agent's previous action, which observations must have then.
+    """
     num_agents, own = agents.agents_of(env.observation_space)
     space = {"obs": own}
     if ids:
@@ -103,7 +119,10 @@ def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable
 
 
 def central(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
-    """What a central critic of each agent sees: ``{"own": what seen makes, "state": the same for all}``."""
+    """Makes the function for the inputs of each agent's central critic.
+
+    They are ``{"own": what seen returns, "state": the same for all}``.
+    """
 
     def both(obs: PyTree) -> PyTree:
         state = team.state(obs)[..., None, :]

@@ -1,4 +1,4 @@
-"""Running mean and variance, kept in the learner's state, and what is normalised with them.
+"""Running mean and variance, kept in the learner's state, and what is normalised by them.
 
 A `Normalizer` is an argument, not a flag: `identity()` has no state and costs nothing.
 """
@@ -14,10 +14,10 @@ from purerl import shards
 from purerl.types import Array, PyTree, Scalar
 
 MAX_COUNT = 2**30
-"""Beyond so many samples, old ones are forgotten exponentially."""
+"""Number of samples beyond which old ones are forgotten exponentially."""
 PLAIN_COUNT = 2**24
-"""Up to so many samples plain float32 additions do; beyond, a batch of 4 moves the mean by less than half a unit of its
-last place."""
+"""Number of samples up to which plain float32 additions suffice. Beyond it, a batch of 4 moves the mean by less than
+half a unit of its last place."""
 
 
 class Moments(NamedTuple):
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
 
 class Compensated(NamedTuple):
-    """`Moments`, and what rounding cut off their ``mean`` and ``var``."""
+    """The `Moments`, and what rounding cut off their ``mean`` and ``var``."""
 
     moments: Moments
     mean_rest: Array
@@ -37,7 +37,7 @@ class Compensated(NamedTuple):
 
 
 class Normalizer(NamedTuple):
-    """``init(example)``, ``update(state, batch)`` and ``apply(state, x)``."""
+    """The functions ``init(example)``, ``update(state, batch)`` and ``apply(state, x)``."""
 
     init: Callable[[PyTree], PyTree]
     update: Callable[[PyTree, PyTree], PyTree]
@@ -45,27 +45,33 @@ class Normalizer(NamedTuple):
 
 
 def init_moments(shape: tuple[int, ...]) -> Moments:
-    """No samples yet: mean 0, variance 1."""
+    """Makes the moments of no samples: mean 0, variance 1."""
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(shape), jnp.ones(shape))
 
 
 def update_moments(moments: Moments, batch: Array, max_count: int = MAX_COUNT) -> Moments:
-    """Merges a batch ``[..., *shape]`` (Chan, Golub & LeVeque 1983, eq. 2.1), by weights rather than by sums, so that
-    nothing grows with the count. The count is exact up to ``max_count`` and stays there, or at the size of a larger
-    batch.
+    """Merges a batch into moments (Chan, Golub & LeVeque 1983, eq. 2.1).
+
+    It merges by weights rather than by sums, so that nothing grows with the count. The count is exact up to
+    ``max_count`` and stays there, or at the size of a larger batch.
+
+    Args:
+        moments: Moments of samples ``[*shape]``.
+        batch: New samples ``[..., *shape]``.
+        max_count: The largest count; beyond it old samples are forgotten exponentially.
     """
     return _merged(moments, *_of_batch(moments, batch), max_count)
 
 
 def _of_batch(moments: Moments, batch: Array) -> tuple[int, Array, Array]:
-    """How many samples a batch has, in all `shards` of an agent, and their mean and variance."""
+    """Returns the number of samples of a batch, in all `shards` of an agent, and their mean and variance."""
     axes = tuple(range(batch.ndim - moments.mean.ndim))
     size = shards.count() * batch.size // moments.mean.size
     return size, *shards.joined(jnp.mean(batch, axis=axes), jnp.var(batch, axis=axes))
 
 
 def _merged(moments: Moments, size: int, batch_mean: Array, batch_var: Array, max_count: int = MAX_COUNT) -> Moments:
-    """`update_moments` by what `_of_batch` finds."""
+    """Merges what `_of_batch` returns into moments; see `update_moments`."""
     count = jnp.minimum(moments.count, max(max_count - size, 0)) + size
     weight = size / count.astype(jnp.float32)
     shift = batch_mean - moments.mean
@@ -77,7 +83,10 @@ def _merged(moments: Moments, size: int, batch_mean: Array, batch_var: Array, ma
 
 
 def compensate(state: Compensated, batch: Array) -> Compensated:
-    """`update_moments`, with compensated additions beyond `PLAIN_COUNT` samples, so that no batch is lost."""
+    """Merges a batch as `update_moments` does, but loses none to rounding.
+
+    Beyond `PLAIN_COUNT` samples it makes compensated additions.
+    """
     moments, (size, batch_mean, batch_var) = state.moments, _of_batch(state.moments, batch)
     plain = _merged(moments, size, batch_mean, batch_var)
     count = plain.count.astype(jnp.float32)
@@ -91,28 +100,29 @@ def compensate(state: Compensated, batch: Array) -> Compensated:
 
 
 def _add(a: Array, b: Array) -> tuple[Array, Array]:
-    """``a + b`` rounded, and what was cut off (Knuth 1997, section 4.2.2, theorem B)."""
+    """Returns ``a + b`` rounded, and what was cut off (Knuth 1997, section 4.2.2, theorem B)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)
 
 
 def settled(state: PyTree) -> PyTree:
-    """A normaliser's state as policies hold it, which its ``apply`` reads as well: `Moments` alone."""
+    """Returns a normaliser's state as policies hold it: `Moments` alone, which its ``apply`` reads as well."""
     is_leaf = lambda x: isinstance(x, Compensated)
     return jax.tree.map(lambda x: x.moments, state, is_leaf=is_leaf)
 
 
 def identity() -> Normalizer:
-    """Leaves everything as it is."""
+    """Makes a normaliser that leaves everything as it is."""
     return Normalizer(init=lambda example: (), update=lambda state, batch: state, apply=lambda state, x: x)
 
 
 def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
-    """``clip((x - mean) / sqrt(var + epsilon), -bound, bound)`` for observations ``[..., *shape]``.
+    """Makes a normaliser of observations ``[..., *shape]`` by their running mean and variance.
 
-    One array is normalised whatever its dtype. In a tree of observations every leaf of floats has moments of its own;
-    leaves of booleans and integers stay as they are: masks of legal actions, and numbers that become one-hot.
+    It computes ``clip((x - mean) / sqrt(var + epsilon), -bound, bound)``. A single array is normalised whatever its
+    dtype. In a tree of observations every leaf of floats has moments of its own; leaves of booleans and integers stay
+    as they are, because they are masks of legal actions and numbers that become one-hot.
     """
 
     def begin(x: Array) -> Compensated:
@@ -139,29 +149,40 @@ def running(epsilon: float = 1e-8, bound: float = 10.0) -> Normalizer:
 
 
 class ReturnScale(NamedTuple):
-    """Moments of the discounted return, and the return so far of each of ``B`` environments."""
+    """The moments of the discounted return, and the return so far of each of ``B`` environments."""
 
     moments: Moments
     discounted: Array
 
 
 class RewardScaler(NamedTuple):
-    """``init(num_envs)`` and ``scale(state, reward [T, B], last [T, B], gamma) -> (state, reward)``."""
+    """A scaler of rewards, as pure functions.
+
+    ``init(num_envs)`` makes its state, and ``scale(state, reward [T, B], last [T, B], gamma)`` returns ``(state,
+    reward)``.
+    """
 
     init: Callable[[int], PyTree]
     scale: Callable[[PyTree, Array, Array, Scalar], tuple[PyTree, Array]]
 
 
 def identity_reward() -> RewardScaler:
-    """Leaves rewards as they are."""
+    """Makes a scaler that leaves rewards as they are."""
     return RewardScaler(init=lambda num_envs: (), scale=lambda state, reward, last, gamma: (state, reward))
 
 
 def team_spirit(team_size: int, spirit: Scalar) -> RewardScaler:
-    """Mixes the rewards of a team, ``team_size`` environments in a row: ``(1 - spirit) * reward + spirit * mean of the
-    team``. With 0 each has its own, with 1 all have the same (Berner et al. 2019, arXiv 1912.06680, appendix G).
+    """Makes a scaler that mixes the rewards of each team (Berner et al. 2019, arXiv 1912.06680, appendix G).
 
-    ``spirit`` may be traced. Raises `ValueError` if ``team_size`` does not divide the environments.
+    A reward becomes ``(1 - spirit) * reward + spirit * mean of the team``. With 0 each environment keeps its own
+    reward, with 1 all of a team have the same.
+
+    Args:
+        team_size: Number of consecutive environments that make a team.
+        spirit: Weight of the team's mean; it may be traced.
+
+    Raises:
+        ValueError: From ``init``, if ``team_size`` does not divide the number of environments.
     """
 
     def init(num_envs: int) -> tuple[()]:
@@ -178,10 +199,11 @@ def team_spirit(team_size: int, spirit: Scalar) -> RewardScaler:
 
 
 def running_reward(epsilon: float = 1e-8, bound: float = 10.0) -> RewardScaler:
-    """Divides rewards by the running standard deviation of the discounted return, without shifting them.
+    """Makes a scaler that divides rewards by the running standard deviation of the discounted return.
 
-    Engstrom et al. 2020 (arXiv 2005.12729), algorithm 1: the return is accumulated forwards and starts anew with each
-    episode. Beyond `PLAIN_COUNT` returns, old ones are forgotten exponentially.
+    Engstrom et al. 2020 (arXiv 2005.12729), algorithm 1: rewards are not shifted, and the return is accumulated
+    forwards and starts anew with each episode. Beyond `PLAIN_COUNT` returns, old ones are forgotten exponentially.
+    Scaled rewards are clipped to [-``bound``, ``bound``].
     """
 
     def scale(state, reward, last, gamma):

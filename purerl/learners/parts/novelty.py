@@ -1,9 +1,10 @@
-"""What is new to an episode, and what is new at all, as bundles of pure functions.
+"""Bonuses for what is new within an episode and for what is new at all, as bundles of pure functions.
 
-`episodic` remembers what an episode has shown and pays for what is unlike it (Badia et al. 2020, arXiv 2002.06038,
-section 2). `inverse_dynamics` learns in which respects observations count as unlike: those that actions can change.
-`distillation` pays for observations on which a network does not yet agree with a random one, its target (Burda et al.
-2018, arXiv 1810.12894). ``B`` environments, ``M`` places of a memory, ``D`` numbers of an embedding.
+`episodic` remembers the observations of an episode and pays for new ones that differ from them (Badia et al. 2020,
+arXiv 2002.06038, section 2). `inverse_dynamics` learns the respects in which observations count as different: those
+that actions can change. `distillation` pays for observations on which a network does not yet agree with a random one,
+its target (Burda et al. 2018, arXiv 1810.12894). ``B`` environments, ``M`` places of a memory, ``D`` numbers of an
+embedding.
 """
 
 import math
@@ -22,17 +23,20 @@ from purerl.learners.parts.normalize import Moments
 from purerl.types import Array, Env, Key, Metrics, PyTree, Scalar
 
 DISTANCES = 10_000
-"""Beyond so many distances, old ones leave the running mean exponentially."""
+"""Number of distances beyond which old ones leave the running mean exponentially."""
 ERRORS = 50_000
-"""The same for errors of distillation."""
+"""The same number for errors of distillation."""
 ADAM_EPSILON = 1e-4
 Torso = Callable[[Sequence[int]], nn.Module]
 """``hidden_sizes ->`` a module from observations to features."""
 
 
 class Episode(NamedTuple):
-    """What each of ``B`` episodes has shown: embeddings ``[B, M, D]`` and how many observations ``[B]`` (int32). The
-    running mean of squared distances ``[B]`` and their number ``[B]`` (int32) outlive it."""
+    """The memories of ``B`` episodes.
+
+    ``embedded`` ``[B, M, D]`` are embeddings, ``length`` ``[B]`` (int32) the number of observations so far. The running
+    ``mean`` of squared distances ``[B]`` and their number ``distances`` ``[B]`` (int32) outlast an episode.
+    """
 
     embedded: Array
     length: Array
@@ -41,7 +45,10 @@ class Episode(NamedTuple):
 
 
 class Episodic(NamedTuple):
-    """``pay`` asks before it remembers, so that nothing is its own neighbour."""
+    """A memory of episodes, as pure functions.
+
+    ``pay`` computes the bonus of an observation before it is remembered, so that it is not its own neighbour.
+    """
 
     init: Callable[[int], Episode]  # (num_envs)
     pay: Callable[[Episode, Array], tuple[Array, Episode]]  # (episode, embedding [B, D]) -> (bonus [B], episode)
@@ -56,7 +63,10 @@ class Embedding(NamedTuple):
 
 
 class InverseDynamics(NamedTuple):
-    """``update`` learns from ``N`` steps with weights ``[N]``, of which only whether they are 0 matters."""
+    """An embedding that learns, as pure functions.
+
+    ``update`` learns from those of ``N`` steps whose weights ``[N]`` are above 0; their size does not matter.
+    """
 
     init: Callable[[Key, PyTree], Embedding]  # (key, obs [N, ...])
     embed: Callable[[PyTree, PyTree], Array]  # (params, obs [N, ...]) -> [N, D]
@@ -81,7 +91,10 @@ class Distilled(NamedTuple):
 
 
 class Distillation(NamedTuple):
-    """``error`` are squared distances to the target, of normalised observations, as for both networks."""
+    """Random network distillation as pure functions.
+
+    ``error`` returns squared distances to the target's outputs. Both networks see normalised observations.
+    """
 
     init: Callable[[Key, PyTree], Distilled]  # (key, obs [N, ...])
     error: Callable[[Judge, PyTree], Array]  # (judge, obs [N, ...]) -> [N]
@@ -90,10 +103,17 @@ class Distillation(NamedTuple):
 
 
 def episodic(capacity: int, size: int, neighbours: int, epsilon: Scalar, cluster: Scalar) -> Episodic:
-    """A memory of the last ``M = capacity`` embeddings of ``D = size`` numbers of each episode, and the bonus of
-    `formulas.novelty.episodic_bonus` by the nearest ``neighbours``, at most ``M``.
+    """Makes a memory of the latest embeddings of each episode, and the bonus that follows from it.
 
-    Distances enter the running mean before they are divided by it.
+    The bonus is `formulas.novelty.episodic_bonus` of the distances to the nearest neighbours. Distances enter the
+    running mean before they are divided by it.
+
+    Args:
+        capacity: ``M``, the number of embeddings that are remembered of each episode.
+        size: ``D``, the numbers of an embedding.
+        neighbours: How many nearest neighbours count, at most ``M``.
+        epsilon: Argument of `formulas.novelty.episodic_bonus`.
+        cluster: Argument of `formulas.novelty.episodic_bonus`.
     """
 
     def init(num_envs: int) -> Episode:
@@ -118,8 +138,16 @@ def episodic(capacity: int, size: int, neighbours: int, epsilon: Scalar, cluster
 
 
 def inverse_dynamics(torso: Torso, size: int, num_actions: int, learning_rate: Scalar) -> InverseDynamics:
-    """Embeddings of ``D = size`` numbers from which a classifier tells the action between two of them (Pathak et al.
-    2017, arXiv 1705.05363, eq. 2; Badia et al. 2020, figure 3)."""
+    """Makes embeddings from two of which a classifier predicts the action between them.
+
+    Pathak et al. 2017 (arXiv 1705.05363, eq. 2); Badia et al. 2020 (figure 3).
+
+    Args:
+        torso: Makes the embedding network's torso.
+        size: ``D``, the numbers of an embedding.
+        num_actions: The number of actions.
+        learning_rate: Adam's step size.
+    """
     embedder = networks.Head(torso((64,)), size, scale=1.0)
     guesser = networks.Head(networks.MLP((64,), nn.relu), num_actions, scale=1.0)
     optimiser = _adam(learning_rate)
@@ -153,8 +181,13 @@ def inverse_dynamics(torso: Torso, size: int, num_actions: int, learning_rate: S
 
 
 def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation:
-    """Random network distillation into ``D = size`` outputs: the target has one hidden layer, the network that learns
-    two."""
+    """Makes random network distillation; the target has one hidden layer, the network that learns has two.
+
+    Args:
+        torso: Makes a network's torso.
+        size: ``D``, the number of outputs.
+        learning_rate: Adam's step size.
+    """
     target, learning = (networks.Head(torso(widths), size, scale=1.0) for widths in ((64,), (64, 64)))
     normalizer, optimiser = normalize.running(bound=5.0), _adam(learning_rate)
 
@@ -197,16 +230,16 @@ def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation
 
 
 def flat(obs: PyTree) -> Array:
-    """All numbers of observations ``[B, ...]`` side by side ``[B, width]``, float32."""
+    """Concatenates all numbers of observations ``[B, ...]`` to ``[B, width]`` in float32."""
     leaves = [x.astype(jnp.float32).reshape(x.shape[0], -1) for x in jax.tree.leaves(obs)]
     return jnp.concatenate(leaves, axis=-1)
 
 
 def width(env: Env) -> int:
-    """How many numbers `flat` finds in an observation of ``env``."""
+    """Returns the number of numbers that `flat` makes of an observation of ``env``."""
     return sum(math.prod(x.shape) for x in jax.tree.leaves(spaces.struct(env.observation_space)))
 
 
 def _adam(learning_rate: Scalar) -> gradients.Elementwise:
-    """Adam without a schedule."""
+    """Makes Adam with a constant step size."""
     return gradients.chain(optax.scale_by_adam(eps=ADAM_EPSILON), optax.scale(-learning_rate))

@@ -1,4 +1,4 @@
-"""Learning from each trajectory more than once: by the queue of those before the newest."""
+"""Learning from each trajectory more than once, by a queue of those before the newest."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,11 +21,11 @@ class Settings:
 
 
 class Reuse(NamedTuple):
-    """What is learned from, as pure functions of a state: the newest trajectory, and maybe others.
+    """The choice of the trajectories to learn from, as pure functions of a state: the newest, and maybe others.
 
-    ``init(step)`` begins with nothing but the shapes of ``step() -> Transition [B, ...]``, which is not run.
+    ``init(step)`` makes an empty state from the shapes of ``step() -> Transition [B, ...]``, which is not run.
     ``exchange(state, trajectory [T, B], key)`` returns the new state, a trajectory ``[T, N]`` whose first ``B`` columns
-    are the newest one, and which of it there is to learn from (bool ``[T, N]``; ``()``: all).
+    are the newest one, and a mask of what there is to learn from (bool ``[T, N]``; ``()``: all of it).
     """
 
     init: Callable[[Callable[[], Transition]], PyTree]
@@ -33,15 +33,15 @@ class Reuse(NamedTuple):
 
 
 def once() -> Reuse:
-    """Each trajectory is learned from when it is new."""
+    """Makes a `Reuse` that learns from each trajectory only when it is new."""
     return Reuse(lambda step: (), lambda state, trajectory, key: (state, trajectory, ()))
 
 
 def several(max_uses: int, num_steps: int) -> Reuse:
-    """Each trajectory is learned from when it is new, and ``max_uses - 1`` times more from a `replay.queue`.
+    """Makes a `Reuse` that learns from each trajectory ``max_uses`` times, by a `replay.queue`.
 
-    The columns are those of ``max_uses`` trajectories. As long as the queue has fewer, the last ones repeat the newest
-    trajectory, so that they are finite, and there is nothing to learn from in them.
+    The first time is when it is new. The columns are those of ``max_uses`` trajectories. As long as the queue has
+    fewer, the last columns repeat the newest trajectory, so that they are finite, and are masked.
     """
 
     def older(num_envs: int) -> Replay:
@@ -73,5 +73,5 @@ def several(max_uses: int, num_steps: int) -> Reuse:
 
 
 def make(config: Settings, num_steps: int) -> Reuse:
-    """What ``config`` asks for."""
+    """Makes the `Reuse` that ``config`` describes."""
     return once() if config.max_uses == 1 else several(config.max_uses, num_steps)

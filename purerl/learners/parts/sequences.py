@@ -27,12 +27,12 @@ class Spans:
 
     @property
     def sample_rows(self) -> int:
-        """Rows that a sequence spans."""
+        """Number of rows that a sequence spans."""
         return self.unroll
 
     @property
     def sample_stride(self) -> int:
-        """Samples may start only at every `sample_stride`-th row."""
+        """Number of rows between the places at which samples may start."""
         return self.period
 
 
@@ -52,12 +52,12 @@ class Sequences(Spans):
 
     @property
     def sample_rows(self) -> int:
-        """Rows that a sequence spans."""
+        """Number of rows that a sequence spans."""
         return self.burn_in + self.unroll
 
 
 def problems(config: Any) -> list[str]:
-    """Why the sequences of ``config`` do not cover every step, a line each."""
+    """Returns the reasons why the sequences of ``config`` do not cover every step, a line each."""
     if not cfg.sound(config, "num_steps", "period", "unroll"):
         return []
     found = []
@@ -71,13 +71,23 @@ def problems(config: Any) -> list[str]:
 
 
 def late(config: Sequences, x: Array) -> Array:
-    """The steps after the burn-in."""
+    """Returns the steps after the burn-in."""
     return x[config.burn_in :]
 
 
 def unroll(config: Sequences, network: Recurrent, params: PyTree, items: Transition) -> tuple[PyTree, PyTree]:
-    """What ``network`` gives for the steps after the burn-in ``[L, N, ...]``, through which no gradient flows, and
-    ``[N, ...]`` for what followed the sequences' cut."""
+    """Applies ``network`` to replayed sequences. No gradient flows through the burn-in.
+
+    Args:
+        config: Settings of the sequences.
+        network: A recurrent network.
+        params: Its parameters.
+        items: Sequences of a replay.
+
+    Returns:
+        The outputs ``[L, N, ...]`` for the steps after the burn-in, and ``[N, ...]`` for what followed the sequences'
+        cut.
+    """
     carry = items.extras if config.stored_carry else jax.tree.map(jnp.zeros_like, items.extras)
     steps = items.obs, items.terminated | items.truncated
     obs, last = jax.tree.map(lambda x: x[: config.burn_in], steps)
@@ -93,8 +103,19 @@ def unroll(config: Sequences, network: Recurrent, params: PyTree, items: Transit
 def targets(
     config: Sequences, items: Transition, value: Array, after_cut: Array, gamma: Scalar, n_step: int
 ) -> tuple[Array, Array]:
-    """Targets over ``n_step`` rewards, and which steps have one (bool), both ``[L, N]``, of the steps after the
-    burn-in. ``value`` ``[L, N]`` is that of their observations, ``after_cut`` ``[N]`` that of what followed a cut."""
+    """Computes the targets over ``n_step`` rewards of the steps after the burn-in.
+
+    Args:
+        config: Settings of the sequences.
+        items: Sequences of a replay.
+        value: Values ``[L, N]`` of the observations of these steps.
+        after_cut: Values ``[N]`` of what followed the sequences' cut.
+        gamma: Discount factor per step.
+        n_step: Number of rewards.
+
+    Returns:
+        The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
+    """
     reward, terminated, truncated = (late(config, x) for x in (items.reward, items.terminated, items.truncated))
     cut = _cut(config, items)
     target = jax.vmap(returns.stored_n_step, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)(
@@ -118,10 +139,20 @@ def retrace_targets(
     after_cut: Array,
     trace: Array,
 ) -> tuple[Array, Array]:
-    """`targets` that correct along the traces (`returns.stored_retrace`).
+    """Computes targets that correct along the traces (`returns.stored_retrace`).
 
-    ``reward, discount, taken, value, trace`` are ``[L, N]``, of the steps after the burn-in: ``taken`` are values of
-    the actions that were taken. ``after_cut`` ``[N]`` is the value of what followed a cut.
+    Args:
+        config: Settings of the sequences.
+        items: Sequences of a replay.
+        reward: Rewards ``[L, N]`` of the steps after the burn-in, as are all ``[L, N]``.
+        discount: Discounts ``[L, N]``, 0 where the process ended.
+        taken: Values ``[L, N]`` of the actions that were taken.
+        value: Values ``[L, N]`` of the observations.
+        after_cut: Values ``[N]`` of what followed the sequences' cut.
+        trace: Traces ``[L, N]``.
+
+    Returns:
+        The targets ``[L, N]``, and which steps have one, bool ``[L, N]``.
     """
     truncated, cut = late(config, items.truncated), _cut(config, items)
     stopped = jnp.where(cut, reward + discount * after_cut[None], taken)
@@ -131,11 +162,19 @@ def retrace_targets(
 
 
 def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """The loss of TD errors ``[L, N]``, the sequences' priorities ``[N]``, and the mean size of an error; only steps
-    that are ``learned`` (bool ``[L, N]``) count.
+    """Computes the squared loss of TD errors, and the priorities of sequences.
 
     A sequence's priority mixes its largest error with its mean one by ``config.priority_mix`` (Kapturowski et al. 2019,
     section 2.3).
+
+    Args:
+        config: Settings.
+        error: TD errors ``[L, N]``.
+        learned: Which steps count, bool ``[L, N]``.
+        weight: Weights of the sequences ``[N]``.
+
+    Returns:
+        The loss, the priorities ``[N]``, and the mean size of an error.
     """
     error = jnp.where(learned, error, 0.0)
     size, steps = jnp.abs(error), jnp.maximum(jnp.sum(learned, axis=0), 1)
@@ -145,6 +184,6 @@ def squared(config: Any, error: Array, learned: Array, weight: Array) -> tuple[A
 
 
 def _cut(config: Sequences, items: Transition) -> Array:
-    """Which steps after the burn-in are the cut. ``[L, N]`` bool."""
+    """Tells which steps after the burn-in are the cut, bool ``[L, N]``."""
     steps = len(items.reward) - config.burn_in
     return jnp.arange(steps)[:, None] == items.next_obs.step[None] - config.burn_in

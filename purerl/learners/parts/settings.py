@@ -21,7 +21,7 @@ ON_POLICY = "whole trajectories to learn from, as algorithms on policy have them
 LOG_RATIOS = "probabilities of actions, as policy gradients have them"
 TORSO = "the settings of a torso"
 EVERY_DECISION = "the decisions of all agents"
-"""What learners ``offers`` to those that are put around them (`wrappers`)."""
+"""What learners can offer to the wrappers around them: the values of ``offers`` (`wrappers`)."""
 
 
 @cfg.config
@@ -46,17 +46,17 @@ class OnPolicy(Loop):
 
     @property
     def batch_size(self) -> int:
-        """Environment steps of one iteration that are learned from."""
+        """Number of environment steps of one iteration that are learned from."""
         return self.num_envs * self.num_steps
 
     @property
     def iteration_frames(self) -> int:
-        """Environment steps of one iteration, also those that are not learned from."""
+        """Number of environment steps of one iteration, including those that are not learned from."""
         return self.batch_size
 
     @property
     def num_iterations(self) -> int:
-        """Iterations of the whole training."""
+        """Number of iterations of the whole training."""
         return self.total_steps // self.iteration_frames
 
 
@@ -134,8 +134,14 @@ class Epsilon:
 
 
 def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:
-    """Adam after clipping, with a linearly decaying step size. ``change``, which knows no leaves, is applied to Adam's
-    direction, before its size. It is used at every ``period``-th of the config's updates."""
+    """Makes Adam with clipped gradients and a linearly decaying step size.
+
+    Args:
+        config: Settings; needs those of `Adam` and ``total_updates``.
+        *change: Transformations of Adam's direction, applied before the step size. They must do the same to every
+            number.
+        period: The optimiser takes a step at every ``period``-th of the config's updates.
+    """
     num_updates = jnp.maximum(jnp.float32(config.total_updates) // period, 1.0)
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, num_updates)
     adam = optax.scale_by_adam(eps=config.adam_epsilon), *change, gradients.descent(schedule)
@@ -143,20 +149,20 @@ def make_optimiser(config: Any, *change: optax.GradientTransformation, period: i
 
 
 def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = None) -> nn.Module:
-    """The torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
+    """Makes the torso for the observations of ``env``; ``hidden_sizes`` default to all of the config's."""
     sizes = tuple(config.hidden_sizes if hidden_sizes is None else hidden_sizes)
     return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, convolutions(config))
 
 
 def convolutions(config: Torso) -> networks.Convolutions:
-    """Returns what a torso does with images. Raises `ValueError` for what `torso_problems` would refuse."""
+    """Returns how a torso processes images. Raises `ValueError` for settings that `torso_problems` rejects."""
     given = [[int(part) for part in text.split(":")] for text in config.convolutions]
     layers = tuple(networks.Convolution(*(numbers if len(numbers) > 1 else (*numbers, 3, 1))) for numbers in given)
     return networks.Convolutions(config.torso, layers or networks.KINDS[config.torso])
 
 
 def make_memory(config: Recall) -> Memory:
-    """The memory that ``config`` asks for."""
+    """Makes the memory that ``config`` describes."""
     if config.memory == "none":
         return memory.forgetful()
     return memory.make(config.memory, config.memory_size, config.memory_window)
@@ -181,12 +187,12 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
 
 
 def _images(space: spaces.Space) -> list[tuple[int, ...]]:
-    """The shapes of the images among the leaves of a space."""
+    """Returns the shapes of the images among the leaves of a space."""
     return [leaf.shape for leaf in spaces.leaves(space) if networks.is_image(leaf)]
 
 
 def with_head_problems(config: Any) -> list[str]:
-    """One line if ``hidden_sizes`` lacks the width of the head."""
+    """Returns one line if ``hidden_sizes`` lacks the width of the head."""
     return ["hidden_sizes = (): must have the width of the head"] if config.hidden_sizes == () else []
 
 

@@ -1,9 +1,9 @@
-"""Surgery: a learner with wider dense layers that acts and values as before, its optimiser's moments included.
+"""Surgery: making dense layers wider without changing what a learner does, its optimiser's moments included.
 
 Berner et al. 2019 (arXiv 1912.06680, appendix B). Where a layer ``y = W x + b`` is followed by ``z = V y + c`` and
-``y`` grows, the new rows of ``W`` and ``b`` are what they are when a network is made, and the new columns of ``V`` are
-zero. So no old unit sees a new one, and all old outputs are what they were, up to rounding; the new units learn from
-the first step on, since the gradient of the new columns of ``V`` is not zero.
+``y`` grows, the new rows of ``W`` and ``b`` are initialised as in a new network, and the new columns of ``V`` are zero.
+So no old unit sees a new one, and all old outputs stay as they were, up to rounding. The new units learn from the first
+step on, since the gradient of the new columns of ``V`` is not zero.
 
 A state is widened into the shapes of a fresh one, ``State.params`` of which was initialised at the new widths. Kernels
 are ``[in, out]``, as Flax has them, and old units come before new ones.
@@ -25,11 +25,14 @@ DENSE = {"kernel": 2, "bias": 1}
 
 
 def problems(state: Any, fresh: Any) -> list[str]:
-    """Why ``state`` cannot be widened into the shapes of ``fresh``, a line each. Both are states of a learner, or their
-    `jax.ShapeDtypeStruct`s.
+    """Returns the reasons why ``state`` cannot be widened into the shapes of ``fresh``, a line each.
 
-    A state has ``params``, ``opt_state``, and whatever else does not grow, is as ``params`` is, or is a
-    `versions.Past`.
+    A state has ``params`` and ``opt_state``. Each of its other fields keeps its size, has the structure of ``params``,
+    or is a `versions.Past`.
+
+    Args:
+        state: State of a learner, or its `jax.ShapeDtypeStruct`s.
+        fresh: State of a wider learner, or its `jax.ShapeDtypeStruct`s.
     """
     if not {"params", "opt_state"} <= set(getattr(state, "_fields", ())):
         return ["the learner keeps its parameters or its optimisers in a way that surgery does not know"]
@@ -48,8 +51,11 @@ def problems(state: Any, fresh: Any) -> list[str]:
 
 
 def widen(state: Any, fresh: Any) -> Any:
-    """``state`` in the shapes of ``fresh``, where `problems` finds nothing: parameters, those of targets and past
-    versions among them, with units that change no output, moments of 0 for what is new, and all else as it was."""
+    """Returns ``state`` in the shapes of ``fresh``, if `problems` returns none.
+
+    Parameters, including those of targets and past versions, have new units that change no output. Moments of new
+    parameters are 0. All else stays as it was.
+    """
 
     def field(old: PyTree, new: PyTree) -> PyTree:
         if _is_like(old, state.params):
@@ -65,8 +71,10 @@ def widen(state: Any, fresh: Any) -> Any:
 
 
 def widen_params(params: PyTree, fresh: PyTree) -> PyTree:
-    """``params`` in the shapes of ``fresh``, which computes the same. What is new is ``fresh``'s, but for the weights
-    from new units, or new inputs, to old units, which are 0."""
+    """Returns ``params`` in the shapes of ``fresh``, which compute the same outputs.
+
+    What is new is ``fresh``'s, except for the weights from new units, or new inputs, to old units, which are 0.
+    """
 
     def grown(old: Array, new: Array) -> Array:
         if old.ndim == 2:
@@ -77,9 +85,15 @@ def widen_params(params: PyTree, fresh: PyTree) -> PyTree:
 
 
 def widen_moments(opt_state: PyTree, params: PyTree, fresh: PyTree, fresh_params: PyTree) -> PyTree:
-    """An optimiser's state in the shapes of ``fresh``: 0 for every new parameter, counts as they were.
+    """Returns an optimiser's state in the shapes of ``fresh``: 0 for every new parameter, counts as they were.
 
-    Moments are trees as ``params`` is or, as `gradients.join` has them on CPU, vectors of all parameters.
+    Moments are trees like ``params`` or, as `gradients.join` makes them on CPU, vectors of all parameters.
+
+    Args:
+        opt_state: The state to widen.
+        params: Parameters that it belongs to.
+        fresh: A state at the new widths.
+        fresh_params: Parameters at the new widths.
     """
     split, size = ravel_pytree(params)[1], _size(params)
 
@@ -92,7 +106,7 @@ def widen_moments(opt_state: PyTree, params: PyTree, fresh: PyTree, fresh_params
 
 
 def _params_problems(params: PyTree, fresh: PyTree) -> list[str]:
-    """A line for each parameter that cannot grow as it would have to."""
+    """Returns a line for each parameter that cannot grow as it would have to."""
     found, wider = [], trees.named_leaves(fresh)
     for name, old in trees.named_leaves(params).items():
         before, after, parts = old.shape, wider[name].shape, name.split(".")
@@ -108,27 +122,27 @@ def _params_problems(params: PyTree, fresh: PyTree) -> list[str]:
 
 
 def _pairs(old: PyTree, new: PyTree) -> list[tuple[Any, Any]]:
-    """The leaves of two trees whose shapes differ."""
+    """Returns the leaves of two trees whose shapes differ."""
     both = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
     return [(a, b) for a, b in both if a.shape != b.shape]
 
 
 def _is_like(tree: PyTree, other: PyTree) -> bool:
-    """Whether two trees have the same structure."""
+    """Tells whether two trees have the same structure."""
     structures: list[Any] = [jax.tree.structure(each) for each in (tree, other)]
     return structures[0] == structures[1]
 
 
 def _size(params: PyTree) -> int:
-    """The number of parameters."""
+    """Returns the number of parameters."""
     return sum(int(np.prod(x.shape)) for x in jax.tree.leaves(params))
 
 
 def _corner(old: Array, new: Array) -> Array:
-    """``new`` with ``old`` in its first corner."""
+    """Writes ``old`` into the first corner of ``new``."""
     return new.at[tuple(slice(size) for size in old.shape)].set(old)
 
 
 def _padded(old: Array, new: Array) -> Array:
-    """``old`` in the shape of ``new``, with zeros."""
+    """Pads ``old`` with zeros to the shape of ``new``."""
     return _corner(old, jnp.zeros_like(new))

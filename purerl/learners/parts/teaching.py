@@ -1,4 +1,4 @@
-"""Training in levels that a curriculum chooses, as a config asks for it."""
+"""Training in levels that a curriculum chooses."""
 
 import dataclasses
 from typing import Annotated, Any, Literal
@@ -15,11 +15,11 @@ from purerl.types import Design, Env, Learner, Trainer
 SCORES = {"max-mc": levels.max_monte_carlo, "positive-value": levels.positive_value_loss}
 OFF = "none"
 SMALLER = 10
-"""How many levels are scored for each that SFL keeps: Rutherford et al. 2024 score 10 to 25."""
+"""Number of levels that are scored for each that SFL keeps: Rutherford et al. 2024 score 10 to 25."""
 
 
 REPLAYS = "plr", "robust-plr", "accel"
-"""Curricula that replay levels by their scores."""
+"""The curricula that replay levels by their scores."""
 WITH_BUFFER = cfg.Needs("a curriculum that replays levels", lambda config: config.curriculum in (*REPLAYS, "sfl"))
 WITH_SCORES = cfg.Needs("curriculum plr, robust-plr or accel", lambda config: config.curriculum in REPLAYS)
 WITH_EDITS = cfg.Needs("curriculum accel", lambda config: config.curriculum == "accel")
@@ -28,7 +28,7 @@ WITH_TEACHER = cfg.Needs("curriculum paired", lambda config: config.curriculum =
 
 
 TWICE = "accel", "sfl", "paired"
-"""Curricula of which an iteration takes two rollouts."""
+"""The curricula whose iterations take two rollouts."""
 
 
 @cfg.config
@@ -59,14 +59,23 @@ class Settings:
 
     @property
     def iteration_frames(self) -> int:
-        """Environment steps of one iteration, those of levels that are scored or another agent's among them."""
+        """Number of environment steps of one iteration, including those of scored levels and of another agent."""
         given: Any = super()
         return int(given.iteration_frames) * (2 if self.curriculum in TWICE else 1)
 
 
 def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | None = None) -> Trainer:
-    """Makes one iteration as a `Trainer`: of a curriculum, or without one of `loops.on_policy`. ``teacher`` learns in
-    the environment of `teacher`. Raises `ConfigError` as `fleet` does."""
+    """Makes one iteration as a `Trainer`: that of a curriculum, or without one that of `loops.on_policy`.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        learner: The learner of the agent.
+        teacher: The learner of a teacher of levels, in the environment that `teacher` returns; None: there is none.
+
+    Raises:
+        ConfigError: As `fleet` does.
+    """
     rows = fleet(env, config.num_envs)
     if teacher is not None and env.design is not None:
         return paired.paired(rows, env, learner, teacher, env.design, num_steps=config.num_steps)
@@ -77,12 +86,12 @@ def make_trainer(config: Any, env: Env, learner: Learner, teacher: Learner | Non
 
 
 def is_plain(config: Any) -> bool:
-    """Tells whether episodes begin in levels as they are drawn, and not in chosen ones."""
+    """Tells whether episodes begin in levels as they are drawn, not in chosen ones."""
     return getattr(config, "curriculum", OFF) in (OFF, "dr")
 
 
 def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
-    """Makes the curriculum of ``config`` that keeps a buffer of levels."""
+    """Makes the curriculum of ``config``, which keeps a buffer of levels."""
     if config.curriculum == "sfl":
         return sfl(
             env,
@@ -112,8 +121,8 @@ def kept(config: Any) -> int:
 def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
     """Returns the config of a teacher of levels, and the environment in which it builds them; None where there is none.
 
-    It has the settings of who is taught, but for what is about pictures and memories: a teacher sees all it has built.
-    It learns as often, from one level of each environment.
+    A teacher has the settings of the agent, except for those of images and memories, because it sees all that it has
+    built. It learns as often as the agent, from one level of each environment.
     """
     if getattr(config, "curriculum", OFF) != "paired" or env.design is None:
         return None
@@ -134,7 +143,7 @@ def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Lists why levels cannot be chosen as ``config`` asks, a line each (env None: not known)."""
+    """Returns the reasons why levels cannot be chosen by ``config`` in ``env`` (None: not known), a line each."""
     asked, found = f"curriculum = {config.curriculum!r}", []
     by_returns = config.curriculum in REPLAYS and config.level_score == "max-mc"
     if by_returns and getattr(config, "normalize_reward", False):

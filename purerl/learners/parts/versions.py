@@ -1,4 +1,4 @@
-"""Older parameters: target networks, and versions that actors or gradients lag behind by."""
+"""Older parameters: target networks, and past versions that actors or gradients use."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from purerl.types import Array, PyTree, Scalar
 
 
 class Past(NamedTuple):
-    """The last versions of some parameters, each as one vector ``[max_lag + 1, P]``; the next goes to ``position``."""
+    """The last versions of some parameters, each as one vector: ``[max_lag + 1, P]``; the next goes to ``position``."""
 
     versions: Array
     position: Array
 
 
 def past(params: PyTree, max_lag: int) -> Past | tuple[()]:
-    """A past in which the parameters have always been ``params``; with ``max_lag`` 0 there is none, ``()``."""
+    """Makes a past in which the parameters have always been ``params``; with ``max_lag`` 0 it is ``()``."""
     if max_lag == 0:
         return ()
     flat, _ = ravel_pytree(params)
@@ -25,9 +25,12 @@ def past(params: PyTree, max_lag: int) -> Past | tuple[()]:
 
 
 def delay(past: Past | tuple[()], params: PyTree, lag: Scalar) -> tuple[PyTree, Past | tuple[()]]:
-    """The parameters of ``lag`` calls ago, and the past with ``params`` in it. Without a past ``params``.
+    """Returns the parameters of ``lag`` calls ago, and the past with ``params`` added.
 
-    ``lag`` is a whole number up to ``max_lag`` and may be traced; 0 gives ``params``.
+    Args:
+        past: The past; without one, ``()``, the result is ``params``.
+        params: The newest parameters.
+        lag: A whole number up to ``max_lag``, which may be traced; 0 gives ``params``.
     """
     if not past:
         return params, past
@@ -38,13 +41,27 @@ def delay(past: Past | tuple[()], params: PyTree, lag: Scalar) -> tuple[PyTree, 
 
 
 def refresh(params: PyTree, target_params: PyTree, age: Array, period: int) -> tuple[PyTree, Array]:
-    """A target network after an update, and the updates since it was last set to ``params``, which it is every
-    ``period`` updates."""
+    """Sets the target network to ``params`` at every ``period``-th update.
+
+    Args:
+        params: Parameters after an update.
+        target_params: Parameters of the target network.
+        age: Updates since its last refresh, before this one, int32 ``[]``.
+        period: Updates between two refreshes.
+
+    Returns:
+        The parameters of the target network, and its new age.
+    """
     age = (age + 1) % period
     return jax.tree.map(lambda new, old: jnp.where(age == 0, new, old), params, target_params), age
 
 
 def approach(params: PyTree, target_params: PyTree, rate: Scalar) -> PyTree:
-    """A target network that moves by ``rate`` of the way towards ``params`` (Lillicrap et al. 2016, arXiv 1509.02971,
-    Algorithm 1)."""
+    """Moves a target network towards ``params`` (Lillicrap et al. 2016, arXiv 1509.02971, Algorithm 1).
+
+    Args:
+        params: Parameters after an update.
+        target_params: Parameters of the target network.
+        rate: Fraction of the way that it moves.
+    """
     return jax.tree.map(lambda new, old: old + rate * (new - old), params, target_params)

@@ -1,4 +1,4 @@
-"""Warm starts: a learner that begins with what another training learned, and is new in all else."""
+"""Warm starts: a learner that begins with the policy of another training, and is new in all else."""
 
 from typing import Any
 
@@ -11,11 +11,15 @@ from purerl.types import Key, Learner, PyTree
 
 
 def warm(learner: Learner, policy: PyTree) -> Learner:
-    """``learner``, whose state begins with ``policy``, as `Learner.policy` has one: with its parameters and moments.
+    """Returns ``learner`` with states that begin with the parameters and moments of ``policy``.
 
-    Whatever else begins as these do, such as a target network and past versions, begins with them too; optimisers and
-    counts are new, and so is what no policy holds, such as the critics of SAC. ``init`` raises `ConfigError` for a
-    ``policy`` of another kind (`problem`), and for a learner whose policies are no part of its state.
+    What begins as these do, such as a target network and past versions, begins with them, too. Optimisers and counts
+    are new, and so is what no policy holds, such as the critics of SAC. The learner's ``init`` raises `ConfigError` for
+    a policy of another kind (`problem`), and if its policies are no part of its state.
+
+    Args:
+        learner: The learner.
+        policy: A policy as `Learner.policy` returns it.
     """
 
     def init(key: Key, obs: PyTree) -> Any:
@@ -35,8 +39,12 @@ def warm(learner: Learner, policy: PyTree) -> Learner:
 
 
 def problem(own: PyTree, policy: PyTree) -> str:
-    """How ``policy`` differs from what a training's ``own`` are like, in a line that names the first leaf that does;
-    empty if it does not. Both hold arrays or `jax.ShapeDtypeStruct`s."""
+    """Describes in a line the first difference of ``policy`` from the policies of a training; empty if there is none.
+
+    Args:
+        own: A policy of the training, of arrays or `jax.ShapeDtypeStruct`s.
+        policy: The policy in question, of arrays or `jax.ShapeDtypeStruct`s.
+    """
     wanted, found = trees.named_leaves(own), trees.named_leaves(policy)
     for name in [*wanted, *found]:
         if name not in found:
