@@ -35,9 +35,10 @@ NAME = "artefact.json"
 class Artefact(NamedTuple):
     """A learned function for the socket named ``socket``, given by meta-parameters or by a closed form.
 
-    Of ``meta_params`` and ``expression`` (see `purerl.learned.expressions`) one is None. ``card`` describes, as JSON,
-    how it was trained and how it performs; ``measured``, what a repetition would measure otherwise: times and machine.
-    ``settings`` are what the socket was made with (`sockets.make`).
+    One of ``meta_params`` and ``expression`` (see `purerl.learned.expressions`) is None. ``card`` describes, as JSON,
+    how the function was trained and how it performs. ``measured`` holds what another run of the same search would
+    measure differently: times and the machine. ``settings`` are the arguments that the socket was made with
+    (`sockets.make`).
     """
 
     socket: str
@@ -49,23 +50,27 @@ class Artefact(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The command-line option for the part of an algorithm that it replaces."""
+        """The command-line option for the part of an algorithm that the function replaces."""
         return self.made.option
 
     @property
     def made(self) -> sockets.Socket:
-        """The socket that it fits."""
+        """The socket that the function fits."""
         return sockets.make(self.socket, **self.settings)
 
     def parts(self, config: Any) -> dict[str, Any]:
-        """The keyword arguments of an algorithm's ``make_trainer`` that plug in the learned function."""
+        """Returns the keyword arguments of an algorithm's ``make_trainer`` that plug in the learned function."""
         if self.expression is None:
             return self.made.parts(self.meta_params, config)
         closed: Any = self.made.closed  # there is one, as `of_expression` checks
         return closed(lambda **variables: expressions.evaluate(self.expression, variables))
 
     def env(self, env: Env) -> Env:
-        """The environment with the learned function plugged in. Raises `ConfigError` if it does not fit there."""
+        """Returns ``env`` with the learned function plugged in.
+
+        Raises:
+            ConfigError: The function does not fit ``env``.
+        """
         return self.made.env(self.meta_params, env)
 
 
@@ -76,14 +81,23 @@ def of_socket(
     measured: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> Artefact:
-    """An artefact of meta-parameters."""
+    """Makes an artefact of meta-parameters.
+
+    Args:
+        socket: The name of the socket.
+        meta_params: The meta-parameters of the function.
+        card: How the function was trained and how it performs, as JSON.
+        measured: The times and the machine of the search, which are no part of the digest.
+        settings: The arguments that the socket was made with.
+    """
     return Artefact(socket, meta_params, None, card, measured or {}, settings or {})
 
 
 def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefact:
-    """An artefact of a closed form, which is the whole drift or the whole value loss.
+    """Makes an artefact of a closed form, which is the whole drift or the whole value loss.
 
-    Raises `ConfigError` if the socket takes no closed form, or if ``expression`` is not valid.
+    Raises:
+        ConfigError: The socket takes no closed form, or ``expression`` is not valid.
     """
     variables = sockets.make(socket).variables
     if not variables:
@@ -94,10 +108,16 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
 
 
 def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) -> tuple[str, Any]:
-    """The name of the algorithm and the config that a function was trained with, from its card.
+    """Returns the name of the algorithm and the config that a function was trained with, from its card.
 
-    Raises `ConfigError` if the card does not have them, or if they are not valid; and, unless ``trust``, if the
-    algorithm is a ``MODULE:ATTRIBUTE``, which is then not imported. ``where`` the artefact lies is asked for that.
+    Args:
+        artefact: The learned function.
+        trust: Whether an algorithm that is given as ``MODULE:ATTRIBUTE`` is imported (`purerl.names.Trust`).
+        where: The path of the artefact, which a ``trust`` that is a function is called with.
+
+    Raises:
+        ConfigError: The card has no algorithm or config, they are not valid, or the algorithm is a ``MODULE:ATTRIBUTE``
+            that is not trusted, and is therefore not imported.
     """
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
     if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
@@ -120,9 +140,10 @@ def save(path: Path, artefact: Artefact) -> None:
 
 
 def load(path: str | Path) -> Artefact:
-    """Reads an artefact from its file, from a run directory, or from a file that others published (`published`).
+    """Reads an artefact from its file, from a run directory, or from a published file (`published`).
 
-    Raises `ConfigError` if it is missing or not valid.
+    Raises:
+        ConfigError: The file is missing or not valid.
     """
     path = Path(path)
     path = path / NAME if path.is_dir() else path
@@ -137,9 +158,11 @@ def load(path: str | Path) -> Artefact:
 
 
 def to_json(artefact: Artefact) -> dict[str, Any]:
-    """An artefact as JSON: arrays as base64 of little-endian float32, exact; non-finite numbers of its card as null.
+    """Converts an artefact to JSON.
 
-    The digest is over the function and its card, so that equal searches have equal digests; ``measured`` is not in it.
+    Arrays become base64 of little-endian float32, which is exact for float32. Non-finite numbers of the card become
+    null. The digest covers the function and its card, so that equal searches have equal digests; it does not cover
+    ``measured``.
     """
     arrays = {name: np.asarray(x) for name, x in _named(artefact.meta_params).items()}
     words = {
@@ -154,7 +177,11 @@ def to_json(artefact: Artefact) -> dict[str, Any]:
 
 
 def of_json(value: Any) -> Artefact:
-    """The inverse of `to_json`. Raises `ConfigError`, with a message of one line, for anything that is not valid."""
+    """Reads an artefact from the JSON that `to_json` writes.
+
+    Raises:
+        ConfigError: ``value`` is not valid; the message is one line.
+    """
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         version = value.get("format") if isinstance(value, dict) else None
         raise ConfigError(f"artefact: format {str(version)[:40]!r}, expected {FORMAT}")
@@ -186,14 +213,15 @@ def of_json(value: Any) -> Artefact:
 
 
 def options(algo: str) -> dict[str, str]:
-    """The command-line options for the parts of an algorithm that can be learned, with the socket of each."""
+    """Returns the command-line options for the parts of an algorithm that can be learned, with the socket of each."""
     return {sockets.make(name).option: name for name in sockets.places(algo)}
 
 
 def described(algo: str, given: Any) -> dict[str, Any]:
-    """The learned functions whose paths the parsed command line ``given`` holds, as JSON, by option.
+    """Loads the learned functions at the paths among the parsed options ``given`` and returns them as JSON, by option.
 
-    Raises `ConfigError` with one line for each that is not valid or belongs to another socket.
+    Raises:
+        ConfigError: A file is not valid or holds a function for another socket; one line for each.
     """
     documents, problems = {}, []
     for option, socket in options(algo).items():
@@ -214,12 +242,12 @@ def described(algo: str, given: Any) -> dict[str, Any]:
 
 
 def read(described: dict[str, Any]) -> list[Artefact]:
-    """The learned functions of the result of `described`. Raises `ConfigError` as `of_json` does."""
+    """Reads the learned functions from the result of `described`. Raises `ConfigError` as `of_json` does."""
     return [of_json(value) for value in described.values()]
 
 
 def parts(learned: Iterable[Artefact], config: Any) -> dict[str, Any]:
-    """The keyword arguments of an algorithm's ``make_trainer`` that plug in all ``learned`` functions."""
+    """Returns the keyword arguments of an algorithm's ``make_trainer`` that plug in all ``learned`` functions."""
     return {name: part for artefact in learned for name, part in artefact.parts(config).items()}
 
 
@@ -233,12 +261,16 @@ def problems(learned: Iterable[Artefact], config: Any) -> list[str]:
 
 
 def environment(learned: Iterable[Artefact], env: Env) -> Env:
-    """An environment with all ``learned`` functions plugged in. Raises `ConfigError` for one that does not fit."""
+    """Returns ``env`` with all ``learned`` functions plugged in.
+
+    Raises:
+        ConfigError: A function does not fit ``env``.
+    """
     return functools.reduce(lambda env, artefact: artefact.env(env), learned, env)
 
 
 def check_timeless(artefact: Artefact) -> None:
-    """Raises `ConfigError` for a function that depends on where in its training an agent is."""
+    """Raises `ConfigError` for a function that depends on how far an agent's training has progressed."""
     if artefact.settings.get("time_aware"):
         raise ConfigError(
             f"{artefact.socket}: it is time_aware; only a function of its other inputs alone is distilled"
@@ -246,19 +278,26 @@ def check_timeless(artefact: Artefact) -> None:
 
 
 def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any, passed: float = 0.0) -> Array:
-    """The drift ``ratio * advantage - objective``, elementwise, of an artefact or a `written.Written`; one that is
-    aware of time as it is when this fraction of the training has ``passed``."""
+    """Computes the drift ``ratio * advantage - objective`` of an artefact or a `written.Written`, elementwise.
+
+    Args:
+        artefact: The learned function.
+        log_ratio: ``[...]``, the logarithm of the ratio of probabilities.
+        advantage: ``[...]``.
+        config: The config of the algorithm.
+        passed: The fraction of the training that has passed, for a function that is time-aware.
+    """
     objective = lifetimes.then(artefact.parts(config)["objective"], config, passed)
     return jnp.exp(log_ratio) * advantage - objective(log_ratio, advantage, config)
 
 
 def _named(tree: PyTree) -> dict[str, Any]:
-    """Leaves by their path, as `jax.tree_util.keystr` writes it."""
+    """Returns the leaves of a tree by their path, as `jax.tree_util.keystr` writes it."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def _arrays(words: Any, like: PyTree) -> PyTree:
-    """The arrays encoded in ``words`` in the structure of ``like``. Raises `ConfigError` if any is not valid."""
+    """Decodes the arrays in ``words`` into the structure of ``like``. Raises `ConfigError` if any is not valid."""
     expected = _named(like)
     if not isinstance(words, dict) or set(words) != set(expected):
         raise ConfigError("artefact: its arrays are not those of the socket")
@@ -282,5 +321,5 @@ def _arrays(words: Any, like: PyTree) -> PyTree:
 
 
 def _digest(function: dict[str, Any]) -> str:
-    """SHA-256 of JSON, as hexadecimal digits."""
+    """Returns the SHA-256 of JSON, as hexadecimal digits."""
     return hashlib.sha256(json_files.canonical(function)).hexdigest()

@@ -1,4 +1,4 @@
-"""What a person can choose of a socket, and what the environment adds to it: read from JSON, and checked."""
+"""Settings of sockets: what a user can choose and what the environment adds, read from JSON and checked."""
 
 import dataclasses
 from typing import Annotated, Any, TypeVar
@@ -32,10 +32,16 @@ class AwareLayers(Layers, TimeAware):
 
 
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:
-    """Reads settings of the class ``kind`` as JSON has them, where tuples are lists; ``layers`` names its widths of
-    layers, if it has any.
+    """Reads settings of the class ``kind`` from JSON, in which tuples are lists.
 
-    Raises `ConfigError`, a line for each that is not valid.
+    Args:
+        kind: The class of the settings.
+        socket: The name of the socket, for messages.
+        layers: The name of the field with the widths of layers; "" if there is none.
+        fields: The settings by name.
+
+    Raises:
+        ConfigError: A setting is unknown or not valid; one line for each that is not valid.
     """
     made: Any = kind
     known = [field.name for field in dataclasses.fields(made)]
@@ -56,5 +62,5 @@ def among(kind: type[Made], options: Any) -> Made:
 
 
 def as_json(made: Any) -> dict[str, Any]:
-    """Returns settings as JSON has them."""
+    """Converts settings to JSON: a dict in which tuples are lists."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}

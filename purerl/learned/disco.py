@@ -1,9 +1,11 @@
-"""DiscoRL's update rule as a network: what Disco103 is (Oh et al. 2025, "Discovering state-of-the-art reinforcement
-learning algorithms", Nature, doi 10.1038/s41586-025-09761-x, Methods), with the names of its published arrays.
+"""DiscoRL's update rule, Disco103, as a network with the names of its published arrays.
 
-An LSTM reads the steps of a sequence backwards, within an episode, and puts out what the agent's policy and predictions
-should have been. Its outputs are multiplied by what a second LSTM remembers of the agent's whole training, which takes
-one step an update.
+Source: Oh et al. 2025, "Discovering state-of-the-art reinforcement learning algorithms", Nature, doi
+10.1038/s41586-025-09761-x, Methods.
+
+An LSTM reads the steps of a sequence backwards, within an episode, and puts out targets for the agent's policy and
+predictions. Its outputs are multiplied by what a second LSTM remembers of the agent's whole training; the second LSTM
+takes one step an update.
 """
 
 import math
@@ -19,16 +21,16 @@ from purerl.networks.all_actions import Outputs
 from purerl.types import Array, Key
 
 PREDICTIONS, UNITS, LIFETIME, NARROW, PAIR = 600, 256, 128, 16, 2
-"""Length of ``y`` and ``z``, units of the LSTM over steps and of that over updates, width of the small layers, and
-channels of an action's features."""
+"""The length of ``y`` and ``z``, the units of the LSTM over steps and of the one over updates, the width of the small
+layers, and the channels of an action's features."""
 INPUTS, ACTION_INPUTS = 27, 9
-"""Numbers that the rule reads of a step, and of each action there."""
+"""How many numbers the rule reads of a step, and of each action at that step."""
 OVER_STEPS, OVER_UPDATES = "lstm", "lstm/~/meta_lstm/~unroll"
-"""Of the names of the arrays: the network over steps, and that over updates."""
+"""The prefixes of the arrays' names: of the network over steps, and of the network over updates."""
 
 
 def _layers(predictions: int) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of each layer, by its name."""
+    """Returns the numbers of inputs and outputs of each layer, by its name."""
     readers = {
         f"{place}/{name}": sizes
         for place in (OVER_STEPS, OVER_UPDATES)
@@ -55,8 +57,10 @@ def _layers(predictions: int) -> dict[str, tuple[int, int]]:
 
 
 def shapes(predictions: int = PREDICTIONS) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the rule's 42 arrays by their published names: of each layer ``w`` ``[in, out]``, of those
-    over actions ``[1, in, out]``, and ``b`` ``[out]``."""
+    """Returns the shapes of the rule's 42 arrays by their published names.
+
+    Each layer has ``w`` ``[in, out]``, or ``[1, in, out]`` if it is over actions, and ``b`` ``[out]``.
+    """
     found: dict[str, tuple[int, ...]] = {}
     for name, (fan_in, fan_out) in _layers(predictions).items():
         found[f"{name}/b"] = (fan_out,)
@@ -65,8 +69,10 @@ def shapes(predictions: int = PREDICTIONS) -> dict[str, tuple[int, ...]]:
 
 
 def init(key: Key, predictions: int = PREDICTIONS) -> dict[str, Array]:
-    """Draws the arrays of a rule that knows nothing: weights are Gaussians of standard deviation ``1 / sqrt(in)``, cut
-    off at two of them, biases 0. Consumes ``key``."""
+    """Draws the arrays of an untrained rule. Consumes ``key``.
+
+    Weights are Gaussians of standard deviation ``1 / sqrt(in)``, truncated at two of them; biases are 0.
+    """
     wanted = shapes(predictions)
     keys = dict(zip(wanted, jax.random.split(key, len(wanted)), strict=True))
 
@@ -79,14 +85,14 @@ def init(key: Key, predictions: int = PREDICTIONS) -> dict[str, Array]:
 
 
 class Memory(NamedTuple):
-    """What the rule keeps of an agent: hidden state and cell of the LSTM over updates, both ``[128]``."""
+    """The rule's state of an agent's training: hidden state and cell of the LSTM over updates, both ``[128]``."""
 
     hidden: Array
     cell: Array
 
 
 def rule(arrays: dict[str, Array]) -> Rule:
-    """Makes the update rule of 42 ``arrays`` (`shapes`)."""
+    """Makes the update rule from its 42 ``arrays``, whose shapes `shapes` gives."""
     predictions = arrays["lstm/linear_2/b"].shape[0]
 
     def linear(name: str, x: Array) -> Array:
@@ -94,18 +100,17 @@ def rule(arrays: dict[str, Array]) -> Rule:
         return x @ weights.reshape(weights.shape[-2:]) + bias.reshape(*[1] * (x.ndim - 1), -1)
 
     def read_prediction(name: str, logits: Array) -> Array:
-        """One number of a prediction, ``[..., K] -> [..., 1]``."""
+        """Maps a prediction to one number, ``[..., K] -> [..., 1]``."""
         hidden = jax.nn.relu(linear(f"{name}/~/linear_0", jax.nn.softmax(logits)))
         return linear(f"{name}/~/linear_1", hidden)
 
     def over_actions(name: str, x: Array) -> Array:
-        """A layer over actions ``[T, N, A, C]``, which sees each beside their mean."""
+        """Applies a layer over actions ``[T, N, A, C]``, which sees each action beside the mean of all."""
         mean = jnp.broadcast_to(jnp.mean(x, axis=-2, keepdims=True), x.shape)
         return jax.nn.relu(linear(name, jnp.concatenate([x, mean], axis=-1)))
 
     def inputs(place: str, seen: Seen) -> tuple[Array, Array]:
-        """What the network at ``place`` reads of the steps, ``[T, N, 27]``, and its features of actions
-        ``[T, N, A, 2]``."""
+        """Returns the inputs of the network at ``place``: of steps ``[T, N, 27]``, and of actions ``[T, N, A, 2]``."""
         steps, values, online, target = seen
         policy = jax.nn.softmax(online.policy)  # [R, N, A]
         acting, behaving, aiming = (
@@ -151,7 +156,7 @@ def rule(arrays: dict[str, Array]) -> Rule:
         return Memory(jax.nn.sigmoid(leave) * jnp.tanh(kept), kept)
 
     def backwards(x: Array, last: Array) -> Array:
-        """The LSTM over steps ``[T, N, C]`` from the last to the first; it begins anew where an episode ended."""
+        """Runs the LSTM over steps ``[T, N, C]`` from the last to the first, reset where an episode ended."""
 
         def step(state: Memory, now: tuple[Array, Array]) -> tuple[Memory, Array]:
             row, ended = now

@@ -31,9 +31,9 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Array]]] = {
 }
 """Operations by name: the number of arguments and the elementwise function of each."""
 LARGEST = 3e38
-"""The largest magnitude of a number that is accepted: just below the largest float32."""
+"""The largest accepted magnitude of a number: just below the largest float32."""
 DEPTH, NODES = 40, 1000
-"""The greatest depth and number of nodes of a tree that is accepted."""
+"""The greatest accepted depth and number of nodes of a tree."""
 
 
 def check(tree: Any, variables: tuple[str, ...]) -> None:
@@ -58,7 +58,7 @@ def check(tree: Any, variables: tuple[str, ...]) -> None:
 
 
 def evaluate(tree: Any, variables: Mapping[str, Any]) -> Array:
-    """The value of a tree that has passed `check`, elementwise in ``variables``."""
+    """Evaluates a tree that has passed `check`, elementwise in ``variables``."""
     if isinstance(tree, str):
         return variables[tree]
     if isinstance(tree, list):
@@ -71,7 +71,7 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def in_words(tree: Any) -> str:
-    """A tree as a formula in infix notation, such as ``tanh((2 * advantage))``."""
+    """Writes a tree as a formula in infix notation, such as ``tanh((2 * advantage))``."""
     if isinstance(tree, str):
         return tree
     if not isinstance(tree, list):

@@ -1,8 +1,8 @@
-"""Generators of levels: small networks, evolved over whole trainings of whoever learns in their levels.
+"""Generators of levels: small networks, evolved over whole trainings of the agents that learn in their levels.
 
-A level is built by choices (`types.Design`). The network maps random numbers to two numbers for each choice, by which a
-uniform number is moved up or down and drawn together before the choice is made of it; so levels of a generator differ,
-and those of a network that puts out zeros are uniform choices.
+A level is built by choices (`types.Design`). The network maps random numbers to two outputs for each choice. A uniform
+number for each choice is transformed by them before the choice is made: one output shifts its logit, the other scales
+it. So the levels of a generator differ, and a network whose outputs are zeros makes uniform choices.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ from purerl.learned.networks import mlp
 from purerl.types import Array, Env, Key, PyTree
 
 EDGE = 1e-6
-"""How far from 0 and 1 uniform numbers stay, so that their logits are finite."""
+"""The least distance of uniform numbers from 0 and 1, so that their logits are finite."""
 STEEPEST = 4.0
-"""Most that a spread is multiplied or divided by, as a power of e."""
+"""The largest magnitude of the exponent of the factor on a logit, which lies in ``[exp(-4), exp(4)]``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,15 +44,17 @@ class Made(Settings):
 
 
 class Generator(NamedTuple):
-    """`init(key)` makes meta-parameters, with which all choices are uniform; ``env(meta_params, env)`` draws its levels
-    by them."""
+    """The functions of a generator: ``init(key)`` makes meta-parameters, ``env(meta_params, env)`` draws its levels.
+
+    With the initial meta-parameters all choices are uniform. ``init`` consumes its key.
+    """
 
     init: Callable[[Key], PyTree]
     env: Callable[[PyTree, Env], Env]
 
 
 def read(fields: dict) -> Made:
-    """Settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
     made = chosen.read(Made, "levels", "generator_layers", fields)
     if len(made.sizes) > chosen.MOST:
         raise ConfigError(f"sizes: must be at most {chosen.MOST}")
@@ -60,8 +62,11 @@ def read(fields: dict) -> Made:
 
 
 def settings(options: object, env: Env) -> dict:
-    """Returns the settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for an environment
-    that has no levels to choose from."""
+    """Returns the settings among ``options``, with what ``env`` adds, as JSON.
+
+    Raises:
+        ConfigError: A setting is not valid, or the levels of ``env`` are not made of choices.
+    """
     if env.design is None:
         raise ConfigError(f"env = {env.name!r}: has no levels to choose from")
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
@@ -69,12 +74,12 @@ def settings(options: object, env: Env) -> dict:
 
 
 def make(made: Made) -> Generator:
-    """Makes the functions of one kind of generator."""
+    """Makes the functions of a generator with the settings ``made``."""
     count = len(made.sizes)
     network = mlp(made.generator_noise, made.generator_layers, 2 * count)
 
     def choices(meta_params: PyTree, numbers: Array) -> Array:
-        """Of random numbers ``[..., generator_noise + G]`` uniform in [0, 1), int32 ``[..., G]``."""
+        """Maps uniform numbers in [0, 1) ``[..., generator_noise + G]`` to choices, int32 ``[..., G]``."""
         noise, each = 2 * numbers[..., : made.generator_noise] - 1, numbers[..., made.generator_noise :]
         outputs = network.apply(meta_params, *(noise[..., i] for i in range(made.generator_noise)))
         moved, steep = jnp.stack(outputs[:count], axis=-1), jnp.stack(outputs[count:], axis=-1)

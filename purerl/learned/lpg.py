@@ -1,10 +1,11 @@
-"""LPG: an update rule that says what to predict and how to learn from it (Oh et al. 2020, "Discovering reinforcement
-learning algorithms", arXiv 2007.08794).
+"""LPG: an update rule that decides what an agent predicts and how it learns from that.
+
+Source: Oh et al. 2020, "Discovering reinforcement learning algorithms", arXiv 2007.08794.
 
 Beside its policy an agent predicts ``y``, a categorical distribution without a fixed meaning. A recurrent network reads
-a trajectory backwards and says by ``pi_hat`` how much more likely each action is to become, and by ``y_hat`` what ``y``
-should have been (section 3.1). It may see where in its training the agent is, as TA-LPG does (Jackson et al. 2024,
-arXiv 2402.05828, section 4.1).
+a trajectory backwards. Its outputs are ``pi_hat``, how much more likely each action is to become, and ``y_hat``, the
+target of ``y`` (section 3.1). It may see how far the agent's training has progressed, as TA-LPG does (Jackson et al.
+2024, arXiv 2402.05828, section 4.1).
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from purerl.learners.parts.lifetimes import Lifetime
 from purerl.types import Array, Env, Key, PyTree
 
 EMBEDDING = 16
-"""Units of the hidden layer by which a prediction becomes one number."""
+"""Units of the hidden layer that maps a prediction to one number."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +44,14 @@ class Settings(chosen.TimeAware):
 
 
 class Reader(nn.Module):
-    """A GRU of ``size`` units from the last row ``[F]`` of a trajectory to the first, its state reset where an episode
-    ended; a rectifier, and a linear layer that begins as zero if ``still``.
+    """A GRU that reads a trajectory from its last row ``[F]`` to the first, reset where an episode ended.
 
-    ``(rows [T, F], y [T, K], next_y [T, K], ended [T], last [T]) -> [T, 1 + K]``: ``pi_hat``, and what ``y_hat`` is
-    made of. Predictions are logits. One of what follows the end of the process is not seen.
+    A rectifier and a linear layer follow; the latter is initialised to zero if ``still``.
+
+    Attributes:
+        size: Units of the GRU.
+        num_predictions: ``K``, the categories of a prediction.
+        still: Whether the last layer is initialised to zero.
     """
 
     size: int
@@ -56,6 +60,15 @@ class Reader(nn.Module):
 
     @nn.compact
     def __call__(self, rows: Array, y: Array, next_y: Array, ended: Array, last: Array) -> Array:
+        """Maps a trajectory to ``pi_hat`` and the numbers from which the caller makes ``y_hat``, ``[T, 1 + K]``.
+
+        Args:
+            rows: ``[T, F]``, other inputs of each step.
+            y: ``[T, K]``, logits of the predictions.
+            next_y: ``[T, K]``, logits of the predictions at the next observations; not seen where ``ended``.
+            ended: ``[T]``, whether the process ended.
+            last: ``[T]``, whether the episode ended.
+        """
         hidden, number = nn.Dense(EMBEDDING, name="embedding"), nn.Dense(1, name="number")
         embed = lambda y: number(nn.relu(hidden(nn.softmax(y))))
 
@@ -71,7 +84,7 @@ class Reader(nn.Module):
 
 
 def read(fields: dict[str, Any]) -> Settings:
-    """Reads settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
     return chosen.read(Settings, "lpg", "", fields)
 
 
@@ -81,7 +94,7 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
 
 
 def problems(made: Settings, config: Any) -> list[str]:
-    """Lists why agents of ``config`` cannot be updated by it."""
+    """Lists why agents of ``config`` cannot be updated by the rule."""
     if made.lpg_base == "none" and config.curriculum in teaching.REPLAYS and config.level_score == "max-mc":
         return ["lpg_base = 'none': there are no values that level_score = 'max-mc' could compare returns with"]
     return []
@@ -99,16 +112,19 @@ def init(made: Settings, key: Key) -> PyTree:
 
 
 def parts(meta_params: PyTree, config: Any, made: Settings) -> dict[str, Any]:
-    """Makes the parts of A2C that are LPG's. Raises `ConfigError` where `problems` finds some.
+    """Makes LPG's arguments of A2C's ``make_trainer``: an estimate, a value loss and the number of predictions.
 
-    ``value_loss`` has the weight ``value_coef`` of the config, which so is the paper's ``alpha_y``.
+    The config's ``value_coef`` weighs the value loss, so it is the paper's ``alpha_y``.
+
+    Raises:
+        ConfigError: `problems` lists some.
     """
     if found := problems(made, config):
         raise ConfigError("\n".join(found))
     reader = make_reader(made)
 
     def rule(columns: Columns, *lifetime: Array) -> tuple[Array, Array]:
-        """``pi_hat`` ``[T]`` and ``[T, K]``, by columns whose values are the predictions alone."""
+        """Returns ``pi_hat`` ``[T]`` and outputs for ``y_hat`` ``[T, K]``, by columns whose values are predictions."""
         told = [jnp.full_like(columns.reward, x) for x in lifetime]
         rows = jnp.stack([columns.reward, columns.discount, jnp.exp(columns.log_prob), *told], axis=1)
         ended = columns.discount == 0
@@ -135,7 +151,7 @@ def alone(rule: Estimate, config: Any) -> Estimate:
 def beside_a2c(rule: Estimate, config: Any) -> Estimate:
     """Makes an estimate for a critic that predicts A2C's value and, after it, ``y``.
 
-    The rule's answer is added to A2C's advantage and to the logits of ``y``; of zeros it changes nothing.
+    The rule's outputs are added to A2C's advantage and to the logits of ``y``; zeros change nothing.
     """
     by_gae = estimates.by_gae(config.gae_lambda)
 
@@ -150,11 +166,10 @@ def beside_a2c(rule: Estimate, config: Any) -> Estimate:
 
 
 def divergence(y: Array, old_y: Array, target: Array, config: Any) -> Array:
-    """Computes ``KL(y || y_hat)`` of distributions with the logits ``y`` and ``target``, ``[..., K] -> [...]``
-    (equation 2).
+    """Computes ``KL(y || y_hat)`` of distributions with the logits ``y`` and ``target``, ``[..., K] -> [...]`` (eq. 2).
 
-    Its gradient by ``y``, and so all that is learned, is exactly 0 where they are equal: since probabilities add up to
-    1 only the difference of the logits has one. ``old_y`` and ``config`` are not used.
+    Its gradient by ``y`` is exactly 0 where both are equal: since probabilities add up to 1, only the difference of the
+    logits contributes. ``old_y`` and ``config`` are not used.
     """
     away = jax.lax.stop_gradient(y - target)
     norms = jax.nn.logsumexp(target, axis=-1) - jax.nn.logsumexp(y, axis=-1)

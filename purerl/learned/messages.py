@@ -1,6 +1,6 @@
-"""Adversarial cheap talk: messages that are evolved over whole trainings of whoever hears them.
+"""Adversarial cheap talk: messages that are evolved over whole trainings of the agents that hear them.
 
-Lu et al. 2022 (arXiv 2211.11030). A message ``scale * tanh(gain * f(obs))`` is appended to each observation; ``f`` is a
+Lu et al. 2022 (arXiv 2211.11030). A message ``scale * tanh(gain * f(obs))`` is appended to each observation. ``f`` is a
 small network that is fixed during a training, has no memory and no randomness, and changes nothing else.
 """
 
@@ -50,7 +50,11 @@ class Made(Settings):
 
 
 class Talk(NamedTuple):
-    """`init(key)` makes meta-parameters, with which all messages are zeros; ``env`` and ``trial`` are a `Socket`'s."""
+    """The functions of a kind of talk: ``init(key)`` makes meta-parameters, ``env`` and ``trial`` are a `Socket`'s.
+
+    With the initial meta-parameters all messages are zeros. ``speak(meta_params, obs)`` gives the messages of a
+    training.
+    """
 
     init: Callable[[Key], PyTree]
     env: Callable[[PyTree, Env], Env]
@@ -59,13 +63,16 @@ class Talk(NamedTuple):
 
 
 def read(fields: dict[str, Any]) -> Made:
-    """Settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
     return chosen.read(Made, "cheap-talk", "message_layers", fields)
 
 
 def settings(options: Any, env: Env) -> dict[str, Any]:
-    """The settings among ``options``, with what ``env`` adds, as JSON. Raises `ConfigError` for what `make` or the
-    environment refuses."""
+    """Returns the settings among ``options``, with what ``env`` adds, as JSON.
+
+    Raises:
+        ConfigError: A setting is not valid, or `make` or the environment refuses the settings.
+    """
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
     width = math.prod(getattr(env.observation_space, "shape", ()))
     size = goal_of(env).size if given["role"] == "guide" else 0
@@ -75,7 +82,7 @@ def settings(options: Any, env: Env) -> dict[str, Any]:
 
 
 def make(made: Made) -> Talk:
-    """The functions of one kind of talk."""
+    """Makes the functions of a kind of talk."""
     channel = Channel(made.inputs, made.messages, made.message_scale, made.unseen)
     teacher = mlp(made.inputs, made.message_layers, made.messages)
     guide = mlp(made.inputs + made.goal_size, made.message_layers, made.messages)
@@ -106,9 +113,9 @@ def make(made: Made) -> Talk:
 
 
 def random(meta_params: PyTree, key: Key) -> PyTree:
-    """Parameters of random messages: Gaussians, of each layer with the root mean square that ``meta_params`` have.
+    """Draws parameters of random messages. Consumes ``key``.
 
-    Consumes ``key``.
+    They are Gaussians, in each array with the root mean square of that array in ``meta_params``.
     """
     leaves, structure = jax.tree.flatten(meta_params)
     keys = jax.random.split(key, len(leaves))
@@ -118,13 +125,17 @@ def random(meta_params: PyTree, key: Key) -> PyTree:
 
 
 def silent(meta_params: PyTree, key: Key) -> PyTree:
-    """Parameters of messages that are all zeros."""
+    """Makes parameters of messages that are all zeros. ``key`` is not used."""
     return jax.tree.map(jnp.zeros_like, meta_params)
 
 
 def goal_of(env: Env) -> Goal:
-    """What trained agents are led to in an environment. Raises `ConfigError` if nothing is known of it, and for
-    observations that were changed, which do not tell where it is."""
+    """Returns the goals that trained agents are led to in an environment.
+
+    Raises:
+        ConfigError: No goals are known for the environment, or its observations were changed, so that they do not show
+            where it is.
+    """
     if env.name not in GOALS:
         raise ConfigError(f"env = {env.name!r}: has no goals to guide to; {', '.join(GOALS)} have")
     goal, shape = GOALS[env.name], getattr(env.observation_space, "shape", ())
@@ -135,13 +146,13 @@ def goal_of(env: Env) -> Goal:
 
 
 def _on_a_disc(key: Key, shape: tuple[int, ...]) -> Array:
-    """Points ``[*shape, 2]``, uniform on the disc of radius 2."""
+    """Draws points ``[*shape, 2]``, uniform on the disc of radius 2."""
     u = jax.random.uniform(key, (*shape, 2))
     return 2.0 * jnp.sqrt(u[..., :1]) * _direction(u[..., 1])
 
 
 def _direction(turn: Array) -> Array:
-    """Points ``[..., 2]`` of the unit circle, by how often one turns to get there."""
+    """Returns points ``[..., 2]`` of the unit circle, by their angle in turns."""
     angle = 2 * jnp.pi * turn
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
@@ -155,5 +166,5 @@ GOALS: dict[str, Goal] = {
         8, 2, _on_a_disc, lambda obs: jnp.stack([obs[..., 0] + obs[..., 1], obs[..., 2] + obs[..., 3]], axis=-1)
     ),
 }
-"""Places by environment: of the cart on its track, of the pendulum's tip on its circle, of the hand of a reacher of two
-joints (whose observation begins with the cosines and then the sines of its angles)."""
+"""Goals by environment: places of the cart on its track, of the pendulum's tip on its circle, and of the hand of a
+reacher with two joints, whose observation begins with the cosines and then the sines of its angles."""

@@ -1,4 +1,4 @@
-"""The small networks of learned functions. They are elementwise: each element of the inputs is processed separately."""
+"""Small elementwise networks of learned functions: each element of the inputs is processed separately."""
 
 import itertools
 from collections.abc import Callable
@@ -12,15 +12,18 @@ from purerl.types import Array, Key, PyTree
 
 
 class Network(NamedTuple):
-    """A network: ``init(key) -> params`` consumes its key; ``apply(params, *inputs) -> outputs`` maps ``num_inputs``
-    arrays to ``num_outputs`` arrays, all of one shape."""
+    """The functions of a network, elementwise in its inputs.
+
+    ``init(key) -> params`` consumes its key. ``apply(params, *inputs) -> outputs`` maps ``num_inputs`` arrays to
+    ``num_outputs`` arrays, all of one shape.
+    """
 
     init: Callable[[Key], PyTree]
     apply: Callable[..., tuple[Array, ...]]
 
 
 def mlp(num_inputs: int, hidden_sizes: tuple[int, ...], num_outputs: int, bias: bool = True) -> Network:
-    """An elementwise `Network` of dense layers with tanh between them. Initially its outputs are 0 for all inputs.
+    """Makes an elementwise `Network` of dense layers with tanh between them, whose outputs are initially 0.
 
     Hidden kernels are initialised as Gaussians with standard deviation ``1 / sqrt(fan_in)``, hidden biases as standard
     Gaussians, the last layer as zeros. Without ``bias`` outputs are 0 where all inputs are 0, for any parameters.

@@ -1,9 +1,9 @@
 """OPEN's optimiser: a small recurrent network that moves every single parameter (Goldie et al. 2024, arXiv 2407.07082).
 
-Of each parameter it sees 19 numbers: the parameter, signs and logarithms of six momenta and of the gradient, where the
-training stands, which layer this is, and how active the output unit is that the parameter belongs to. A gated recurrent
-unit remembers them, and layers after it give three numbers (section 5). Arrays of all ``P`` parameters have them on the
-last axis. As published it has no step size and no Adam.
+For each parameter it sees 19 numbers: the parameter, signs and logarithms of six momenta and of the gradient, how far
+the training has progressed, the position of the layer, and how active the parameter's output unit is. A gated recurrent
+unit remembers them, and the layers after it put out three numbers (section 5). Arrays over all ``P`` parameters have
+them on the last axis. As published it has no step size and no Adam.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from purerl.learners.parts.activity import Layer, Observant
 from purerl.types import Array, Env, Key, PyTree
 
 DECAYS = 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999
-"""What each momentum keeps of itself a step."""
+"""The fraction of itself that each momentum keeps in a step."""
 FEATURES = 19
 GATES = "ir", "iz", "in"
 STEP = 1e-3
-"""Factor on updates, and on the exponent of their size."""
+"""The factor on updates, and on the exponent of their size."""
 
 FORM = cfg.Needs("optimiser_form = 'open'", lambda made: made.optimiser_form == "open")
 
@@ -49,8 +49,10 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``momenta`` ``[6, P]`` and ``carry`` ``[memory, P]`` of all parameters, updates so far, and the key of the noise,
-    of which each update folds in its number."""
+    """The state of the optimiser: updates so far, the key of the noise, momenta ``[6, P]`` and carry ``[memory, P]``.
+
+    Each update folds its number into the key.
+    """
 
     updates: gradients.Descent
     key: Key
@@ -59,20 +61,23 @@ class State(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where a training stands, from 0 to 1: in iterations, and in epochs within one."""
+    """How far a training has progressed, from 0 to 1: in iterations, and in epochs within an iteration."""
 
     training: Array
     batch: Array
 
 
 def read(fields: dict[str, Any]) -> Settings:
-    """Reads settings as JSON has them. Raises `ConfigError`, a line for each that is not valid."""
+    """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
     return chosen.read(Settings, "optimiser", "optimiser_layers", fields)
 
 
 def choose(options: Any, env: Env) -> dict[str, Any]:
-    """Returns the settings among ``options`` as JSON; of the form "adam" none. Raises `ConfigError` for one without an
-    effect."""
+    """Returns the settings among ``options`` as JSON; none if all have their defaults.
+
+    Raises:
+        ConfigError: A setting has no effect.
+    """
     made = chosen.among(Settings, options)
     if unused := cfg.unused([made], Settings()):
         raise ConfigError("\n".join(unused))
@@ -80,7 +85,7 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
 
 
 def problems(config: Any) -> list[str]:
-    """Lists why parameters of ``config``'s algorithm cannot be moved by it."""
+    """Lists why the optimiser cannot move the parameters of ``config``'s algorithm."""
     if not isinstance(config, policy_gradients.Config):
         return [
             "optimiser: OPEN's form moves an actor and its critic at once, as policy gradients such as ppo have them"
@@ -90,8 +95,11 @@ def problems(config: Any) -> list[str]:
 
 
 def init(made: Settings, key: Key) -> PyTree:
-    """Makes meta-parameters. Kernels are Gaussians with standard deviation ``1 / sqrt(fan_in)``; with Adam as base the
-    last one is zero, so that Adam is unchanged. Consumes ``key``."""
+    """Makes meta-parameters. Consumes ``key``.
+
+    Kernels are Gaussians with standard deviation ``1 / sqrt(fan_in)``. With Adam as base the last kernel is zero, so
+    that Adam is unchanged.
+    """
     memory, keys = made.optimiser_memory, iter(jax.random.split(key, 7 + len(made.optimiser_layers)))
 
     def kernel(rows: int, columns: int) -> Array:
@@ -112,15 +120,22 @@ def init(made: Settings, key: Key) -> PyTree:
 
 
 def average(momenta: Array, grads: Array) -> Array:
-    """Returns the next momenta ``[6, P]``, of `DECAYS`, without a correction of their beginning."""
+    """Computes the next momenta ``[6, P]`` with the decays `DECAYS`, without bias correction."""
     decays = jnp.array(DECAYS, jnp.float32)[:, None]
     return decays * momenta + (1 - decays) * grads[None]
 
 
 def features(params: Array, grads: Array, momenta: Array, progress: Progress, layers: list[Layer]) -> Array:
-    """Returns what the network sees ``[19, P]``: the first 15 rows divided by their root mean square over each tensor.
+    """Computes the inputs of the network ``[19, P]``.
 
-    ``layers`` are those of the tensors that make up ``P``, in their order.
+    The first 15 rows are divided by their root mean square over each tensor.
+
+    Args:
+        params: ``[P]``.
+        grads: ``[P]``.
+        momenta: ``[6, P]``.
+        progress: How far the training has progressed.
+        layers: The layers of the tensors that make up ``P``, in their order.
     """
     log = lambda x: jnp.log(jnp.abs(x) + 1e-13)
     own = jnp.concatenate([params[None], jnp.sign(momenta), log(momenta), jnp.sign(grads)[None], log(grads)[None]])
@@ -137,14 +152,16 @@ def features(params: Array, grads: Array, momenta: Array, progress: Progress, la
 
 
 def _dormancy(layer: Layer) -> Array:
-    """The activity of each parameter's output unit relative to the mean of its layer, in the shape of the tensor."""
+    """Computes the activity of each parameter's output unit over its layer's mean, in the shape of the tensor."""
     active = layer.activity + 1e-11
     return jnp.broadcast_to(active / jnp.sum(active, keepdims=True) * active.size, layer.place.shape)
 
 
 def remember(gates: PyTree, carry: Array, x: Array) -> Array:
-    """Returns the next carry ``[memory, P]`` of a gated recurrent unit that sees ``x`` ``[F, P]`` (Cho et al. 2014,
-    arXiv 1406.1078; the reset gate scales what the carry gives, after its kernel)."""
+    """Computes the next carry ``[memory, P]`` of a gated recurrent unit with the inputs ``x`` ``[F, P]``.
+
+    Cho et al. 2014, arXiv 1406.1078; the reset gate scales the carry's contribution after its kernel.
+    """
     seen = _dense(_beside([gates[name] for name in GATES]), x)
     kept = _beside([{"kernel": gates[name]["kernel"]} for name in ("hr", "hz", "hn")])["kernel"].T @ carry
     (reset, update, new), (by_reset, by_update, by_new) = jnp.split(seen, 3), jnp.split(kept, 3)
@@ -154,8 +171,10 @@ def remember(gates: PyTree, carry: Array, x: Array) -> Array:
 
 
 def outputs(layers: PyTree, x: Array) -> Array:
-    """Gives three numbers of each parameter ``[3, P]``, by what is remembered of it: dense layers, each but the last
-    normalised (Ba et al. 2016, arXiv 1607.06450) and rectified."""
+    """Computes three numbers for each parameter ``[3, P]`` from its carry ``x``.
+
+    Each dense layer but the last is normalised (Ba et al. 2016, arXiv 1607.06450) and rectified.
+    """
     for layer in layers[:-1]:
         x = _dense(layer["dense"], x)
         x = x - _means(x)
@@ -165,17 +184,20 @@ def outputs(layers: PyTree, x: Array) -> Array:
 
 
 def moves(out: Array, noise: Array, step: float = STEP) -> Array:
-    """Gives what is taken from the parameters ``[P]``, by outputs ``[3, P]`` and noise ``[P]``; its mean is 0."""
+    """Computes what is subtracted from parameters ``[P]``, from outputs ``[3, P]`` and noise ``[P]``; its mean is 0."""
     size, exponent, random = out
     made = step * size * jnp.exp(STEP * exponent) + step * random * noise
     return made - jnp.mean(made)[None]
 
 
 def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
-    """Makes the optimiser of an algorithm with ``config``. Raises `ConfigError` where `problems` finds some.
+    """Makes the optimiser of an algorithm with ``config``.
 
-    Gradients of actor and critic are clipped to ``max_grad_norm`` each, before anything else; the noise is on the actor
-    alone. With Adam as base, what OPEN takes, in units of its step size, is added to Adam's direction.
+    Gradients of actor and critic are each clipped to ``max_grad_norm``, before anything else; the noise acts on the
+    actor alone. With Adam as base, OPEN's update, in units of the step size, is added to Adam's direction.
+
+    Raises:
+        ConfigError: `problems` lists some.
     """
     if found := problems(config):
         raise ConfigError("\n".join(found))
@@ -214,7 +236,7 @@ def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
 
 
 def progress(config: Any, updates: counters.Count) -> Progress:
-    """Returns where a training stands after so many updates. Without epochs ``batch`` stays 0."""
+    """Computes how far a training has progressed after ``updates``. Without epochs ``batch`` stays 0."""
     by_epochs = isinstance(config, surrogates.Config)
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)
@@ -223,7 +245,7 @@ def progress(config: Any, updates: counters.Count) -> Progress:
 
 
 def _key(params: Array) -> Key:
-    """A key of the noise by the bits of initial parameters, so that agents that begin differently have their own."""
+    """Makes a key of the noise from the bits of initial parameters, so that agents that begin differently differ."""
     words = jax.lax.bitcast_convert_type(params, jnp.uint32)
     odd = 2 * jnp.arange(params.size, dtype=jnp.uint32) + 1
     return jax.random.key(jnp.sum(words * odd, dtype=jnp.uint32))
@@ -234,18 +256,18 @@ def _folded(key: Key, updates: counters.Count) -> Key:
 
 
 def _dense(layer: PyTree, x: Array) -> Array:
-    """``[in, P] -> [out, P]``."""
+    """Applies a dense layer, ``[in, P] -> [out, P]``."""
     made: Array = layer["kernel"].T @ x + layer["bias"][:, None]
     return made
 
 
 def _means(x: Array) -> Array:
-    """Means ``[1, P]`` of columns ``[n, P]``, as a matrix product: on CPU ten times as fast as a sum of rows."""
+    """Computes means ``[1, P]`` of columns ``[n, P]`` by a matrix product: on CPU ten times as fast as a row sum."""
     return jnp.matmul(jnp.full((1, x.shape[0]), 1 / x.shape[0]), x, precision="highest")
 
 
 def _beside(layers: list[PyTree]) -> PyTree:
-    """Layers of the same inputs as one."""
+    """Joins layers of the same inputs into one."""
     return jax.tree.map(lambda *x: jnp.concatenate(x, axis=-1), *layers)
 
 

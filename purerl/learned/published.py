@@ -1,7 +1,7 @@
-"""Learned functions as others published them: files that a user has, each known by its digest.
+"""Learned functions in the files of their authors: a user provides the files, and known ones are recognised by digest.
 
-They hold numbers alone, and are untrusted input: size, shapes and numbers are checked before use, and nothing in them
-is run as code.
+The files hold numbers alone, and are untrusted input: size, shapes and numbers are checked before use, and nothing in
+them is run as code.
 """
 
 import hashlib
@@ -25,20 +25,20 @@ from purerl.store import regular_files
 from purerl.types import PyTree
 
 MOST_BYTES = 2**24
-"""Of a file."""
+"""The largest size of a file, in bytes."""
 MOST_HEADER = 2**10
-"""Bytes of a ``.npy`` file before its numbers."""
+"""The largest size of a ``.npy`` file's header within an archive, in bytes."""
 HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<length>..)"
     rb"\{'descr': '<f4', 'fortran_order': (?P<order>True|False), 'shape': \((?P<shape>\d{1,7}(, ?\d{1,7}){0,3},?)\), \}"
     rb" *\n",
     re.DOTALL,
 )
-"""How a ``.npy`` file of float32 numbers begins."""
+"""The header of a ``.npy`` file of float32 numbers."""
 
 
 class Source(NamedTuple):
-    """Who published a function, where, under which licence, and who is to be cited."""
+    """The source of a published function: its authors' name for it, where it is, its licence, and the work to cite."""
 
     name: str
     where: str
@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A published function, as an artefact is made of it."""
+    """The parts of an artefact that are read from a published file."""
 
     socket: str
     meta_params: PyTree
@@ -79,13 +79,13 @@ KNOWN = {
     "16ebb93a79adbcbfdb3e6019986109ee374764cb9cc8b0ad65f69bdcaedd9bb5": "gridworld_OPEN.npy",
     "9ba2dea70b0b308a365516dab092808b7b9211c70072bca934d83affaee5f60c": "multi_OPEN.npy",
 }
-"""What published files are, by their SHA-256."""
+"""Names of published files by their SHA-256."""
 OPEN_SIZES = {1211: (8, 16), 3571: (16, 32)}
-"""Widths of the memory and of the layers after it, by how many numbers a file of OPEN has."""
+"""The widths of the memory and of the layers after it, by how many numbers a file of OPEN has."""
 
 
 def is_one(path: Path) -> bool:
-    """Returns whether a file is called as published ones are."""
+    """Returns whether a file has the suffix of a published one."""
     return path.suffix.lower() in READERS
 
 
@@ -99,14 +99,17 @@ def read(path: Path) -> Found:
 
 
 def card(source: Source, digest: str) -> dict[str, Any]:
-    """Returns what an artefact tells of a published file."""
+    """Returns the card of an artefact that is read from a published file."""
     file = KNOWN.get(digest, f"unknown: no published file has these numbers, sha256 {digest}")
     return {**source._asdict(), "file": file, "sha256": digest}
 
 
 def array(raw: bytes, ndim: int = 1) -> np.ndarray:
-    """Reads finite float32 numbers of ``ndim`` axes from the bytes of a ``.npy`` file. Raises `ConfigError` for
-    anything else."""
+    """Reads finite float32 numbers of ``ndim`` axes from the bytes of a ``.npy`` file.
+
+    Raises:
+        ConfigError: The bytes are anything else.
+    """
     header = HEADER.match(raw)
     if not header or int.from_bytes(header["length"], "little") != header.end() - 10:
         raise ConfigError("is no .npy file of float32")
@@ -122,9 +125,12 @@ def array(raw: bytes, ndim: int = 1) -> np.ndarray:
 
 
 def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Reads finite float32 arrays of these names and ``shapes`` from the bytes of a ``.npz`` file.
+    """Reads finite float32 arrays with the names and shapes ``shapes`` from the bytes of a ``.npz`` file.
 
-    Unpacks no more than they take, whatever the archive says of itself. Raises `ConfigError` for anything else.
+    It unpacks no more bytes than these arrays take, whatever sizes the archive declares.
+
+    Raises:
+        ConfigError: The archive holds anything else.
     """
     found: dict[str, np.ndarray] = {}
     try:
@@ -174,6 +180,6 @@ def _disco(raw: bytes) -> Found:
 
 
 FILES = {"disco": "DiscoRL's disco_103.npz", "optimiser": "one of OPEN's files (NAME_OPEN.npy)"}
-"""What others published for a socket."""
+"""The published files of a socket, by its name."""
 READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open, ".npz": _disco}
-"""How files are read, by their suffix."""
+"""The functions that read files, by suffix."""

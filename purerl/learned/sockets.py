@@ -1,10 +1,10 @@
-"""Sockets: parts of an algorithm, or of what stands between it and its environment, for a learned function.
+"""Sockets: the places for a learned function, in an algorithm or on its environment's side.
 
-The function of a socket is the algorithm's own formula changed by a small network: by a term added to a loss or
+The function of a socket is the algorithm's own formula changed by a small network: by a term that is added to a loss or
 subtracted from an objective, or by a factor on a weight or a loss. The network's last layer is initialised to zero, so
-that initially the algorithm is unchanged. `disco` and OPEN's form of `optimiser` are networks alone, which begin at
-random (OPEN's: unless it changes Adam). A socket on the environment's side changes the environment in place of the
-algorithm.
+that initially the algorithm is unchanged. `disco` and OPEN's form of `optimiser` are networks alone, which are
+initialised at random (OPEN's: unless it changes Adam). A socket on the environment's side changes the environment in
+place of the algorithm.
 """
 
 import functools
@@ -37,9 +37,9 @@ class Baseline(NamedTuple):
     """A hand-designed alternative that a learned function is compared with, and the float of it that is tuned.
 
     ``parts(value)`` are keyword arguments of ``make_trainer``. ``tuned`` names a field of the config or, if ``start``
-    is given, a constant of the baseline, of which ``start`` is the default. A baseline with ``drawn`` is the socket's
-    function with other meta-parameters: ``drawn(meta_params, key)`` of the learned ones and a key of each training.
-    Nothing of it is tuned.
+    is given, a constant of the baseline with the default ``start``. A baseline with ``drawn`` is the socket's function
+    with other meta-parameters, ``drawn(meta_params, key)``, where ``meta_params`` are the learned ones and each
+    training has a key; nothing of it is tuned.
     """
 
     name: str
@@ -50,42 +50,46 @@ class Baseline(NamedTuple):
 
 
 def as_it_is(value: Any) -> dict[str, Any]:
-    """The parts of a `Baseline` that is the unchanged algorithm: none."""
+    """Returns no keyword arguments: the ``parts`` of a `Baseline` that is the unchanged algorithm."""
     return {}
 
 
 def no_parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
-    """`Socket.parts` of a socket that changes nothing in an algorithm."""
+    """Returns no keyword arguments: the ``parts`` of a `Socket` that changes nothing in an algorithm."""
     return {}
 
 
 def same_env(meta_params: PyTree, env: Env) -> Env:
-    """`Socket.env` of a socket that changes nothing in an environment."""
+    """Returns ``env`` unchanged, for a `Socket` that changes nothing in an environment."""
     return env
 
 
 def no_problems(config: Any) -> list[str]:
-    """`Socket.problems` of a socket that works with every config."""
+    """Returns no problems, for a `Socket` that works with every config."""
     return []
 
 
 class Socket(NamedTuple):
     """A part of an algorithm or an environment that a learned function can replace.
 
-    - ``name``: the name of the socket.
-    - ``init(key)``: initial meta-parameters, with which an algorithm that has a formula of its own there is unchanged.
-      Consumes ``key``.
-    - ``parts(meta_params, config)``: keyword arguments of the algorithm's ``make_trainer`` that plug in the function.
-    - ``option``: the command-line option for this part of the algorithm.
-    - ``algo``: the algorithm that a search trains by default.
-    - ``baselines``: hand-designed alternatives, for reports.
-    - ``variables``: the variables of a closed form; () if the socket takes none.
-    - ``closed(function)``: as ``parts``, with a function of the variables in place of the network; or None.
-    - ``problems(config)``: reasons why nothing can be learned with a config, one line each.
-    - ``env(meta_params, env)``: the environment that agents are trained in, with the function plugged in.
-    - ``sign``: 1 if a function is as fit as the agents that it trains, -1 if it gains what they lose.
-    - ``trial(meta_params, env)``: where trained policies are played; the function is as fit as their mean return there,
-      which may be another player's. None: as their training's, times ``sign``.
+    Attributes:
+        name: The name of the socket.
+        init: ``init(key)`` makes initial meta-parameters, with which an algorithm that has a formula of its own there
+            is unchanged. Consumes ``key``.
+        parts: ``parts(meta_params, config)`` returns the keyword arguments of the algorithm's ``make_trainer`` that
+            plug in the function.
+        option: The command-line option for this part of the algorithm.
+        algo: The algorithm that a search trains by default.
+        baselines: Hand-designed alternatives, for reports.
+        variables: The variables of a closed form; () if the socket takes none.
+        closed: ``closed(function)`` returns the same as ``parts``, with a function of the variables in place of the
+            network. None if the socket takes no closed form.
+        problems: ``problems(config)`` returns reasons why nothing can be learned with a config, one line each.
+        env: ``env(meta_params, env)`` returns the environment that agents are trained in, with the function plugged in.
+        sign: 1 if the function's fitness is the return of the agents that it trains, -1 if it is minus their return.
+        trial: ``trial(meta_params, env)`` returns the environment in which trained policies are played; the function's
+            fitness is their mean return there, which may be another player's. None: its fitness is the return during
+            their training, times ``sign``.
     """
 
     name: str
@@ -103,12 +107,12 @@ class Socket(NamedTuple):
 
 
 def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
-    """The loss of the critic: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``, elementwise.
+    """Makes the socket of the critic's loss: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``.
 
-    ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it resolves errors of every
-    magnitude; the added term scales with the error. The factor on ``base`` is at least ``exp(-4)``, so a base that
-    grows faster than linearly dominates for large errors, and values cannot diverge. PureJaxRL (walkthrough, part 4)
-    instead replaces the whole loss by a network of ``x``.
+    The loss is elementwise. ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it
+    resolves errors of every magnitude; the added term scales with the error. The factor on ``base`` is at least
+    ``exp(-4)``, so a base that grows faster than linearly dominates for large errors, and values cannot diverge.
+    PureJaxRL (walkthrough, part 4) instead replaces the whole loss by a network of ``x``.
     """
     network = mlp(1, hidden_sizes, 2)
 
@@ -139,8 +143,11 @@ def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[i
 
 
 def drift_features(log_ratio: Array, advantage: Array, *lifetime: Array) -> tuple[Array, ...]:
-    """The eight inputs of LPO's drift network, all 0 at ratio 1 (Lu et al. 2022, arXiv 2210.05639, section 4.2), and
-    these times each number of the ``lifetime`` (Jackson et al. 2024, arXiv 2402.05828, equation 10)."""
+    """Computes the inputs of LPO's drift network, all 0 at ratio 1.
+
+    They are the eight of Lu et al. 2022 (arXiv 2210.05639, section 4.2), followed by these times each number of the
+    ``lifetime`` (Jackson et al. 2024, arXiv 2402.05828, equation 10).
+    """
     away = -jnp.expm1(log_ratio)  # 1 - ratio
     alone = log_ratio, jnp.square(log_ratio), away, jnp.square(away)
     eight = *alone, *(x * advantage for x in alone)
@@ -148,24 +155,28 @@ def drift_features(log_ratio: Array, advantage: Array, *lifetime: Array) -> tupl
 
 
 def clip_drift(log_ratio: Array, advantage: Array, config: Any) -> Array:
-    """PPO's drift: ``ratio * advantage`` minus the clipped objective, elementwise (arXiv 2210.05639, section 3)."""
+    """Computes PPO's drift: ``ratio * advantage`` minus the clipped objective, elementwise.
+
+    Source: arXiv 2210.05639, section 3.
+    """
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - config.clip_epsilon, 1 + config.clip_epsilon)
     return jax.nn.relu((ratio - clipped) * advantage)
 
 
 def soft_threshold(x: Array, width: float) -> Array:
-    """``x`` moved towards 0 by ``width``, and 0 where ``|x| <= width``."""
+    """Moves ``x`` towards 0 by ``width``; the result is 0 where ``|x| <= width``."""
     return jnp.sign(x) * jax.nn.relu(jnp.abs(x) - width)
 
 
 def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = False) -> Socket:
-    """The drift that a policy objective subtracts from ``ratio * advantage``: PPO's drift changed by a network.
+    """Makes the socket of the drift that a policy objective subtracts: PPO's drift changed by a network.
 
-    ``relu(drift of PPO + soft_threshold(network))`` is never negative. The network has no biases, and its inputs
-    (`drift_features`) are all 0 at ratio 1; so near ratio 1 its output lies within the dead zone, and the drift has
-    value and slope 0. These are the conditions of mirror learning (arXiv 2210.05639, section 3); they hold for all
-    meta-parameters and, of a drift that is ``time_aware``, at every time of a training.
+    The drift ``relu(drift of PPO + soft_threshold(network))`` is subtracted from ``ratio * advantage`` and is never
+    negative. The network has no biases, and its inputs (`drift_features`) are all 0 at ratio 1; so near ratio 1 its
+    output lies within the dead zone, and the drift has value and slope 0. These are the conditions of mirror learning
+    (arXiv 2210.05639, section 3). They hold for all meta-parameters and, if the drift is ``time_aware``, at every time
+    of a training.
     """
     network = mlp(24 if time_aware else 8, hidden_sizes, 1, bias=False)
 
@@ -199,19 +210,19 @@ def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = Fals
 
 
 def drift_settings(options: Any, env: Env) -> dict[str, Any]:
-    """Returns the settings of a drift among ``options`` as JSON, none for one that sees ratio and advantage alone."""
+    """Returns the settings of a drift among ``options`` as JSON; none for one that sees ratio and advantage alone."""
     made = chosen.among(chosen.TimeAware, options)
     return chosen.as_json(made) if made.time_aware else {}
 
 
 def _dpo(scale: Any) -> dict[str, Any]:
-    """The parts of DPO with the constants ``a = scale`` and ``b = 0.3 * scale``, their published ratio."""
+    """Returns DPO's objective with the constants ``a = scale`` and ``b = 0.3 * scale``, their published ratio."""
     constants = SimpleNamespace(drift_a=scale, drift_b=0.3 * scale)
     return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
 
 
 def td_loss(base: Callable = td_errors.huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
-    """The loss of action values that is minimised: ``base`` plus a network, both of the TD error, elementwise."""
+    """Makes the socket of the loss of action values: ``base`` plus a network, both of the TD error, elementwise."""
     network = mlp(1, hidden_sizes, 1)
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
@@ -226,7 +237,7 @@ def td_loss(base: Callable = td_errors.huber_loss, hidden_sizes: tuple[int, ...]
 
 
 def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
-    """IMPALA's weights: V-trace's ``rho`` and ``c``, each times a learned factor in ``[1 / e, e]``.
+    """Makes the socket of IMPALA's weights: V-trace's ``rho`` and ``c``, each times a learned factor in ``[1 / e, e]``.
 
     The trace weight ``c`` stays clipped to ``c_bar``, so that errors do not grow as they propagate along the trace.
     """
@@ -258,9 +269,13 @@ def vtrace_weight(hidden_sizes: tuple[int, ...] = (32,)) -> Socket:
 
 
 def lpg(**settings: Any) -> Socket:
-    """The update rule of LPG in place of A2C's, or added to it, by the ``settings`` of `lpg_rules.Settings`.
+    """Makes the socket of LPG's update rule, which replaces A2C's or is added to it.
 
-    Raises `ConfigError` for settings that are not valid.
+    Args:
+        settings: Fields of `lpg_rules.Settings`.
+
+    Raises:
+        ConfigError: A setting is not valid.
     """
     made = lpg_rules.read(settings)
     return Socket(
@@ -277,7 +292,7 @@ def lpg(**settings: Any) -> Socket:
 def disco() -> Socket:
     """Makes the socket of the update rule of DiscoRL's agent, all of which is a network (`purerl.learned.disco`).
 
-    It begins at random, since the agent has no rule of its own that the network could begin as.
+    It is initialised at random, since the agent has no rule of its own that the network could begin as.
     """
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
@@ -291,8 +306,14 @@ def disco() -> Socket:
 
 
 def optimiser(**settings: Any) -> Socket:
-    """What moves parameters, by the ``settings`` of `open_optimiser.Settings`: Adam's direction changed by a network
-    (`changed_direction`), or OPEN's recurrent network. Raises `ConfigError` for settings that are not valid."""
+    """Makes the socket of the optimiser: Adam's direction changed by a network, or OPEN's recurrent network.
+
+    Args:
+        settings: Fields of `open_optimiser.Settings`. The form "adam" is `changed_direction`.
+
+    Raises:
+        ConfigError: A setting is not valid.
+    """
     made = open_optimiser.read(settings)
     baselines = (Baseline("Adam", as_it_is, "learning_rate"),)
     if made.optimiser_form == "adam":
@@ -334,9 +355,13 @@ def changed_direction(
 
 
 def cheap_talk(**settings: Any) -> Socket:
-    """Messages that are appended to what an agent observes (`messages.Made` has the ``settings``).
+    """Makes the socket of messages that are appended to an agent's observations.
 
-    Raises `ConfigError` for settings that are not valid.
+    Args:
+        settings: Fields of `messages.Made`.
+
+    Raises:
+        ConfigError: A setting is not valid.
     """
     made = messages.read(settings)
     talk = messages.make(made)
@@ -358,10 +383,15 @@ def cheap_talk(**settings: Any) -> Socket:
 
 
 def levels(**settings: Any) -> Socket:
-    """The levels that agents learn in, by a generator (`generator.Made` has the ``settings``).
+    """Makes the socket of the levels that agents learn in, which a generator builds.
 
-    It is as fit as the agents that it trains are in the environment's own levels. Raises `ConfigError` for settings
-    that are not valid.
+    A generator's fitness is the return of the agents that it trains in the environment's own levels.
+
+    Args:
+        settings: Fields of `generator.Made`.
+
+    Raises:
+        ConfigError: A setting is not valid.
     """
     made = generator.make(generator.read(settings))
     baselines = (
@@ -379,8 +409,8 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
         strict=True,
     )
 )
-"""The function that makes each socket, by name. An algorithm declares which of them it has (`Algorithm.sockets`), but
-for those on the environment's side."""
+"""The function that makes each socket, by name. An algorithm declares which sockets it has (`Algorithm.sockets`),
+except for those on the environment's side."""
 SETTINGS: dict[str, type] = {
     "policy-drift": chosen.TimeAware,
     "lpg": lpg_rules.Settings,
@@ -388,16 +418,21 @@ SETTINGS: dict[str, type] = {
     "cheap-talk": messages.Settings,
     "levels": generator.Settings,
 }
-"""What a person can choose of a socket, by its name."""
+"""The class of a socket's settings that a user can choose, by the socket's name."""
 SIZED = {"value-loss": chosen.Layers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
-"""Sockets whose artefacts may have ``hidden_sizes`` as settings, where the network is not of the default ones."""
+"""Sockets whose artefacts may have ``hidden_sizes`` as settings, for a network of other widths than the default."""
 GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
-"""What to do in place of sockets that there were."""
+"""Sockets of earlier versions, with what to do in place of each."""
 
 
 def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
-    """What `make` is to be given for the socket ``name``, as JSON: its settings among ``options``, and what it must
-    know of ``env``. Raises `ConfigError` for what cannot be."""
+    """Returns the arguments of `make` for the socket ``name``, as JSON.
+
+    They are the socket's settings among ``options`` and what it must know of ``env``.
+
+    Raises:
+        ConfigError: A setting is not valid, or does not fit ``env``.
+    """
     of_name = {
         "policy-drift": drift_settings,
         "lpg": lpg_rules.choose,
@@ -409,18 +444,18 @@ def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
 
 
 def places(algo: str) -> tuple[str, ...]:
-    """The names of the sockets that an algorithm has, its own and those on its environment's side."""
+    """Returns the names of the sockets that an algorithm has, its own and those on its environment's side."""
     return *ALGORITHMS[algo].sockets, *ENV_SOCKET_NAMES
 
 
 def algorithms(name: str) -> list[str]:
-    """The names of the algorithms that have the socket ``name``, the default of a search first."""
+    """Returns the names of the algorithms that have the socket ``name``, the default of a search first."""
     default = make(name).algo
     return [default, *(algo for algo in ALGORITHMS if algo != default and name in places(algo))]
 
 
 def make(name: str, **options: Any) -> Socket:
-    """The socket ``name``, made with ``options`` (arguments of its function). Raises `ConfigError` if it is unknown."""
+    """Makes the socket ``name``; ``options`` are arguments of its function. Raises `ConfigError` if it is unknown."""
     if name in GONE:
         raise ConfigError(f"socket = {name!r}: {GONE[name]}")
     if name not in SOCKETS:

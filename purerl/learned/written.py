@@ -1,7 +1,7 @@
-"""Functions that somebody wrote, in Python, for a socket: what they are given, and whether they return what they must.
+"""Functions that a user wrote for a socket, in Python: their inputs, and checks of what they return.
 
-Such a function is what the algorithm's ``make_train`` takes in that place, ``value_loss=`` for instance; for the socket
-``optimiser`` it makes that from the config.
+Such a function is what the algorithm's ``make_train`` takes in that place, for instance ``value_loss=``. For the socket
+``optimiser`` the user's function makes the optimiser from the config.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,14 @@ from purerl.learned import artefacts, sockets
 from purerl.types import Array, Env, PyTree
 
 EXAMPLES = (-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0)
-"""Values of each input that a function is tried on, in all combinations."""
+"""Values of each input on which a function is tried, in all combinations."""
 
 
 class Place(NamedTuple):
-    """What an elementwise function is given, before the config, and what it returns: so many arrays of the same shape,
-    the first of which, if ``sloped``, is differentiated by the first input."""
+    """The inputs of an elementwise function, before the config, and the number of its outputs, which have their shape.
+
+    If ``sloped``, the first output is differentiated by the first input.
+    """
 
     inputs: tuple[str, ...]
     outputs: int = 1
@@ -41,7 +43,7 @@ PLACES = {
 
 
 class Written(NamedTuple):
-    """A ``function`` that somebody wrote for a socket, by its ``name``; it stands where an artefact may."""
+    """A ``function`` that a user wrote for a socket, by its ``name``; it can stand in place of an artefact."""
 
     socket: str
     name: str
@@ -50,20 +52,20 @@ class Written(NamedTuple):
 
     @property
     def made(self) -> sockets.Socket:
-        """The socket that it fits."""
+        """The socket that the function fits."""
         return sockets.make(self.socket)
 
     def parts(self, config: Any) -> dict[str, Any]:
-        """The keyword argument of an algorithm's ``make_trainer`` that plugs in the function."""
+        """Returns the keyword argument of an algorithm's ``make_trainer`` that plugs in the function."""
         return {self.made.option: self.function(config) if self.socket == OPTIMISER else self.function}
 
     def env(self, env: Env) -> Env:
-        """The environment, in which there is nothing to plug in."""
+        """Returns ``env`` unchanged: there is nothing to plug in."""
         return env
 
 
 Function = artefacts.Artefact | Written
-"""A function for a socket, whoever made it."""
+"""A function for a socket, learned or written."""
 
 
 def check_socket(socket: str) -> None:
@@ -74,7 +76,11 @@ def check_socket(socket: str) -> None:
 
 
 def load(socket: str, name: str) -> Written:
-    """The function that ``MODULE:FUNCTION`` names. Raises `ConfigError` if there is none."""
+    """Imports the function that ``MODULE:FUNCTION`` names.
+
+    Raises:
+        ConfigError: There is no such function, or ``socket`` takes none.
+    """
     check_socket(socket)
     function = names.imported(socket, name)
     if not callable(function):
@@ -83,8 +89,11 @@ def load(socket: str, name: str) -> Written:
 
 
 def check(written: Written, config: Any) -> None:
-    """Raises `ConfigError`, a line, for a function that raises, returns something else than it must, or returns a value
-    or has a slope that is not finite on one of the `EXAMPLES`."""
+    """Raises `ConfigError`, a line, for a function that does not fit its socket.
+
+    Such a function raises, returns something else than it must, or returns a value or has a slope that is not finite on
+    one of the `EXAMPLES`.
+    """
     field = f"{written.socket} = {written.name!r}"
     try:
         _check_optimiser(written, config) if written.socket == OPTIMISER else _check_elementwise(written, config)
@@ -93,7 +102,7 @@ def check(written: Written, config: Any) -> None:
 
 
 class _Misfit(Exception):
-    """What a function does that it must not, as the end of a line."""
+    """A way in which a function does not fit its socket, as the end of a line."""
 
 
 def _check_elementwise(written: Written, config: Any) -> None:
@@ -123,7 +132,7 @@ def _check_elementwise(written: Written, config: Any) -> None:
 
 
 def _check_optimiser(written: Written, config: Any) -> None:
-    """Two updates, the second by gradients of 0."""
+    """Checks an optimiser by two updates, the second by gradients of 0."""
     optimiser = names.called(written.socket, written.name, written.function, config)
     if not isinstance(optimiser, optax.GradientTransformation):
         raise _Misfit(f"returns {type(optimiser).__name__}, must return an optax.GradientTransformation")
@@ -145,6 +154,6 @@ def _check_optimiser(written: Written, config: Any) -> None:
 
 
 def _told(returned: Any) -> str:
-    """What a function returned, as shapes."""
+    """Describes what a function returned by its shapes."""
     leaves = [f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(returned)]
     return ", ".join(leaves[:3]) + (", ..." if len(leaves) > 3 else "") if leaves else "nothing"
