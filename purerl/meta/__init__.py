@@ -1,8 +1,7 @@
-"""Meta-learning: searches for learned functions inside algorithms, by evolution or by meta-gradients; and trainings as
-environments, for agents that act on the learning of others.
+"""Meta-learning: searches for learned functions inside algorithms, and trainings as environments of meta-agents.
 
-`evolve` makes a whole search by evolution as one function, `learning` an environment of a training, and `of_policies` a
-search for a policy.
+Searches are by evolution or by meta-gradients. `evolve` makes a whole search by evolution as one function, `learning`
+an environment of a training, and `of_policies` a search for a policy.
 """
 
 from purerl.meta.evolution import evolve

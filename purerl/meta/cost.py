@@ -1,4 +1,4 @@
-"""What a search would cost, by the speed of short lives."""
+"""Estimates of what a search would cost, from the speed of short trainings."""
 
 import time
 from collections.abc import Sequence
@@ -16,12 +16,21 @@ from purerl.meta.description import Description, Setup
 from purerl.meta.search import compile_program
 
 SHORT_LIVES = 2, 16
-"""Iterations of the lives whose times tell what a search would cost."""
+"""The iterations of the short trainings that are timed."""
 
 
 def plan(description: Description, used: Sequence[jax.Device] | None = None) -> dict[str, Any]:
-    """What a search would cost on the devices ``used`` (default: all): frames, memory, and hours by the speed of short
-    lives. Compiles, and runs a little, and says what it is about on stderr."""
+    """Estimates what a search would cost: frames, memory, and hours by the speed of short trainings.
+
+    It compiles and runs searches with short trainings, and writes to stderr what it is doing.
+
+    Args:
+        description: The search.
+        used: The devices; default: all.
+
+    Returns:
+        ``frames`` of the search, ``frames_per_generation``, ``peak_bytes``, ``steps_per_second`` and ``hours``.
+    """
     setup = Setup.of(description, used)
     algo, env = ALGORITHMS[description.algo], envs.make(description.envs[0], **description.env_params)
     with own_code(description.algo):
@@ -47,7 +56,7 @@ def plan(description: Description, used: Sequence[jax.Device] | None = None) -> 
 
 
 def _timed(description: Description, used: Sequence[jax.Device] | None) -> tuple[int, float]:
-    """The memory of a search's program, and the seconds of a generation, the faster of two."""
+    """Returns the memory of a search's program in bytes, and the seconds of a generation, the faster of two."""
     program, seconds = compile_program(Setup.of(description, used), capacity=1, algo=description.algo), []
     state = program.init(jax.random.key(0))
     for _ in range(2):
@@ -58,7 +67,10 @@ def _timed(description: Description, used: Sequence[jax.Device] | None) -> tuple
 
 
 def _extrapolate(lengths: list[int], seconds: Sequence[float], whole: int) -> float:
-    """The seconds of a life of ``whole`` iterations, by those of shorter ones: a life's beginning, a warm-up above all,
-    costs other than its iterations do."""
+    """Extrapolates the seconds of a training of ``whole`` iterations from the ``seconds`` of shorter ones.
+
+    The beginning of a training, above all a warm-up, has a cost of its own; so an iteration's is taken from the
+    difference between two lengths.
+    """
     slope = (seconds[-1] - seconds[0]) / max(1, lengths[-1] - lengths[0])
     return seconds[-1] + max(0.0, slope) * (whole - lengths[-1])

@@ -1,4 +1,4 @@
-"""What a search is to do: a description, and the evolution that it stands for."""
+"""Descriptions of searches, and the evolutions that they stand for."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from purerl.types import Env
 
 
 class Description(NamedTuple):
-    """What a search is to do, as JSON holds it: everything that its results follow from.
+    """A search as JSON holds it: everything that its results follow from.
 
     ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config,
     ``strategy`` the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
@@ -45,7 +45,7 @@ class Description(NamedTuple):
     lifetimes: Sequence[float] = (1.0,)
 
     def lives(self, env: str) -> list[tuple[Any, str]]:
-        """The config of an agent of each lifetime, and the name of its task in the environment ``env``."""
+        """Returns the config of an agent of each lifetime, and the name of its task in the environment ``env``."""
         config, several = read_config(self.algo, self.config), len(self.lifetimes) > 1
         steps = lambda part: max(1, round(part * config.total_steps))
         named = lambda part: f"{env}/{part:g}" if several else env
@@ -53,7 +53,7 @@ class Description(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a description stands for."""
+    """The config and the evolution that a description stands for."""
 
     config: Any
     evolution: evolution.Evolution
@@ -61,7 +61,7 @@ class Setup(NamedTuple):
     @classmethod
     @own_code()
     def of(cls, description: Description, devices: Sequence[jax.Device] | None = None) -> "Setup":
-        """The search that ``description`` asks for, on ``devices`` (default: all)."""
+        """Makes the search that ``description`` asks for, on ``devices`` (default: all)."""
         algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket, **description.settings)
         config = read_config(description.algo, description.config)
         environments = [envs.make(name, **description.env_params) for name in description.envs]
@@ -78,16 +78,20 @@ class Setup(NamedTuple):
 
     @property
     def frames(self) -> int:
-        """Those of a generation, of all its trainings together."""
+        """The environment steps of a generation, over all its trainings."""
         return self.evolution.frames
 
 
 STRATEGY = {"name": "strategy", "learning_rate": "meta_learning_rate"}
-"""Options by the names that they have in the description of a strategy, where the two differ."""
+"""The names of options by their names in the description of a strategy, where the two differ."""
 
 
 def start(file: ConfigFile) -> Start:
-    """What `describe` was given for the search of a config file. Raises `ConfigError` for what is no description."""
+    """Returns the arguments of `describe` that led to the search in a config file.
+
+    Raises:
+        ConfigError: The file holds no description.
+    """
     file.check(file.fields, Description._fields)
     options, strategy = dict(file.options), file.take("strategy", dict, {})
     shared = "population", "num_seeds", "generations", "seed", "lanes", "tasks", "lifetimes"
@@ -102,17 +106,26 @@ def start(file: ConfigFile) -> Start:
 
 
 IN_ONE_PROGRAM = "candidates are trained in one"
-"""Why there is no search in environments of the host, in what `on_device` raises."""
+"""The reason why there is no search in environments of the host, for the message of `on_device`."""
 
 
 @own_code()
 def describe(
     socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any], *, usual: Any = None
 ) -> Description:
-    """The description of the search that options ask for. Raises `ConfigError`, with all problems at once.
+    """Makes the description of the search that options ask for.
 
-    ``usual`` is the config that the options change (default: the preset's), none of whose fields is refused for having
-    no effect.
+    Args:
+        socket: The name of the socket.
+        algo: The name of the algorithm.
+        options: The options of the search.
+        config: The config of the algorithm.
+        env_params: Keyword arguments of every environment.
+        usual: The config that the options change (default: the preset's). None of its fields is refused for having no
+            effect.
+
+    Raises:
+        ConfigError: The search is not valid; the message has all problems at once.
     """
     problems = cfg.problems(options)
     if not options.env:
@@ -193,7 +206,7 @@ NOT_META_GRADIENT = "sigma", "num_seeds", "lanes", "tasks", "lifetimes"
 
 
 def _unused(options: Any) -> list[str]:
-    """A line for each option that differs from its default and that the strategy does not use."""
+    """Returns a line for each option that differs from its default and that the strategy does not use."""
     unused: tuple[str, ...] = ()
     if options.strategy != "Open_ES":
         unused += ONLY_OPEN_ES

@@ -1,7 +1,7 @@
 """Fits closed forms to learned functions, by a greedy search over a fixed list of terms.
 
-Lu et al. 2022 (arXiv 2210.05639, section 5) derived DPO from a plot of LPO by hand; this does it by least squares. A
-form is a weighted sum of a few terms. A term has at most one nonlinear parameter, such as the scale ``a`` in
+Lu et al. 2022 (arXiv 2210.05639, section 5) derived DPO from a plot of LPO by hand; this module does it by least
+squares. A form is a weighted sum of a few terms. A term has at most one nonlinear parameter, such as the scale ``a`` in
 ``x - a * tanh(x / a)``.
 """
 
@@ -54,10 +54,18 @@ LOSS_TERMS = (
 
 
 def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path = Path()) -> artefacts.Artefact:
-    """The closed form of a learned value loss or policy drift, with ``explained`` and ``terms`` on its card (`Form`).
+    """Fits the closed form of a learned value loss or policy drift.
 
-    A value loss is fitted for values that equal their old values, so that the effect of value clipping is lost. Raises
-    `ConfigError` for other sockets, and as `artefacts.training` does, which ``trust`` and ``where`` are for.
+    The card of the result has ``explained`` and ``terms`` (`Form`). A value loss is fitted for values that equal their
+    old values, so that the effect of value clipping is lost.
+
+    Args:
+        learned: The learned function.
+        trust: As for `artefacts.training`.
+        where: As for `artefacts.training`.
+
+    Raises:
+        ConfigError: The socket is another, the function is time-aware, or as `artefacts.training` does.
     """
     _, config = artefacts.training(learned, trust=trust, where=where)
     artefacts.check_timeless(learned)
@@ -78,16 +86,21 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
 
 
 def card_of(learned: artefacts.Artefact, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The card of what was distilled from ``learned``: how that was found, its digest, and what there is to tell
-    ``about`` the fit."""
+    """Makes the card of a function that was distilled from ``learned``.
+
+    It keeps how ``learned`` was trained, and adds the digest of ``learned`` and ``about``, facts about the fit.
+    """
     of_itself = "evidence", "fitness", "explained", "explained_change", "terms", "distilled_from"
     kept = {name: value for name, value in learned.card.items() if name not in of_itself}
     return {**kept, "distilled_from": artefacts.to_json(learned)["sha256"], **about}
 
 
 class Form(NamedTuple):
-    """A fitted expression, the fraction of the data's sum of squares that it explains, and its terms
-    ``(name, weight, a)``."""
+    """A fitted expression, and how well it fits.
+
+    ``explained`` is the fraction of the data's sum of squares that the expression explains, and ``terms`` are its terms
+    ``(name, weight, a)``.
+    """
 
     tree: Any
     explained: float
@@ -95,7 +108,7 @@ class Form(NamedTuple):
 
 
 def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array], most_terms: int = 2) -> Form:
-    """The closed form of a drift ``learned(log_ratio, advantage) -> drift``, all ``[N]``.
+    """Fits the closed form of a drift ``learned(log_ratio, advantage) -> drift``, all ``[N]``.
 
     There is one piece for each sign of the advantage ``A``, clipped below at 0 because a drift is non-negative. The
     inputs of terms are ``(ratio - 1) * A`` and ``log_ratio * A``; a piece has at most ``most_terms`` terms.
@@ -115,7 +128,7 @@ def drift(learned: Callable[[np.ndarray, np.ndarray], np.ndarray | Array], most_
 
 
 def distance(learned: Callable[[np.ndarray], np.ndarray], reach: float = 30.0, most_terms: int = 4) -> Form:
-    """The closed form of a value loss ``learned(error) -> loss``, both ``[N]``, up to an additive constant.
+    """Fits the closed form of a value loss ``learned(error) -> loss``, both ``[N]``, up to an additive constant.
 
     It is fitted to errors in ``[-reach, reach]``, which are spaced evenly in their arcsinh and weighted by the inverse
     of their magnitude, so that the loss near 0 matters most. It has at most ``most_terms`` terms.
@@ -139,13 +152,14 @@ def fit(
 
     It stops at ``most_terms`` terms, if the error is negligible (`NEGLIGIBLE`), or if no term helps enough (`GAIN`).
 
-    - ``target``: ``[N]``, the data.
-    - ``variables``: values ``[N]`` of the variables of ``inputs``, by name.
-    - ``inputs``: expressions that terms are applied to.
-    - ``terms``: the terms to choose from.
-    - ``most_terms``: the largest number of terms.
-    - ``above``: if given, only data above it is fitted, because the caller clips the form below at this value.
-    - ``weight``: ``[N]``, factor on the errors; default 1.
+    Args:
+        target: ``[N]``, the data.
+        variables: Values ``[N]`` of the variables of ``inputs``, by name.
+        inputs: Expressions that terms are applied to.
+        terms: The terms to choose from.
+        most_terms: The largest number of terms.
+        above: If given, only data above it is fitted, because the caller clips the form below at this value.
+        weight: ``[N]``, the factor on the errors; default 1.
     """
     data = np.ones(len(target), bool) if above is None else target > above + 1e-5 * np.ptp(target)
     weight = np.ones(len(target)) if weight is None else weight
@@ -178,15 +192,16 @@ def fit(
 def _best_scale(
     goal: np.ndarray, columns: list[np.ndarray], term: Term, x: Any, column: Callable[[Term, Any, float], np.ndarray]
 ):
-    """``(error, weights, (term, x, a))`` for the best scale ``a`` of a term that is added to ``columns``.
+    """Returns ``(error, weights, (term, x, a))`` for the best scale ``a`` of a term that is added to ``columns``.
 
     The scale is searched on a coarse grid, then on successively finer grids around the best.
 
-    - ``goal``: ``[N]``, the weighted data.
-    - ``columns``: weighted values ``[N]`` of the terms chosen so far.
-    - ``term``: the term to add.
-    - ``x``: the expression of its input.
-    - ``column(term, x, a)``: the weighted values ``[N]`` of a term.
+    Args:
+        goal: ``[N]``, the weighted data.
+        columns: Weighted values ``[N]`` of the terms chosen so far.
+        term: The term to add.
+        x: The expression of its input.
+        column: ``column(term, x, a)`` returns the weighted values ``[N]`` of a term.
     """
 
     def error(a: float) -> tuple[float, np.ndarray]:
@@ -204,12 +219,12 @@ def _best_scale(
 
 
 def _value(tree: Any, variables: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The values ``[N]`` of an expression, in float64."""
+    """Evaluates an expression in float64, ``[N]``."""
     return np.broadcast_to(
         np.asarray(expressions.evaluate(tree, variables), np.float64), next(iter(variables.values())).shape
     )
 
 
 def _explained(target: np.ndarray, prediction: np.ndarray) -> float:
-    """The fraction of the sum of squares of ``target`` that ``prediction`` explains, both ``[N]``."""
+    """Returns the fraction of the sum of squares of ``target`` that ``prediction`` explains, both ``[N]``."""
     return 1 - float(np.sum(np.square(target - prediction)) / (np.sum(np.square(target)) + 1e-30))

@@ -19,34 +19,43 @@ from purerl.names import Trust
 from purerl.types import Array, Key, PyTree
 
 STEPS, LEARNING_RATE = 4000, 0.01
-"""Steps of Adam on all points, and the first step size, which falls to 0 by a cosine."""
+"""The steps of Adam on all points, and the first step size, which falls to 0 by a cosine."""
 BEGINNINGS = 4
-"""Networks that are fitted side by side, from random beginnings."""
+"""The number of networks that are fitted side by side, from random initial parameters."""
 SPREAD = 0.1
-"""Standard deviation of what a last layer begins with: a drift's network has no slope where it is 0."""
+"""The standard deviation of the noise on a last layer's initial parameters: a drift's network has no slope where it is
+0."""
 REACH = 30.0
-"""The largest error of a value or an action value that is looked at, as in a closed form's fit."""
+"""The largest error of a value or an action value at which a function is fitted, as in a closed form's fit."""
 _ERRORS = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(REACH))
 POINTS: dict[str, tuple[np.ndarray, ...]] = {
     "value-loss": (_ERRORS, np.array([-1.0, -0.3, 0.0, 0.3, 1.0])),
     "policy-drift": (np.linspace(-1.0, 1.0, 41), np.linspace(-4.0, 4.0, 41)),
     "td-loss": (_ERRORS,),
 }
-"""Values of the inputs that a network is fitted on, in all combinations: of a value loss the error and how far the
-value is from the old one; of a drift log ratio and advantage; of a TD loss the error."""
+"""Values of the inputs on which a network is fitted, in all combinations: for a value loss the error and the distance
+of the value from the old one, for a drift log ratio and advantage, for a TD loss the error."""
 
 
 def artefact(
     learned: artefacts.Artefact, hidden_sizes: tuple[int, ...], seed: int, *, trust: Trust = False, where: Path = Path()
 ) -> artefacts.Artefact:
-    """A network with layers of ``hidden_sizes`` in place of a learned function, both functions of the same socket.
+    """Fits a network with layers of ``hidden_sizes`` to a learned function of the same socket.
 
-    It is fitted by least squares, up to a constant; errors are measured by ``1 + x^2`` for losses, which grow so
-    with their error ``x``. Its card has the fraction of the sum of squares that is ``explained``: of the function, and
-    of its difference to the algorithm's own (``explained_change``). ``seed`` is that of the beginnings.
+    It is fitted by least squares, up to a constant. Errors of losses are divided by ``1 + x^2``, because losses grow so
+    with their error ``x``. The card of the result has two fractions of the sum of squares that the fit explains: of the
+    function (``explained``), and of its difference from the algorithm's own (``explained_change``).
 
-    Raises `ConfigError` for sockets other than those of `POINTS`, for sizes that cannot be, and as
-    `artefacts.training` does, which ``trust`` and ``where`` are for.
+    Args:
+        learned: The learned function.
+        hidden_sizes: Widths of the hidden layers.
+        seed: The seed of the initial parameters.
+        trust: As for `artefacts.training`.
+        where: As for `artefacts.training`.
+
+    Raises:
+        ConfigError: The socket is not among `POINTS`, the function is time-aware, the sizes are not valid, or as
+            `artefacts.training` does.
     """
     _, config = artefacts.training(learned, trust=trust, where=where)
     if learned.socket not in POINTS:
@@ -84,7 +93,7 @@ def artefact(
 
 
 def _points(socket: str) -> tuple[list[Array], Array]:
-    """The inputs ``[N]`` of a socket's function, and the weights ``[N]`` of errors there."""
+    """Returns the inputs ``[N]`` of a socket's function, and the weights ``[N]`` of its errors."""
     first, *more = (x.reshape(-1) for x in np.meshgrid(*POINTS[socket]))
     inputs = [first, first - more[0], np.zeros_like(first)] if socket == "value-loss" else [first, *more]
     weight = np.ones_like(first) if socket == "policy-drift" else 1 / (1 + np.square(first))
@@ -92,7 +101,7 @@ def _points(socket: str) -> tuple[list[Array], Array]:
 
 
 def _fit(socket: sockets.Socket, error: Any, key: Key) -> tuple[PyTree, Array]:
-    """Meta-parameters of a socket for a small ``error(meta_params)``, and that error. Consumes ``key``."""
+    """Fits meta-parameters of a socket for a small ``error(meta_params)``; returns both. Consumes ``key``."""
     key_init, key_last = jax.random.split(key)
     *hidden, last = socket.init(key_init)
     leaves, structure = jax.tree.flatten(last)

@@ -22,10 +22,10 @@ from purerl.trees import zeros
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
 Fitness = Callable[[Metrics], Array]
-"""Maps the metrics ``[iterations]`` of one training to a scalar to be maximised."""
+"""Maps the metrics ``[iterations]`` of one training to a scalar, which is maximised."""
 TRIAL, TRIAL_EPISODES = 2**31 + 3, 64
-"""Folded into the key of a training for its trial, so that a trial touches no key of the training; and the episodes of
-a trial, which are played side by side (arXiv 2211.11030: 64)."""
+"""The number that is folded into the key of a training for its trial, so that a trial uses no key of the training; and
+the episodes of a trial, which are played side by side (arXiv 2211.11030: 64)."""
 
 
 class Search(NamedTuple):
@@ -37,8 +37,10 @@ class Search(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What an agent trains in: an environment, and the algorithm's config, whose length is the agent's lifetime. The
-    ``name`` is that in metrics."""
+    """An environment, and the algorithm's config, whose length is the agent's lifetime.
+
+    ``name`` is the task's name in metrics.
+    """
 
     env: Env
     config: Any
@@ -46,10 +48,10 @@ class Task(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """How the candidates of a generation are tried.
+    """How the candidates of a generation are tried, and how they score.
 
-    ``live(candidates [P], key) -> fitness [P, tasks, S]`` consumes its key; ``score(fitness [P, tasks]) -> [P]`` takes
-    the means over the ``S`` trainings of a candidate. ``each(fitness)`` are metrics of single tasks, by name.
+    ``live(candidates [P], key) -> fitness [P, tasks, S]`` consumes its key. ``score(fitness [P, tasks]) -> [P]`` takes
+    the means over the ``S`` trainings of a candidate. ``each(fitness)`` returns metrics of single tasks, by name.
     """
 
     live: Callable[[PyTree, Key], Array]
@@ -61,7 +63,7 @@ class Evolution(NamedTuple):
     """A search as pure functions: ``init(key)``, which consumes its key, and ``step(state)``, one generation.
 
     ``mean(state)`` returns the current meta-parameters. ``frames`` is the number of environment steps of a generation,
-    over all its trainings (a Python integer; 0 if unknown); ``devices`` are those that it runs on.
+    over all its trainings (a Python integer; 0 if unknown). ``devices`` are the devices that it runs on.
     """
 
     init: Callable[[Key], PyTree]
@@ -72,11 +74,11 @@ class Evolution(NamedTuple):
 
 
 def lifetime_return(metrics: Metrics) -> Array:
-    """The mean over a training's metrics ``[iterations]`` of the most recent ``episode_return``, a scalar.
+    """Computes the mean of the most recent ``episode_return`` over a training's metrics ``[iterations]``, a scalar.
 
     An iteration in which no episode ended repeats the return of the one before it, so that long episodes do not count
-    for less. Iterations before the first end of an episode do not count; nan if no episode ever ended. It corresponds
-    to PureJaxRL's mean of ``returned_episode_returns``, per iteration in place of per step.
+    for less. Iterations before the first end of an episode do not count; the mean is nan if no episode ever ended. It
+    corresponds to PureJaxRL's mean of ``returned_episode_returns``, per iteration in place of per step.
     """
     ended = metrics["episodes"] > 0
     index = jnp.arange(ended.shape[0])
@@ -93,8 +95,9 @@ def lifetime(
 ) -> Callable[[PyTree, Key], Array]:
     """Returns ``live(given, key)``: the fitness of one training of ``make_trainer(**given)``, which consumes ``key``.
 
-    With a ``trial`` it is the mean return of the trained policy in the environment ``trial(**given)``, where it always
-    takes its most likely action and learns no more. It is -inf if the training died or its fitness is nan.
+    With a ``trial`` the fitness is the mean return of the trained policy in the environment ``trial(**given)``, where
+    it always takes its most likely action and learns no more. The fitness is -inf if the training died or its fitness
+    is nan.
     """
 
     def live(given: dict[str, PyTree], key: Key) -> Array:
@@ -112,13 +115,18 @@ def lifetime(
 
 
 LANES = 8
-"""Trainings that a CPU core computes at once. A search promises its own bits, not those of lone trainings, so that it
-can take the number that was fastest for small networks."""
+"""Trainings that a CPU core computes at once. A search promises only its own bits, and not those of single trainings,
+so it can use the number that was fastest for small networks."""
 
 
 def placed(size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None) -> population.Layout:
-    """The layout of ``size`` trainings of a search on ``devices`` (default: all), each with ``lanes`` at once (default:
-    `LANES` on CPU, all elsewhere)."""
+    """Lays out ``size`` trainings of a search on ``devices``.
+
+    Args:
+        size: The number of trainings.
+        devices: The devices; default: all.
+        lanes: Trainings that a device computes at once; default: `LANES` on CPU, all elsewhere.
+    """
     on_cpu = (devices or jax.devices())[0].platform == "cpu"
     return population.layout(size, devices, lanes or (LANES if on_cpu else None))
 
@@ -138,12 +146,15 @@ def lifetimes(
 
     ``keys`` are ``[S]``, with which every candidate trains (common random numbers), or ``[P, S]``.
 
-    - ``make_trainer(meta_params=...)``: the `Trainer` of a candidate.
-    - ``num_iterations``: iterations of a training.
-    - ``num_candidates``: ``P``.
-    - ``num_seeds``: ``S``.
-    - ``fitness, trial``: as for `lifetime`.
-    - ``devices, lanes``: as for `placed`.
+    Args:
+        make_trainer: ``make_trainer(meta_params=...)`` makes the `Trainer` of a candidate.
+        num_iterations: Iterations of a training.
+        num_candidates: ``P``.
+        num_seeds: ``S``.
+        fitness: As for `lifetime`.
+        trial: As for `lifetime`.
+        devices: As for `placed`.
+        lanes: As for `placed`.
     """
     shape = num_candidates, num_seeds
     candidate = np.arange(num_candidates).repeat(num_seeds)
@@ -165,8 +176,19 @@ def lives(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Callable[[PyTree, Key], Array]:
-    """Returns ``live(given [N], keys [N]) -> fitness [N]``, which runs ``size`` whole trainings on all devices, each
-    with what it is given and a key of its own. Arguments are as for `lifetimes`."""
+    """Returns ``live(given [N], keys [N]) -> fitness [N]``, which runs ``size`` whole trainings on all devices.
+
+    Each training has its own arguments ``given`` and its own key.
+
+    Args:
+        make_trainer: ``make_trainer(**given)`` makes a `Trainer`.
+        num_iterations: Iterations of a training.
+        size: ``N``.
+        fitness: As for `lifetime`.
+        trial: As for `lifetime`.
+        devices: As for `placed`.
+        lanes: As for `placed`.
+    """
     live, layout = lifetime(make_trainer, num_iterations, fitness, trial), placed(size, devices, lanes)
     live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
 
@@ -181,15 +203,16 @@ def lives(
 
 
 def evolution(strategy: Strategy, mean: Callable[[Key], PyTree], tasks: Tasks) -> Evolution:
-    """A search for the meta-parameters whose trainings have the highest fitness.
+    """Makes a search for the meta-parameters whose trainings have the highest fitness.
 
     Metrics of a generation: ``fitness``, the mean over all trainings with finite fitness; ``fitness_best`` and
     ``fitness_worst`` over candidates whose trainings all have one; ``alive``, the fraction of trainings that have one;
-    and those of ``tasks.each``.
+    and the metrics of ``tasks.each``.
 
-    - ``strategy``: the evolution strategy.
-    - ``mean(key)``: the initial meta-parameters.
-    - ``tasks``: what candidates are tried in, and how they score.
+    Args:
+        strategy: The evolution strategy.
+        mean: ``mean(key)`` makes the initial meta-parameters.
+        tasks: How candidates are tried, and how they score.
     """
 
     def init(key: Key) -> Search:
@@ -207,11 +230,11 @@ def evolution(strategy: Strategy, mean: Callable[[Key], PyTree], tasks: Tasks) -
 
 
 def scores(fitness: Array) -> Array:
-    """One score ``[P]`` per candidate from its fitness in each task ``[P, tasks]``.
+    """Computes one score ``[P]`` per candidate from its fitness in each task ``[P, tasks]``.
 
-    With one task it is the fitness itself, with several the mean rank (`strategies.ranks`). A candidate with a
-    non-finite fitness ranks last in that task, and scores -inf if it has no finite one in any. A task in which no
-    candidate has a finite fitness does not count.
+    With one task the score is the fitness itself, with several the mean rank (`strategies.ranks`). A candidate with a
+    non-finite fitness in a task ranks last there, and scores -inf if it has no finite fitness in any task. A task in
+    which no candidate has a finite fitness does not count.
     """
     if fitness.shape[1] == 1:
         return fitness[:, 0]
@@ -222,10 +245,10 @@ def scores(fitness: Array) -> Array:
 
 
 def pair_scores(fitness: Array) -> Array:
-    """One score ``[P]`` per candidate from its fitness in its only task ``[P, 1]``: 1 if it is fitter than its mirror
-    image, -1 if it is less fit, 0 if neither.
+    """Computes one score ``[P]`` per candidate by comparing it with its mirror image, from fitness ``[P, 1]``.
 
-    Candidate ``i`` of the first half mirrors candidate ``i + P / 2``. A non-finite fitness is the lowest.
+    The score is 1 if the candidate is fitter in their only task, -1 if it is less fit, 0 if neither. Candidate ``i`` of
+    the first half mirrors candidate ``i + P / 2``. A non-finite fitness is the lowest.
     """
     first, second = jnp.split(jnp.where(jnp.isfinite(fitness[:, 0]), fitness[:, 0], -jnp.inf), 2)
     better = (first > second).astype(jnp.float32) - (first < second)
@@ -252,20 +275,23 @@ def of(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> Evolution:
-    """A search for the function of a socket, by evolution.
+    """Makes a search for the function of a socket, by evolution.
 
-    - ``socket``: what is learned.
-    - ``algo``: an algorithm of `purerl.algos`.
-    - ``tasks``: what agents train in. Those of a socket on the environment's side are in common spaces
-      (`purerl.envs.union`).
-    - ``strategy``: the evolution strategy.
-    - ``num_seeds``: trainings of a candidate in each task that it is tried in.
-    - ``paired``: False, and every candidate is tried in every task, on the same keys, and scores its mean rank
-      (`scores`); or True, and each antithetic pair of candidates is tried in one task alone, on keys of its own, and
-      what counts is which of the two was fitter (`pair_scores`; Jackson et al. 2023, arXiv 2310.02782, appendix).
-      The strategy's candidates must be antithetic, and have at least as many pairs as there are tasks.
-    - ``fitness``: of the metrics of a training, unless the socket has a trial; times the socket's sign.
-    - ``devices, lanes``: as for `placed`.
+    Args:
+        socket: The socket.
+        algo: An algorithm of `purerl.algos`.
+        tasks: The environments and configs of agents. The environments of a socket on the environment's side are
+            brought into common spaces (`purerl.envs.union`).
+        strategy: The evolution strategy.
+        num_seeds: Trainings of a candidate in each task that it is tried in.
+        paired: If False, every candidate is tried in every task, on the same keys, and scores its mean rank (`scores`).
+            If True, each antithetic pair of candidates is tried in one task alone, on keys of its own, and scores by
+            which of the two was fitter (`pair_scores`; Jackson et al. 2023, arXiv 2310.02782, appendix). Then the
+            strategy's candidates must be antithetic, with at least as many pairs as there are tasks.
+        fitness: The fitness of a training by its metrics, unless the socket has a trial; it is multiplied by the
+            socket's sign.
+        devices: As for `placed`.
+        lanes: As for `placed`.
     """
     size, half = strategy.size, strategy.size // 2
     if len(tasks) > 1 and socket.env is not same_env:
@@ -310,9 +336,9 @@ def of(
 
 
 def judge(socket: Socket, env: Env, fitness: Fitness = lifetime_return) -> dict[str, Any]:
-    """By what the trainings of a socket in ``env`` are judged: the ``fitness`` and ``trial`` of `lifetime`.
+    """Returns the ``fitness`` and the ``trial`` of `lifetime` by which trainings of a socket in ``env`` are judged.
 
-    ``fitness`` is of the metrics of a training.
+    ``fitness`` is a function of the metrics of a training.
     """
     signed = fitness if socket.sign == 1 else lambda metrics: socket.sign * fitness(metrics)
     if (trial := socket.trial) is None:
@@ -334,21 +360,22 @@ def evolve(
 ) -> Callable[[Key], Evolved]:
     """Returns ``search(key) -> Evolved``, to jit: a whole search as one program, which consumes ``key``.
 
-    - ``socket``: what is learned.
-    - ``algo``: an algorithm of `purerl.algos`.
-    - ``config``: its Config.
-    - ``envs``: the environments to train in.
-    - ``strategy``: a `Strategy`, or the name of one (`strategies.make`).
-    - ``population``: number of candidates of a strategy given by name.
-    - ``generations``: number of generations.
-    - ``strategy_options``: further arguments of `strategies.make`.
-    - ``options``: further arguments of `of`.
-
     The command line runs the same search in chunks, and saves a checkpoint after each. ::
 
         search = evolve(sockets.value_loss(), ppo, ppo.Config(total_steps=32768), [envs.make("CartPole-v1")])
         result = jax.jit(search)(jax.random.key(0))
         ppo.make_train(config, env, **sockets.value_loss().parts(result.meta_params, config))
+
+    Args:
+        socket: The socket whose function is learned.
+        algo: An algorithm of `purerl.algos`.
+        config: The Config of ``algo``.
+        envs: The environments to train in.
+        strategy: A `Strategy`, or the name of one (`strategies.make`).
+        population: The number of candidates of a strategy that is given by name.
+        generations: The number of generations.
+        strategy_options: Further arguments of `strategies.make`.
+        options: Further arguments of `of`.
     """
     if isinstance(strategy, str):
         like = jax.eval_shape(socket.init, jax.random.key(0))
@@ -364,7 +391,7 @@ def evolve(
 
 
 def _summary(fitness: Array) -> Metrics:
-    """The metrics of a generation from the fitness ``[P, ...]`` of its trainings."""
+    """Computes the metrics of a generation from the fitness ``[P, ...]`` of its trainings."""
     alive = jnp.isfinite(fitness)
     total = jnp.sum(jnp.where(alive, fitness, 0.0))
     each = jnp.mean(fitness.reshape(fitness.shape[0], -1), axis=1)

@@ -1,5 +1,7 @@
-"""What a search by gradients follows: the loss of agents on a rollout after they have trained, and how they may train
-so that it has a slope."""
+"""Judges of agents, for searches by gradients: the loss on a rollout after training, with a slope through training.
+
+A judge also has the optimiser that agents train with, through which gradients can flow.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,10 +29,13 @@ EPSILON_ROOT = 1e-10
 class Judge(NamedTuple):
     """How agents of one kind are judged.
 
-    ``optimiser`` is what they train with; gradients flow through it. ``init(key, obs [B, ...])`` is what is kept of an
-    agent. ``loss(trainer, agent, metrics [iterations], judging, key) -> (loss [], judging)`` lets an agent act for
-    ``num_steps`` steps after the iterations of these metrics; gradients flow through its parameters and the metrics.
-    Both consume their keys.
+    Attributes:
+        optimiser: The optimiser that agents train with; gradients flow through it.
+        init: ``init(key, obs [B, ...])`` makes the state that the judge keeps of an agent. Consumes ``key``.
+        loss: ``loss(trainer, agent, metrics [iterations], judging, key) -> (loss [], judging)`` lets an agent act for
+            ``num_steps`` steps after the iterations of these metrics; gradients flow through its parameters and the
+            metrics. Consumes ``key``.
+        num_steps: The steps of the rollout on which an agent is judged.
     """
 
     optimiser: optax.GradientTransformation
@@ -40,8 +45,10 @@ class Judge(NamedTuple):
 
 
 def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
-    """Judges a policy gradient by ``-mean(advantage * log pi)``, with advantages of the agent's own critic (Xu et al.
-    2018, arXiv 1805.09801)."""
+    """Makes a judge of policy gradients: ``-mean(advantage * log pi)``, with advantages of the agent's own critic.
+
+    Source: Xu et al. 2018, arXiv 1805.09801.
+    """
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     adam = optax.scale_by_adam(eps=1e-5, eps_root=EPSILON_ROOT)
     optimiser = gradients.chain(gradients.clip_by_norm(config.max_grad_norm), adam, gradients.descent(schedule))
@@ -62,14 +69,15 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
 
 
 VALUE_SIZES, VALUE_RATE, VALUE_GAMMA, VALUE_LAMBDA = (256, 256), 1e-3, 0.99, 0.96
-"""Of the network that judges agents of DiscoRL: its layers, Adam's step size, discount and trace parameter."""
+"""Settings of the value network that judges agents of DiscoRL: its layers, Adam's step size, discount and trace
+parameter."""
 ENTROPY, PREDICTIONS_ENTROPY, CENTRE, NEARNESS = 1e-2, 1e-3, 1e-3, 1e-2
-"""Weights beside the policy gradient: of the policy's entropy, of that of ``y`` and ``z``, of the squared means of
-targets, and of their divergence from the target network's policy."""
+"""Weights beside the policy gradient: of the policy's entropy, of the entropy of ``y`` and ``z``, of the squared means
+of targets, and of their divergence from the target network's policy."""
 
 
 class Judging(NamedTuple):
-    """A value network of an agent, its optimiser's state, and the moments of advantages."""
+    """A judge's state of an agent: a value network, its optimiser's state, and the moments of advantages."""
 
     params: PyTree
     opt_state: PyTree
@@ -77,13 +85,14 @@ class Judging(NamedTuple):
 
 
 def by_value_network(config: Any, env: Env) -> Judge:
-    """Judges agents of DiscoRL as its authors did (github.com/google-deepmind/disco_rl at 9059a29,
-    colabs/meta_train.ipynb).
+    """Makes a judge of agents of DiscoRL, as its authors judged them.
 
-    The loss on a rollout of twice ``num_steps`` is the policy gradient's, with advantages of a value network of its
-    own, in standard deviations; less the entropies of the policy and of the predictions; more what keeps targets
-    centred, and near the policy of the target network. The value network learns from the rollouts, a step for each
-    iteration.
+    Source: github.com/google-deepmind/disco_rl at 9059a29, colabs/meta_train.ipynb.
+
+    The loss on a rollout of twice ``num_steps`` is that of a policy gradient with advantages of a value network of the
+    judge's own, in standard deviations. Entropies of the policy and of the predictions are subtracted; terms that keep
+    targets centred, and near the policy of the target network, are added. The value network learns from the rollouts, a
+    step for each iteration.
     """
     adam = optax.scale_by_adam(eps=config.adam_epsilon, eps_root=EPSILON_ROOT)
     optimiser = disco.make_optimiser(config, adam)
@@ -102,7 +111,7 @@ def by_value_network(config: Any, env: Env) -> Judge:
         return made[..., 0]
 
     def advantages(params: PyTree, trajectory: Transition) -> tuple[Array, Array]:
-        """Those of the steps, and targets of their values, both ``[T, B]``."""
+        """Returns the advantages of the steps, and targets of their values, both ``[T, B]``."""
         before, after = value(params, trajectory.obs), value(params, trajectory.next_obs)
         discount = VALUE_GAMMA * (1 - trajectory.terminated)
         gae = jax.vmap(returns.gae, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)

@@ -1,4 +1,4 @@
-"""A training as an environment: whoever acts in it decides how others learn, or shapes what they learn.
+"""A training as an environment: an agent in it decides how others learn, or shapes what they learn.
 
 A step of the environment is an iteration of a `Trainer`, and its state is the `TrainState`. So a meta-agent is trained
 by any algorithm, in any number of trainings at once, with the loops, searches and files of every other agent.
@@ -17,7 +17,7 @@ from purerl.types import Array, Env, Key, Metrics, PyTree, Step, Trainer, TrainS
 
 
 class State(NamedTuple):
-    """A training under way, and the iterations of this episode (int32)."""
+    """The state of a training that is under way, and the iterations of this episode (int32)."""
 
     training: TrainState
     t: Array
@@ -35,23 +35,27 @@ def learning(
     action_space: Space,
     num_agents: int = 1,
 ) -> Env:
-    """An `Env` whose episodes are trainings, and whose steps are their iterations.
-
-    - ``name``: of the `Env`.
-    - ``make_trainer(action)``: the training of which a step is the next iteration. The action is traced: it may be a
-      number of the config, a parameter of the environment, what an opponent does. Shapes must not depend on it.
-    - ``start``: the action whose `Trainer` begins a training; the level is the key of its ``init``.
-    - ``observe(state, metrics) -> obs``: what the meta-agent may see after an iteration, cast to the dtypes of
-      ``observation_space``. At the beginning the metrics are zeros. Observations must be finite, also where a metric
-      is nan.
-    - ``reward(state, metrics) -> reward``: what the meta-agent is paid for an iteration; finite, cast to float32.
-    - ``num_iterations``: iterations after which an episode is truncated. One whose training died (``alive`` is False)
-      terminates.
-    - ``observation_space, action_space, num_agents``: of the `Env`. With several agents actions, observations and
-      rewards lead with ``[N]``.
+    """Makes an `Env` whose episodes are trainings, and whose steps are their iterations.
 
     `Env.resets` is ``few``, so that a training begins only where an episode ended, however many environments step
-    together: an iteration is all that is paid for between ends.
+    together: between ends only iterations are computed.
+
+    Args:
+        name: The name of the `Env`.
+        make_trainer: ``make_trainer(action)`` makes the training of which a step is the next iteration. The action is
+            traced: it may be a number of the config, a parameter of the environment, or an opponent's action. Shapes
+            must not depend on it.
+        start: The action whose `Trainer` begins a training; the level is the key of its ``init``.
+        observe: ``observe(state, metrics) -> obs`` returns what the meta-agent may see after an iteration, cast to the
+            dtypes of ``observation_space``. At the beginning the metrics are zeros. Observations must be finite, also
+            where a metric is nan.
+        reward: ``reward(state, metrics) -> reward`` returns the meta-agent's reward for an iteration; finite, cast to
+            float32.
+        num_iterations: Iterations after which an episode is truncated. A training that died (``alive`` is False)
+            terminates its episode.
+        observation_space: The observation space of the `Env`.
+        action_space: The action space of the `Env`.
+        num_agents: The agents of the `Env`. With several agents actions, observations and rewards lead with ``[N]``.
     """
     shape = () if num_agents == 1 else (num_agents,)
 

@@ -1,5 +1,6 @@
-"""Meta-gradients: an alternative to evolution that differentiates through training (Xu et al. 2018, arXiv 1805.09801;
-with many agents at once, Oh et al. 2020, arXiv 2007.08794).
+"""Meta-gradients: an alternative to evolution that differentiates through training.
+
+Xu et al. 2018, arXiv 1805.09801; with many agents at once, Oh et al. 2020, arXiv 2007.08794.
 
 In every generation each agent trains for a few iterations with the current learned function. The gradient of the
 performance of its policy after them is backpropagated through those iterations to the meta-parameters. Agents continue
@@ -26,18 +27,21 @@ from purerl.meta.judges import Judge
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer, TrainState
 
 NAME = "meta_gradient"
-"""Name of this search among the strategies."""
+"""The name of this search among the strategies."""
 UNFIT = "optimiser", "lpg", *ENV_SOCKET_NAMES
-"""Sockets of which this search cannot find the function."""
+"""Sockets whose function this search cannot learn."""
 JUDGING = 2**31 + 5
-"""Folded into the key of new agents for what the judge keeps of them."""
+"""The number that is folded into the key of new agents for the states that the judge keeps of them."""
 UNREST = 0.01
-"""Standard deviation of the noise that is added to the initial meta-parameters."""
+"""The standard deviation of the noise that is added to the initial meta-parameters."""
 
 
 class State(NamedTuple):
-    """The whole state of the search. ``agents`` are training states ``[N]``, each in the course of its training, and
-    ``judging`` is what the `Judge` keeps of each."""
+    """The whole state of the search.
+
+    ``agents`` are training states ``[N]``, each in the course of its training, and ``judging`` are the states ``[N]``
+    that the `Judge` keeps of them.
+    """
 
     meta_params: PyTree
     opt_state: PyTree
@@ -60,26 +64,29 @@ def of(
     max_norm: float = 1.0,
     fitness: Fitness = lifetime_return,
 ) -> Evolution:
-    """The search by meta-gradients as an `Evolution`: a generation is one Adam step on the meta-parameters.
+    """Makes the search by meta-gradients as an `Evolution`: a generation is one Adam step on the meta-parameters.
 
     In a generation each agent trains for ``num_iterations`` iterations and then acts for one more rollout. The step
-    descends the mean over agents of what a `Judge` makes of that rollout; agents whose gradient is not finite are left
-    out. Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
+    descends the mean over agents of a `Judge`'s loss on that rollout; agents whose gradient is not finite are left out.
+    Metrics are those of `evolution.evolution`, with the fitness of the iterations of this generation.
 
-    - ``socket``: what is learned; "optimiser" and "lpg", and those on the environment's side, are refused. (A2C stops
-      the gradients of the values that it estimates from, so most of a rule would have no gradient.)
-    - ``algo``: a policy gradient algorithm of `purerl.algos`, or ``disco``.
-    - ``config``: its Config, whose number of iterations is the length of an agent's training.
-    - ``envs``: one environment.
-    - ``num_agents``: agents that train in parallel.
-    - ``num_iterations``: iterations to differentiate through. A value loss needs at least 2, because it affects the
-      policy only through the advantages of later iterations.
-    - ``learning_rate``: of Adam on the meta-parameters.
-    - ``gae_lambda``: of the advantages on the last rollout of a policy gradient, by the agent's own critic.
-    - ``max_norm``: global norm that the meta-gradient is clipped to.
-    - ``fitness``: of the metrics of a generation's iterations.
+    Args:
+        socket: The socket. "optimiser" and "lpg", and the sockets on the environment's side, are refused. (A2C stops
+            the gradients of the values that it estimates from, so most of a rule would have no gradient.)
+        algo: A policy gradient algorithm of `purerl.algos`, or ``disco``.
+        config: The Config of ``algo``, whose number of iterations is the length of an agent's training.
+        envs: One environment.
+        num_agents: Agents that train in parallel.
+        num_iterations: Iterations to differentiate through. A value loss needs at least 2, because it affects the
+            policy only through the advantages of later iterations.
+        learning_rate: Adam's step size on the meta-parameters.
+        gae_lambda: The trace parameter of the advantages on the last rollout of a policy gradient, by the agent's own
+            critic.
+        max_norm: The global norm that the meta-gradient is clipped to.
+        fitness: The fitness by the metrics of a generation's iterations.
 
-    Raises `ConfigError` for arguments that it does not support.
+    Raises:
+        ConfigError: The arguments are not supported.
     """
     of_disco = isinstance(config, disco.Config)
     unfit = not isinstance(config, (policy_gradients.Config, disco.Config)) or socket.name in UNFIT
@@ -104,7 +111,7 @@ def of(
     live = lookahead(socket, algo, config, env, num_iterations, judge)
 
     def begin(meta_params: PyTree, key: Key) -> tuple[TrainState, PyTree]:
-        """``N`` new agents, and what the judge keeps of them. Consumes ``key``."""
+        """Makes ``N`` new agents, and the states that the judge keeps of them. Consumes ``key``."""
         trainer = make_trainer(meta_params)
         agents = jax.vmap(trainer.init)(jax.random.split(key, num_agents))
         keys = jax.random.split(jax.random.fold_in(key, JUDGING), num_agents)
@@ -139,8 +146,10 @@ def of(
 
 
 def _smooth(socket: Socket, algo: Any, config: Any, env: Env, judge: Judge) -> Callable[[PyTree], Trainer]:
-    """Returns ``make_trainer(meta_params)``: a `Trainer` with the learned function, and with an optimiser that can be
-    differentiated through."""
+    """Returns ``make_trainer(meta_params)``, which makes a `Trainer` with the learned function.
+
+    Its optimiser can be differentiated through.
+    """
     parts = lambda meta_params: socket.parts(meta_params, config)
     return lambda meta_params: algo.make_trainer(config, env, optimiser=judge.optimiser, **parts(meta_params))
 
@@ -150,11 +159,16 @@ def lookahead(
 ) -> Callable[[PyTree, TrainState, PyTree, Key], tuple[Array, tuple[TrainState, PyTree, Metrics]]]:
     """Returns ``live(meta_params, agent, judging, key) -> (loss, (agent, judging, metrics))``, to be differentiated.
 
-    It trains the agent for ``num_iterations`` iterations and returns the ``judge``'s loss on a further rollout, the
-    trained agent, what the judge keeps, and the metrics ``[num_iterations]``. It consumes ``key``.
+    ``live`` trains the agent for ``num_iterations`` iterations. It returns the ``judge``'s loss on a further rollout,
+    the trained agent, the judge's next state, and the metrics ``[num_iterations]``. It consumes ``key``.
 
-    - ``socket, algo, config, num_iterations``: as for `of`.
-    - ``env``: the environment.
+    Args:
+        socket: As for `of`.
+        algo: As for `of`.
+        config: As for `of`.
+        env: The environment.
+        num_iterations: As for `of`.
+        judge: The judge of the agent.
     """
     make_trainer = _smooth(socket, algo, config, env, judge)
 
@@ -176,12 +190,12 @@ def _unrest(key: Key, meta_params: PyTree) -> PyTree:
 
 
 def _finite(x: Array) -> Array:
-    """Whether all elements of each agent are finite. ``[N, ...] -> [N]``."""
+    """Returns whether all elements of each agent are finite, ``[N, ...] -> [N]``."""
     return jnp.all(jnp.isfinite(x).reshape(x.shape[0], -1), axis=1)
 
 
 def _summary(fitness: Fitness, metrics: Metrics) -> Metrics:
-    """The metrics of a generation from its trainings' metrics ``[N, iterations]``."""
+    """Computes the metrics of a generation from its trainings' metrics ``[N, iterations]``."""
     each = jax.vmap(fitness)(metrics)
     alive = metrics["alive"][:, -1]
     sound = alive & jnp.isfinite(each)

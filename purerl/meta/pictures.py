@@ -15,11 +15,11 @@ from purerl.learned.written import Function, Written
 from purerl.learners.parts.lifetimes import Timed
 
 Canvas = Figure | SubFigure
-"""What a plot is drawn on: a figure of its own, or a part of one."""
+"""A figure, or a part of one, on which a plot is drawn."""
 REACH = 30.0
 """The largest error for which losses are drawn."""
 HEARD, PANELS, ELEMENTS = 2.0, 4, 10
-"""The largest value of an element of an observation of which messages are drawn, and the most numbers and elements."""
+"""The largest value of an observation's element for which messages are drawn, and the most numbers and elements."""
 
 
 def draw(path: Path, artefact: Function, config: Any) -> None:
@@ -29,8 +29,15 @@ def draw(path: Path, artefact: Function, config: Any) -> None:
 
 
 def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Artefact, config: Any) -> Figure:
-    """What a search came to: ``lines`` ``[1, points]`` by name over ``x``, called ``axis``, and below them the learned
-    function, if its socket has a plot."""
+    """Draws the curves of a search and, below them, the learned function if its socket has a plot; returns the figure.
+
+    Args:
+        x: ``[points]``.
+        lines: ``[1, points]`` by name, over ``x``.
+        axis: The name of the x axis.
+        artefact: The learned function.
+        config: The config of the algorithm.
+    """
     drawn = artefact.socket in FIGURES
     figure = Figure(figsize=(9, 8) if drawn else (9, 4), layout="constrained")
     above, *below = figure.subfigures(2 if drawn else 1, 1, squeeze=False)[:, 0]
@@ -41,7 +48,7 @@ def search(x: Any, lines: Mapping[str, Any], axis: str, artefact: artefacts.Arte
 
 
 def value_loss(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
+    """Draws a value loss as a function of ``value - target``, beside half the squared error, and both slopes."""
     loss = artefact.parts(config)["value_loss"]
     error = jnp.linspace(-REACH, REACH, 601)
     learned, known = loss(error, error, jnp.zeros_like(error), config), 0.5 * jnp.square(error)
@@ -49,7 +56,7 @@ def value_loss(artefact: Function, config: Any, canvas: Canvas | None = None) ->
 
 
 def td_loss(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
+    """Draws a TD loss as a function of the TD error, beside the Huber loss, and both slopes."""
     error = jnp.linspace(-REACH, REACH, 601)
     loss = artefact.parts(config)["td_loss"](error, config)
     known = td_errors.huber(error, config.huber_delta)
@@ -57,8 +64,11 @@ def td_loss(artefact: Function, config: Any, canvas: Canvas | None = None) -> Ca
 
 
 def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """Learned messages to whoever learns: what each number of a message says of each element of the observation, while
-    the others are 0. At most `PANELS` numbers."""
+    """Draws learned messages to agents that learn.
+
+    Each number of a message is drawn as a function of each element of the observation while the others are 0; at most
+    `PANELS` numbers and `ELEMENTS` elements.
+    """
     made = messages.read(artefact.settings)
     talk = messages.make(made)
     x = jnp.linspace(-HEARD, HEARD, 401)
@@ -76,19 +86,20 @@ def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None 
 
 
 def _word(artefact: Function) -> str:
-    """What a function is called beside a known one."""
+    """Returns the label of a function beside a known one."""
     return "written" if isinstance(artefact, Written) else "learned"
 
 
 def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label: str, canvas: Canvas | None) -> Canvas:
-    """Two panels of a learned and a known loss: their values, 0 at error 0, and their slopes.
+    """Draws a learned and a known loss in two panels: their values, 0 at error 0, and their slopes.
 
-    - ``error``: ``[N]``, ascending and symmetric around 0.
-    - ``learned``: ``[N]``, the learned loss.
-    - ``known``: ``[N]``, the loss to compare with.
-    - ``names``: of both.
-    - ``label``: of the x axis.
-    - ``canvas``: where to draw them.
+    Args:
+        error: ``[N]``, ascending and symmetric around 0.
+        learned: ``[N]``, the learned loss.
+        known: ``[N]``, the loss to compare with.
+        names: The labels of both.
+        label: The label of the x axis.
+        canvas: Where to draw them; None: a new figure.
     """
     error, learned, known = (np.asarray(x, np.float64) for x in (error, learned, known))
     figure = canvas or Figure(figsize=(9, 4), layout="constrained")
@@ -106,8 +117,10 @@ def _beside(error: Any, learned: Any, known: Any, names: tuple[str, str], label:
 
 
 def policy_drift(artefact: Function, config: Any, canvas: Canvas | None = None) -> Canvas:
-    """A drift as a function of ratio and advantage, beside PPO's; one that is aware of time as it is in the first
-    iteration of a training and in the last."""
+    """Draws a drift as a function of ratio and advantage, beside PPO's.
+
+    A time-aware drift is drawn twice: as it is in the first iteration of a training, and in the last.
+    """
     ratio, advantage = jnp.linspace(0.3, 2.0, 171), jnp.linspace(-3.0, 3.0, 121)
     log_ratio, across = (x.reshape(-1) for x in jnp.meshgrid(jnp.log(ratio), advantage))
     word = _word(artefact)

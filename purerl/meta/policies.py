@@ -1,5 +1,7 @@
-"""Policies by evolution strategies: no learner, only the returns of whole episodes (Salimans et al. 2017, arXiv
-1703.03864)."""
+"""Policies by evolution strategies: no learner, only the returns of whole episodes.
+
+Source: Salimans et al. 2017, arXiv 1703.03864.
+"""
 
 from typing import Any
 
@@ -17,14 +19,14 @@ from purerl.types import Array, Env, Key, PyTree, Situation
 
 
 def make_network(env: Env, hidden_sizes: tuple[int, ...] = (64,), activation: str = "tanh") -> nn.Module:
-    """A torso of dense layers, and a head with the parameters of the distribution of the actions of ``env``."""
+    """Makes a torso of dense layers, and a head with the parameters of the distribution of the actions of ``env``."""
     distribution = distributions.for_space(env.action_space)
     size = distribution.num_params - distribution.num_free
     return Head(torso(env.observation_space, hidden_sizes, activation), size, scale=0.01, free=distribution.num_free)
 
 
 def player(env: Env, network: nn.Module, params: PyTree) -> Player:
-    """Plays the mode of what ``network`` with ``params`` gives for an observation."""
+    """Makes a player whose actions are the modes of the distributions that ``network`` with ``params`` puts out."""
     distribution = distributions.for_space(env.action_space)
 
     def act(here: Situation, key: Key) -> tuple[Array, PyTree]:
@@ -44,15 +46,19 @@ def of_policies(
     max_steps: int = 10_000,
     **options: float,
 ) -> Evolution:
-    """A search for the parameters of ``network`` with which its policy has the highest mean return, as an `Evolution`.
+    """Makes a search for the parameters of ``network`` whose policy has the highest mean return, as an `Evolution`.
 
     All candidates of a generation meet the same episodes. Metrics are those of `evolution.evolution`, with the mean
     return over episodes (and agents) as the fitness.
 
-    - ``env``: the environment.
-    - ``network``: maps observations to the parameters of the distribution of the actions, as `make_network` makes it.
-    - ``strategy, population, options``: name, size and further arguments of `strategies.make`.
-    - ``num_episodes``: episodes of each candidate in a generation, each of at most ``max_steps`` steps.
+    Args:
+        env: The environment.
+        network: Maps observations to the parameters of the distribution of the actions; `make_network` makes one.
+        strategy: The name of the strategy (`strategies.make`).
+        population: The number of candidates.
+        num_episodes: Episodes of each candidate in a generation.
+        max_steps: The most steps of an episode.
+        options: Further arguments of `strategies.make`.
     """
 
     def mean(key: Key) -> PyTree:
@@ -62,7 +68,7 @@ def of_policies(
         return params
 
     def live(candidates: PyTree, key: Key) -> Array:
-        """``[P, 1, 1]``."""
+        """Plays every candidate and returns its fitness, ``[P, 1, 1]``."""
         [key] = jax.random.split(key, 1)
         fitness = lambda params: jnp.mean(
             play(key, env, player(env, network, params), num_episodes, max_steps).episode_return

@@ -1,7 +1,7 @@
 """Reports on a learned function: whole trainings with it and with its baselines, on held-out seeds.
 
 Each baseline is first tuned separately in each environment, on other seeds, so that the comparison is with a tuned
-baseline. One that is the socket's own function with other meta-parameters has nothing to tune.
+baseline. A baseline that is the socket's own function with other meta-parameters has nothing to tune.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ from purerl.store import json_files
 from purerl.types import Env, Key, PyTree, Trainer
 
 TUNING, HELD_OUT, DRAWN = 2**31 + 1, 2**31 + 2, 2**31 + 4
-"""Folded into the key of a report, so that its keys differ from those of a search, and those by which baselines are
-drawn from both."""
+"""Numbers that are folded into the key of a report, so that the keys of tuning and of held-out trainings differ from
+those of a search, and the keys by which baselines are drawn from both."""
 FACTORS = tuple(2.0**power for power in range(-6, 4))
-"""The factors on the default of a baseline's tuned field that are tried."""
+"""The factors that are tried on the default of a baseline's tuned field."""
 
 
 def report(
@@ -50,22 +50,28 @@ def report(
 ) -> dict[str, Any]:
     """Compares an artefact with its baselines, in the environments that it was trained in and in ``held_out`` ones.
 
-    - ``run``: a run directory, or the file of an artefact.
-    - ``held_out``: names of further environments.
-    - ``seeds``: paired trainings in each environment.
-    - ``tuning_seeds``: trainings for each value of a baseline's tuned field.
-    - ``seed``: of the keys of all trainings.
-    - ``lanes``: as for `evolution.placed`.
-    - ``trust``: whether the artefact's card may name modules of anybody's own to import.
+    It writes to stderr what it begins with, the result to ``report.json`` (for a file ``NAME.json``: to
+    ``NAME-report.json`` beside it), and the result as ``evidence`` to the artefact's card. Held-out seeds depend on
+    ``seed`` alone: if reports are used to select among searches, the selected one needs a new report with another
+    ``seed``.
 
-    ``rows`` of the result has one entry for each environment and baseline: mean fitness and standard error of both, the
-    mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 % interval; the
-    interquartile means of all three with theirs, which are what people are told; and the tuned value of the baseline,
-    if it has one. Held-out seeds depend on ``seed`` alone: if reports are used to select
-    among searches, the selected one needs a new report with another ``seed``.
+    Args:
+        run: A run directory, or the file of an artefact.
+        held_out: Names of further environments.
+        seeds: Paired trainings in each environment.
+        tuning_seeds: Trainings for each value of a baseline's tuned field.
+        seed: The seed of the keys of all trainings.
+        lanes: As for `evolution.placed`.
+        trust: Whether modules that the artefact's card names are imported (`purerl.names.Trust`).
 
-    Says on stderr what it begins with. Writes the result to ``report.json`` (for a file ``NAME.json``: to
-    ``NAME-report.json`` beside it), and as ``evidence`` to the artefact's card. Raises `ConfigError`.
+    Returns:
+        The result. Its ``rows`` have one entry for each environment and baseline: mean fitness and standard error of
+            both; the mean paired difference (artefact minus baseline, with the same keys) with its bootstrapped 95 %
+            interval; the interquartile means of all three with their intervals, which are the ones shown to users; and
+            the tuned value of the baseline, if it has one.
+
+    Raises:
+        ConfigError: The artefact, its card or an environment is not valid, or the directory cannot be written.
     """
     path = run / artefacts.NAME if run.is_dir() else run
     if not path.is_file() or not os.access(path.parent, os.W_OK):
@@ -108,13 +114,23 @@ def compare(
     seed: int,
     lanes: int | None,
 ) -> dict[str, Any]:
-    """What `report` does, once all that it needs is known. Raises `ConfigError`, before anything is trained.
+    """Compares a function with its baselines and writes the result, as `report` does.
 
-    - ``artefact``: the function.
-    - ``name, config``: what is trained, with and without it.
-    - ``made``: environments by name, of which it was trained in those that are ``named``.
-    - ``path``: where the result is written, environment by environment.
-    - ``about``: its first entries.
+    Args:
+        artefact: The function.
+        name: The name of the algorithm that is trained with and without the function.
+        config: The config of the algorithm.
+        made: Environments by name.
+        named: The names of those environments that the function was trained in.
+        path: The file of the result, which is written anew after each environment.
+        about: The first entries of the result.
+        seeds: As for `report`.
+        tuning_seeds: As for `report`.
+        seed: As for `report`.
+        lanes: As for `evolution.placed`.
+
+    Raises:
+        ConfigError: The algorithm or the function does not fit an environment; before anything is trained.
     """
     algo = ALGORITHMS[name]
     for env in made.values():
@@ -155,7 +171,7 @@ def compare(
 
 
 def _begin(console: Console, stage: Callable[[str], None], text: str) -> None:
-    """Says what begins, now and as long as it takes."""
+    """Writes ``text`` now and, as a stage, for as long as what it names takes."""
     say(console, f"{text} ...")
     stage(text)
 
@@ -171,15 +187,20 @@ def _lives(
     salt: int,
     **values: np.ndarray,
 ) -> np.ndarray:
-    """The fitness ``[V, seeds]`` of trainings with a field set to each of ``V`` values; ``V`` is 1 without a field.
+    """Runs trainings with a field set to each of ``V`` values and returns their fitness ``[V, seeds]``.
 
-    - ``algo, config, env``: what is trained.
-    - ``lanes``: as for `evolution.placed`.
-    - ``key``: of all trainings of the report; not consumed, but folded with ``salt``.
-    - ``parts(config, value)``: keyword arguments of ``make_trainer``.
-    - ``seeds``: number of keys.
-    - ``salt``: `TUNING` or `HELD_OUT`.
-    - ``values``: one field by name, with its values ``[V]``; a field that the config lacks only goes to ``parts``.
+    ``V`` is 1 without a field.
+
+    Args:
+        algo: The algorithm.
+        config: The config of the algorithm.
+        env: The environment.
+        lanes: As for `evolution.placed`.
+        key: The key of all trainings of the report; not consumed, but folded with ``salt``.
+        parts: ``parts(config, value)`` returns keyword arguments of ``make_trainer``.
+        seeds: The number of keys.
+        salt: `TUNING` or `HELD_OUT`.
+        values: One field by name, with its values ``[V]``; a field that the config lacks only goes to ``parts``.
     """
 
     def make_trainer(meta_params: dict[str, Any]) -> Trainer:
@@ -205,11 +226,17 @@ def _drawn(
     seeds: int,
     draw: Callable[[PyTree, Key], PyTree] | None,
 ) -> np.ndarray:
-    """The fitness ``[seeds]`` of trainings with the socket of an artefact, on the keys of `HELD_OUT`.
+    """Runs trainings with the socket of an artefact on the keys of `HELD_OUT` and returns their fitness ``[seeds]``.
 
-    - ``algo, config, env, lanes, key, seeds``: as for `_lives`.
-    - ``artefact``: the learned function.
-    - ``draw(meta_params, key)``: the meta-parameters of each training; None: those of the artefact.
+    Args:
+        algo: As for `_lives`.
+        config: As for `_lives`.
+        env: As for `_lives`.
+        lanes: As for `_lives`.
+        key: As for `_lives`.
+        artefact: The learned function.
+        seeds: As for `_lives`.
+        draw: ``draw(meta_params, key)`` makes the meta-parameters of each training; None: the artefact's.
     """
     socket = artefact.made
 
@@ -227,7 +254,7 @@ def _drawn(
 
 
 def _floored(*scores: np.ndarray) -> list[np.ndarray]:
-    """Scores with non-finite ones (trainings that died) replaced by the worst finite one among all ``scores``."""
+    """Replaces non-finite scores (trainings that died) by the worst finite one among all ``scores``."""
     everything = np.concatenate([x.reshape(-1) for x in scores])
     finite = everything[np.isfinite(everything)]
     return [np.where(np.isfinite(x), x, finite.min() if finite.size else np.nan) for x in scores]
@@ -236,13 +263,15 @@ def _floored(*scores: np.ndarray) -> list[np.ndarray]:
 def _row(
     env: str, trained_on: bool, baseline: sockets.Baseline, tuned: float | None, ours: np.ndarray, theirs: np.ndarray
 ) -> dict[str, Any]:
-    """A row of the report.
+    """Makes a row of the report.
 
-    - ``env``: the name of the environment.
-    - ``trained_on``: whether the artefact was trained in it.
-    - ``baseline``: what the artefact is compared with.
-    - ``tuned``: the tuned value of the baseline's field; None if it has none.
-    - ``ours, theirs``: ``[seeds]``, paired fitness with the artefact and with the baseline.
+    Args:
+        env: The name of the environment.
+        trained_on: Whether the artefact was trained in it.
+        baseline: The baseline that the artefact is compared with.
+        tuned: The tuned value of the baseline's field; None if it has none.
+        ours: ``[seeds]``, the fitness with the artefact, paired with ``theirs``.
+        theirs: ``[seeds]``, the fitness with the baseline.
     """
     with_floor, their_floor = _floored(ours, theirs)
     mean = lambda x: x.mean(axis=(-2, -1))
@@ -270,5 +299,5 @@ def _row(
 
 
 def _error(x: np.ndarray) -> float:
-    """The standard error of the mean of ``x`` ``[N]``; nan for a single element."""
+    """Computes the standard error of the mean of ``x`` ``[N]``; nan for a single element."""
     return float(x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else float("nan")

@@ -1,7 +1,7 @@
-"""A search from its directory to its artefact: generation after generation, watched, saved, interrupted and resumed.
+"""A search from its directory to its artefact: generation after generation, with a log, checkpoints and resuming.
 
-What a search computes follows from its description and the number of generations alone. Where it was cut into chunks,
-saved, killed and resumed makes no difference to any bit on CPU.
+What a search computes follows from its description and the number of generations alone. On CPU no bit depends on where
+it was cut into chunks, saved, killed and resumed.
 """
 
 import contextlib
@@ -37,12 +37,13 @@ from purerl.store.saver import saver
 from purerl.types import PyTree
 
 CAPACITY = 64
-"""Most generations of a chunk, and so the rows of metrics that the device holds."""
+"""The most generations of a chunk, and therefore the rows of metrics that the device holds."""
 CHUNK_SECONDS = 1.0
-"""What a chunk should take: how long the progress bar, Ctrl-C and a fixed time wait, if a generation takes less."""
+"""The seconds that a chunk should take if a generation takes less: how long the progress bar, Ctrl-C and a time budget
+wait."""
 LOG = "generations.jsonl"
 OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json", "network.json", "network-report.json"
-"""What tells of the artefact that lies there, and of no later one."""
+"""Files that describe the artefact in the directory, and none that replaces it."""
 FILES = (
     config_file.NAME,
     LOG,
@@ -54,11 +55,11 @@ FILES = (
     CHECKPOINTS,
 )
 PATIENCE = 10
-"""Generations in a row in which no training has a fitness, after which a search ends."""
+"""The number of generations in a row without a training that has a fitness after which a search ends."""
 
 
 class Program(NamedTuple):
-    """A search, compiled: ``chunk(state, length) -> (state, metrics [CAPACITY])`` donates the state it is given."""
+    """A compiled search. ``chunk(state, length) -> (state, metrics [CAPACITY])`` donates the state that it is given."""
 
     init: Any
     chunk: jax.stages.Compiled
@@ -68,12 +69,12 @@ class Program(NamedTuple):
     seconds: float
 
     def begin(self, seed: int) -> PyTree:
-        """The state at the start of a search."""
+        """Makes the state at the start of a search."""
         return self.init(processes.put(jax.random.key(seed), self.everywhere))
 
 
 class Progress(NamedTuple):
-    """Where a search goes on from: its state, its finished generations, and the seconds that were spent before."""
+    """The point from which a search goes on: its state, its finished generations, and the seconds spent before."""
 
     state: PyTree
     done: int
@@ -83,10 +84,17 @@ class Progress(NamedTuple):
 def compile_program(
     setup: Setup, capacity: int = CAPACITY, stage: Callable[[str], None] = lambda name: None, algo: str = ""
 ) -> Program:
-    """Compiles the generations of a search, one program for any number of them. ``stage`` is told what begins after
-    tracing.
+    """Compiles the generations of a search, one program for any number of them.
 
-    Raises `planning.DoesNotFit`, and `ConfigError` as `errors.own_code` does, which ``algo`` is for.
+    Args:
+        setup: The search.
+        capacity: The most generations of a chunk.
+        stage: Called with the name of the stage that begins after tracing.
+        algo: The name of the algorithm, for `errors.own_code`.
+
+    Raises:
+        planning.DoesNotFit: The program does not fit into the devices' memory.
+        ConfigError: Several processes would compute a search by meta-gradients, or as `errors.own_code` does.
     """
     if processes.count() > 1 and not setup.evolution.devices:
         raise ConfigError("strategy = 'meta_gradient': is computed by one device, and so by one process")
@@ -104,9 +112,10 @@ def compile_program(
 
 
 def search(description: Description, options: Any) -> int:
-    """Runs a search and writes its directory. Returns the exit code.
+    """Runs a search, writes its directory and returns the exit code.
 
-    Raises `ConfigError` before anything compiles or is written.
+    Raises:
+        ConfigError: The search or its directory is not valid; before anything is compiled or written.
     """
     name = re.sub("[^A-Za-z0-9.]+", "-", f"{description.socket}-{description.algo}")
     directory = place(options, name)
@@ -121,10 +130,15 @@ def search(description: Description, options: Any) -> int:
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
-    """Goes on with a search, in the bits of one that nothing interrupted, and returns the exit code.
+    """Resumes a search, in the bits of one that was not interrupted, and returns the exit code.
 
-    ``description`` and ``options`` are those of the search, but for the changes that ``resumed`` tells. Raises
-    `ConfigError`, before anything is written, if there is nothing sound to go on from.
+    Args:
+        description: The description of the search, with the changes of ``resumed``.
+        options: The options of the search, with the changes of ``resumed``.
+        resumed: The directory, and what is changed.
+
+    Raises:
+        ConfigError: There is nothing valid to resume from; before anything is written.
     """
     directory = resumed.directory
     run = _run(description, options, directory)
@@ -150,13 +164,13 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
 
 
 def _run(description: Description, options: Any, directory: Path) -> Run:
-    """What a search is to do, on the devices that the options name."""
+    """Makes the `Run` of a search, on the devices that the options name."""
     setup = Setup.of(description, devices.chosen(options.num_devices))
     return Run(description, setup, options, directory, progress.console())
 
 
 def _compile(run: Run) -> Program:
-    """The compiled program of a search, and a word on it."""
+    """Compiles the program of a search, with a line about it."""
     total, digest = run.setup.frames * run.description.generations, config_file.digest(run.description._asdict())
     with progress.waiting(run.console, "tracing", compile_times.last(digest)) as stages:
 
@@ -172,7 +186,7 @@ def _compile(run: Run) -> Program:
 
 
 def _search(run: Run, program: Program, so_far: Progress) -> int:
-    """Searches, and writes what came of it, on the first process; returns the exit code."""
+    """Runs a search, writes its results on the first process, and returns the exit code."""
     description, directory, setup = run.description, run.directory, run.setup
     first = so_far.done
     with interrupts.deferred() as interrupted:
@@ -207,8 +221,11 @@ def _search(run: Run, program: Program, so_far: Progress) -> int:
 
 
 def _generations(run: Run, program: Program, so_far: Progress, interrupted: list[int]) -> tuple[Progress, int]:
-    """Runs generations, logging and saving, until all are done, no training has had a fitness for `PATIENCE` of them,
-    the time is up, or something lands in ``interrupted``. Returns where it ends, and how many were barren in a row."""
+    """Runs generations, logging and saving, and returns where it ends, and how many were barren in a row.
+
+    It ends when all are done, when no training has had a fitness for `PATIENCE` of them, when the time is up, or when a
+    signal is in ``interrupted``.
+    """
     description, directory, options, frames = run.description, run.directory, run.options, run.setup.frames
     state, done, first, barren = so_far.state, so_far.done, so_far.done, _barren(directory)
     digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
@@ -252,13 +269,13 @@ def _generations(run: Run, program: Program, so_far: Progress, interrupted: list
 
 
 def _barren(directory: Path) -> int:
-    """How many of the last generations in a row had no training with a fitness."""
+    """Counts the last generations in a row in which no training had a fitness."""
     alive = [bool(row["alive"]) for row in log.rows(directory / LOG)]
     return len(alive) if not any(alive) else alive[::-1].index(True)
 
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
-    """The fitness over frames, and the learned function where it can be drawn."""
+    """Draws the fitness over frames, and the learned function if its socket has a plot."""
     from purerl.display import plots
     from purerl.meta import pictures
 

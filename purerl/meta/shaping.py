@@ -1,5 +1,6 @@
-"""Shaping an opponent that learns while it is played against, in games that are played step by step (M-FOS; Lu et al.
-2022, arXiv 2205.01447).
+"""Shaping of an opponent that learns while it is played against, in games that are played step by step.
+
+Source: M-FOS; Lu et al. 2022, arXiv 2205.01447.
 
 The meta-agent has one seat of many games at once, in all of which the other seat belongs to one learner. An episode of
 the meta-agent is the learner's whole training.
@@ -26,8 +27,11 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Step, Traine
 
 
 class Game(NamedTuple):
-    """Games in which one seat waits for the meta-agent's next action: their states, what the meta-agent sees of them,
-    and the rewards of both ``[B, 2]`` and the ends of episodes ``[B]`` of the step before. All lead with ``[B]``."""
+    """Games ``[B]`` in which one seat waits for the meta-agent's next action.
+
+    They hold the states of the games, the meta-agent's observations, and, of the step before, the rewards of both ``[B,
+    2]`` and the ends of episodes ``[B]``. All lead with ``[B]``.
+    """
 
     env_state: PyTree
     obs: PyTree
@@ -36,7 +40,7 @@ class Game(NamedTuple):
 
 
 def against(env: Env, size: int, action: Array) -> Fleet:
-    """The other seat, agent 1, of ``size`` games of two agents, in which agent 0 does ``action`` ``[B, ...]`` next."""
+    """Makes the fleet of agent 1 in ``size`` games of two agents, in which agent 0 does ``action`` ``[B, ...]``."""
     both = fleet(env, size)
 
     def reset(key: Key) -> tuple[Game, PyTree]:
@@ -54,15 +58,15 @@ def against(env: Env, size: int, action: Array) -> Fleet:
 
 
 def _seat(tree: PyTree, agent: int) -> PyTree:
-    """The rows of one of two agents, of those of both."""
+    """Selects the rows of one of two agents."""
     return jax.tree.map(lambda x: x[agent::2], tree)
 
 
 def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
-    """`loops.on_policy`, cut into its steps: an iteration takes one step in every row of ``fleet``.
+    """Makes `loops.on_policy` cut into its steps: an iteration takes one step in every row of ``fleet``.
 
-    At every ``num_steps``-th the learner learns from the trajectory ``[T = num_steps, B]`` of the last ones, which is
-    in ``TrainState.replay`` while it grows. Metrics of learning are 0 at the iterations between.
+    At every ``num_steps``-th iteration the learner learns from the trajectory ``[T = num_steps, B]`` of the last ones,
+    which is in ``TrainState.replay`` while it grows. Metrics of learning are 0 at the iterations between.
     """
     collect = collector(fleet, learner, 1)
 
@@ -87,28 +91,33 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
 
 
 def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -> PyTree:
-    """``make()`` if ``needed`` (bool ``[]``), else ``otherwise``, which has the same shapes and dtypes.
+    """Returns ``make()`` if ``needed`` (bool ``[]``), else ``otherwise``, which has the same shapes and dtypes.
 
-    Under vmap it is made only if a lane needs it, where `jax.lax.cond` would make it always: making is the body of a
-    loop that runs once or not at all. So it has no gradient in reverse.
+    Under vmap ``make`` is computed only if a lane needs it, where `jax.lax.cond` would always compute it: it is the
+    body of a loop that runs once or not at all. So it has no gradient in reverse mode.
     """
     once = lambda loop: (jnp.zeros_like(loop[0]), make())
     return jax.lax.while_loop(lambda loop: loop[0], once, (needed, otherwise))[1]
 
 
 def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> Env:
-    """The meta-game in ``env``, a game of two agents: an `Env` in which a learner of ``algo`` has the other seat.
+    """Makes the meta-game in ``env``, a game of two agents: an `Env` in which a learner of ``algo`` has the other seat.
 
-    Its ``N = config.num_envs`` agents are rows of one meta-agent, each in seat 0 of a game of its own; one learner has
-    seat 1 of all, and learns at every ``config.num_steps``-th step from what happened in all of them. An episode has
-    ``num_trainings`` such updates; games in it end and begin anew as they like, and a meta-agent with a memory
-    remembers them. It sees ``{"obs", "reward" [2], "last" [1]}``: what agent 0 sees, the rewards of both at the step
-    before, its own first, and whether that step ended a game. Its rewards are those of agent 0.
+    Its ``N = config.num_envs`` agents are rows of one meta-agent, each in seat 0 of a game of its own. One learner has
+    seat 1 of all games, and learns at every ``config.num_steps``-th step from what happened in all of them. An episode
+    has ``num_trainings`` such updates; games within it end and begin anew, and a meta-agent with a memory remembers
+    them. It sees ``{"obs", "reward" [2], "last" [1]}``: agent 0's observation, the rewards of both at the step before,
+    its own first, and whether that step ended a game. Its rewards are those of agent 0.
 
-    - ``name``: of the `Env`.
-    - ``algo``: a policy gradient of `purerl.algos`, with ``config``, its Config.
+    Args:
+        name: The name of the `Env`.
+        env: The game.
+        algo: A policy gradient of `purerl.algos`.
+        config: The Config of ``algo``.
+        num_trainings: Updates of the learner in an episode.
 
-    Raises `ConfigError` for another number of agents, and for what ``algo`` says of ``config``.
+    Raises:
+        ConfigError: ``env`` has another number of agents, or ``algo`` cannot train with ``config``.
     """
     if env.num_agents != 2:
         raise ConfigError(f"env = {env.name!r}: has {env.num_agents} agents; shaping is a game of 2")
@@ -151,15 +160,18 @@ def coin_shaping(
     num_epochs: int = 16,
     stolen: float = 2.0,
 ) -> Env:
-    """`shaping` in the coin game (`CoinGame-v0`): ``--env purerl.meta.shaping:coin_shaping``.
+    """Makes `shaping` in the coin game (`CoinGame-v0`): ``--env purerl.meta.shaping:coin_shaping``.
 
-    - ``lanes``: games of one learner, each with an agent.
-    - ``num_trainings``: updates of the learner in an episode, one after each game.
-    - ``rounds``: steps of a game.
-    - ``learning_rate, num_epochs``: of the learner, PPO with layers of 32 units. M-FOS's has 80 epochs and 0.005.
-    - ``stolen``: as in `CoinGame-v0`.
+    Args:
+        lanes: Games of one learner, each with an agent.
+        num_trainings: Updates of the learner in an episode, one after each game.
+        rounds: Steps of a game.
+        learning_rate: The step size of the learner, PPO with layers of 32 units. M-FOS's is 0.005.
+        num_epochs: The epochs of the learner. M-FOS's has 80.
+        stolen: As in `CoinGame-v0`.
 
-    Raises `ConfigError`, which names the parameters above, for a count that is none, and as `shaping` does.
+    Raises:
+        ConfigError: A count is not valid, which is named by the parameters above, or as `shaping` does.
     """
     counts = {"lanes": lanes, "num_trainings": num_trainings, "rounds": rounds, "num_epochs": num_epochs}
     check_counts("CoinShaping", **{name: (value, 1) for name, value in counts.items()})

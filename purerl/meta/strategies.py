@@ -31,7 +31,7 @@ class Strategy(NamedTuple):
     """An evolution strategy that maximises fitness, with ``P = size`` candidates, each a tree like the ``mean``.
 
     ``init``, ``ask`` and ``tell`` consume their keys. Non-finite fitness ranks last. ``tell`` leaves the state as it is
-    if all candidates rank equal, of which nothing can be learned, or if the new mean would not be finite.
+    if all candidates rank equal, from which nothing can be learned, or if the new mean would not be finite.
     """
 
     size: int
@@ -42,9 +42,9 @@ class Strategy(NamedTuple):
 
 
 def ranks(fitness: Array) -> Array:
-    """Centred ranks ``[P]`` of ``fitness`` ``[P]``: from -0.5 for the lowest to 0.5 for the highest, evenly spaced.
+    """Computes centred ranks ``[P]`` of ``fitness`` ``[P]``: from -0.5 for the lowest to 0.5 for the highest.
 
-    Ties share their mean rank. Non-finite fitness is tied for the lowest rank.
+    They are evenly spaced. Ties share their mean rank. Non-finite fitness is tied for the lowest rank.
     """
     fitness = _comparable(fitness)
     below = jnp.sum(fitness[None] < fitness[:, None], axis=1)
@@ -53,7 +53,7 @@ def ranks(fitness: Array) -> Array:
 
 
 def _comparable(fitness: Array) -> Array:
-    """``fitness`` with its non-finite values tied below all others."""
+    """Ties the non-finite values of ``fitness`` below all others."""
     return jnp.where(jnp.isfinite(fitness), fitness, -jnp.inf)
 
 
@@ -68,19 +68,21 @@ def make(
     learning_rate: float = 0.01,
     momentum: float = 0.99,
 ) -> Strategy:
-    """The evolution strategy ``name``.
+    """Makes the evolution strategy ``name``.
 
-    - ``name``: one of `NAMES`. ``Open_ES`` is OpenAI's (Salimans et al. 2017, arXiv 1703.03864), with antithetic pairs.
-    - ``size``: number of candidates.
-    - ``like``: a tree of arrays like a candidate.
-    - ``sigma``: standard deviation of the first candidates.
-    - ``sigma_decay``: factor on ``sigma`` per generation (Open_ES only; the others adapt it).
-    - ``sigma_limit``: lower bound of ``sigma`` (Open_ES only).
-    - ``learning_rate``: of Adam on the mean (Open_ES only).
-    - ``momentum``: Adam's ``b1`` (Open_ES only).
+    Args:
+        name: One of `NAMES`. ``Open_ES`` is OpenAI's (Salimans et al. 2017, arXiv 1703.03864), with antithetic pairs.
+        size: The number of candidates.
+        like: A tree of arrays like a candidate.
+        sigma: The standard deviation of the first candidates.
+        sigma_decay: The factor on ``sigma`` per generation (Open_ES only; the others adapt it).
+        sigma_limit: The lower bound of ``sigma`` (Open_ES only).
+        learning_rate: Adam's step size on the mean (Open_ES only).
+        momentum: Adam's ``b1`` (Open_ES only).
 
-    Raises `ConfigError` for an unknown name, a ``size`` below 2 or odd for a strategy with pairs, a ``sigma_limit``
-    above ``sigma``, and more meta-parameters than the strategy supports (`MOST_DIMENSIONS`).
+    Raises:
+        ConfigError: The name is unknown, ``size`` is below 2 or, for a strategy with pairs, odd, ``sigma_limit`` is
+            above ``sigma``, or there are more meta-parameters than the strategy supports (`MOST_DIMENSIONS`).
     """
     if name not in NAMES:
         raise ConfigError(f"strategy = {name!r}: unknown; must be one of {', '.join(NAMES)}")
@@ -110,7 +112,7 @@ def make(
 
 
 def of_evosax(algorithm: Any, params: Any) -> Strategy:
-    """A distribution-based algorithm of evosax as a `Strategy`.
+    """Makes a `Strategy` of a distribution-based algorithm of evosax.
 
     Its fitness shaping, and the features that `LearnedES` computes of fitness, are changed so that candidates of equal
     fitness get equal weights. Even so, when all are equal the weights of Sep_CMA_ES and LES, which sum to 1, would move

@@ -1,4 +1,4 @@
-"""Reports on functions that somebody wrote, or a program did: what `report` gives for an artefact, in a directory."""
+"""Reports on functions that a user or a program wrote: the comparison of `report` for an artefact, in a directory."""
 
 import re
 from typing import Any
@@ -14,19 +14,24 @@ from purerl.runs.describing.environments import checked, team_problems
 from purerl.runs.running.train import place
 
 REPORT, PICTURE = "report.json", "function.png"
-"""The files of the directory."""
+"""The files in the directory."""
 
 
 def report(name: str, socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any]) -> dict[str, Any]:
     """Compares the function that ``MODULE:FUNCTION`` names with the baselines of a socket; see `report.report`.
 
-    - ``name``: of the function.
-    - ``socket``: what it is.
-    - ``algo, config``: what is trained.
-    - ``options``: a `WrittenOptions`.
-    - ``env_params``: of all environments.
+    It writes the directory of the options.
 
-    Writes the directory of the options. Raises `ConfigError`, with all problems at once, before anything is trained.
+    Args:
+        name: The function, ``MODULE:FUNCTION``.
+        socket: The socket of the function.
+        algo: The algorithm that is trained.
+        options: A `WrittenOptions`.
+        config: The config of the algorithm.
+        env_params: Keyword arguments of all environments.
+
+    Raises:
+        ConfigError: Something is not valid; the message has all problems at once, before anything is trained.
     """
     problems, made = cfg.unused([config], _usual(algo, options)), {}
     for env in options.env:
@@ -50,5 +55,5 @@ def report(name: str, socket: str, algo: str, options: Any, config: Any, env_par
 
 
 def _usual(algo: str, options: Any) -> Any:
-    """The config that the options change."""
+    """Returns the config that the options change."""
     return ALGORITHMS[algo].preset(options.preset) if options.preset else ALGORITHMS[algo].Config()
