@@ -1,4 +1,4 @@
-"""The kind of device and the precision that a program is traced for, and how its scans over steps are computed."""
+"""The kind of device and the precision that programs are traced for, and how their scans over steps are computed."""
 
 import contextlib
 import contextvars
@@ -12,7 +12,7 @@ from purerl import compat
 from purerl.types import PyTree
 
 MATRIX_PRECISION = {"auto": None, "float32": "float32", "tf32": "tensorfloat32", "bfloat16": None}
-"""Precisions, and that of JAX's matrix products of float32 for each; None: the device's own."""
+"""The precisions by name, and for each that of JAX's matrix products of float32; None: the device's own."""
 _ABSENT = contextvars.ContextVar("platform", default="")
 _PRECISION = contextvars.ContextVar("precision", default="auto")
 _QUICKLY = contextvars.ContextVar("quickly", default=False)
@@ -21,13 +21,16 @@ _IN_KERNEL = contextvars.ContextVar("in_kernel", default=False)
 
 
 def is_cpu() -> bool:
-    """Whether programs are traced for a CPU: JAX's default device is one, and no other was named by `tracing_for`."""
+    """Returns whether programs are traced for a CPU.
+
+    They are if JAX's default device is one, and `tracing_for` named no other.
+    """
     return (_ABSENT.get() or jax.default_backend()) == "cpu"
 
 
 @contextlib.contextmanager
 def tracing_for(platform: str) -> Iterator[None]:
-    """Within it programs are traced for the devices of a platform of JAX, such as "gpu", wherever they run."""
+    """Traces programs, within the context, for the devices of a platform of JAX, such as "gpu", wherever they run."""
     token = _ABSENT.set(platform)
     try:
         yield
@@ -37,10 +40,10 @@ def tracing_for(platform: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def precise(precision: str) -> Iterator[None]:
-    """Within it programs are traced in one of `MATRIX_PRECISION`.
+    """Traces programs, within the context, in one of the precisions of `MATRIX_PRECISION`.
 
     "auto" is what JAX does: on a GPU products of float32 are computed in tf32, which rounds their factors to 10 bits,
-    everywhere else in float32. "bfloat16" has the dense layers of torsos compute and keep their activations in
+    and everywhere else in float32. With "bfloat16" the dense layers of torsos compute and keep their activations in
     bfloat16; parameters, optimisers, heads and losses stay in float32.
     """
     token, of_products = _PRECISION.set(precision), MATRIX_PRECISION[precision]
@@ -53,7 +56,7 @@ def precise(precision: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compiling(how: str) -> Iterator[None]:
-    """Within it programs are compiled as `compiler_options` say: "quick", or "full", which is as XLA does."""
+    """Sets the `compiler_options` within the context: "quick" for the quick ones, "full" for XLA's defaults."""
     token = _QUICKLY.set(how == "quick")
     try:
         yield
@@ -62,18 +65,20 @@ def compiling(how: str) -> Iterator[None]:
 
 
 def compiler_options() -> dict[str, Any] | None:
-    """What the programs of a command are compiled with: `purerl.quick_options` within a quick `compiling` for a CPU,
-    otherwise None."""
+    """Returns the compiler options for the programs of a command.
+
+    They are `purerl.quick_options` within a quick `compiling` for a CPU, otherwise None.
+    """
     return compat.quick_options(jax.local_devices()[0]) if _QUICKLY.get() and is_cpu() else None
 
 
 def tensor_cores() -> bool:
-    """Whether tensor cores of a GPU may compute matrix products in the precision of `precise`."""
+    """Returns whether tensor cores of a GPU may compute matrix products in the precision of `precise`."""
     return _PRECISION.get() != "float32"
 
 
 def activations() -> jnp.dtype | None:
-    """The type that dense layers compute in; None: that of their parameters and inputs."""
+    """Returns the type that dense layers compute in; None: the type of their parameters and inputs."""
     return jnp.dtype(jnp.bfloat16) if _PRECISION.get() == "bfloat16" else None
 
 
@@ -85,8 +90,19 @@ def scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[PyTree, PyTree]:
-    """A `jax.lax.scan` in a scope called ``name``, computed as `scanning` says, otherwise plainly. Leaves of ``xs`` are
-    ``[length, ...]``."""
+    """Scans ``step`` over ``xs`` as `jax.lax.scan` does, in the way that `scanning` sets.
+
+    Args:
+        step: ``(state, x) -> (state, y)``.
+        state: The first state.
+        xs: What is scanned over. Its leaves are ``[length, ...]``.
+        name: The name of the scope that the scan is traced in.
+        reverse: Whether to scan from the last element to the first.
+        unroll: The steps per iteration of the compiled loop. It counts only outside of `scanning`.
+
+    Returns:
+        The last state, and the ``y`` of all steps, ``[length, ...]``.
+    """
 
     def plain(step: Any, state: PyTree, xs: PyTree, length: int) -> tuple[PyTree, PyTree]:
         return jax.lax.scan(step, state, xs, length, reverse, unroll)
@@ -97,13 +113,13 @@ def scan(
 
 
 def in_kernel() -> bool:
-    """Whether what is traced becomes a part of a kernel of ours, which holds no other kernels."""
+    """Returns whether what is being traced becomes a part of one of our kernels, which cannot hold other kernels."""
     return _IN_KERNEL.get()
 
 
 @contextlib.contextmanager
 def tracing_kernel() -> Iterator[None]:
-    """Within it `in_kernel` is True."""
+    """Makes `in_kernel` True within the context."""
     token = _IN_KERNEL.set(True)
     try:
         yield
@@ -113,8 +129,11 @@ def tracing_kernel() -> Iterator[None]:
 
 @contextlib.contextmanager
 def scanning(scan: Callable[..., Any] | None) -> Iterator[None]:
-    """Within it the scans of formulas and networks are ``scan(step, state, xs, length, name, plain, reverse)``, where
-    ``plain(step, state, xs, length)`` is what they are otherwise."""
+    """Replaces how the scans of formulas and networks are computed, within the context.
+
+    They become ``scan(step, state, xs, length, name, plain, reverse)``, where ``plain(step, state, xs, length)`` is how
+    they are computed otherwise. None: they are computed so.
+    """
     token = _SCAN.set(scan)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The names of all environments, where each native one is defined, and checks of parameters. Needs no JAX."""
+"""The names of all environments, the place where each native one is defined, and checks of parameters. Needs no JAX."""
 
 import importlib.util
 import math
@@ -33,7 +33,7 @@ NATIVE = {
     "CueCorridor-v0": "purerl.envs.native.exploration.cue_corridor:cue_corridor",
     "Maze-v0": "purerl.envs.native.maze:maze",
 }
-"""Native environments: the module and the function that makes each."""
+"""Native environments by name: the module and the function that makes each."""
 PROBES = {
     "probe/constant-reward": "purerl.envs.probes:constant_reward",
     "probe/one-step": "purerl.envs.probes:one_step",
@@ -46,7 +46,7 @@ PROBES = {
     "probe/multi-discrete": "purerl.envs.probes:multi_discrete",
     "probe/illegal-actions": "purerl.envs.probes:illegal_actions",
 }
-"""Probes: the module and the function that makes each."""
+"""Probes by name: the module and the function that makes each."""
 GYMNAX = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -118,7 +118,10 @@ JUMANJI = (
 )
 """All of Jumanji but Sokoban-v0, which downloads its data when it is made."""
 CRAFTAX = "Craftax-Classic-Symbolic-v1", "Craftax-Symbolic-v1"
-"""Those of Craftax that show symbols; those that show pixels read and write a pickle in Craftax' own folder."""
+"""The environments of Craftax that show symbols.
+
+Those that show pixels read and write a pickle in Craftax' own folder.
+"""
 XMINIGRID = (
     "MiniGrid-BlockedUnlockPickUp",
     "MiniGrid-DoorKey-5x5",
@@ -232,7 +235,7 @@ JAXMARL = (
     "coin_game",
     "jaxnav",
 )
-"""Those of JaxMARL for several agents that all learn; in its MPE_simple_facmac the preys follow a rule."""
+"""The environments of JaxMARL in which several agents all learn; in its MPE_simple_facmac the preys follow a rule."""
 VECTORS = frozenset(
     [name for name in NATIVE if not name.endswith("-MinAtar") and name != "Maze-v0"]
     + [f"jaxmarl/{name}" for name in JAXMARL if name.startswith("MPE")]
@@ -247,21 +250,24 @@ EXTRAS = {
     "playground": "mujoco_playground",
     "jaxmarl": "jaxmarl",
 }
-"""Families of environments that an extra of this package installs: the module that must be there, by family."""
+"""Families of environments that an extra of this package installs, each with the module that must be importable."""
 
 HELD_OUT = {"Maze-v0": "purerl.envs.native.mazes:held_out"}
-"""Functions that give levels by their names which nobody trains in, of the environments that have such."""
+"""Functions that return, by name, levels that no training uses, for the environments that have them."""
 
 STEPS = "max_steps", "max_steps_in_episode"
-"""Parameters of environments that are numbers of steps."""
+"""Names of the parameters of environments that are numbers of steps."""
 TEXTS = "game", "opponent", "observation_mask", "randomise", "resets"
-"""Parameters that are text: of MatrixGame-v0, of MatrixShaping-v0, and, the other three, of every environment."""
+"""Names of the parameters that are text.
+
+They are of MatrixGame-v0, of MatrixShaping-v0 and, the other three, of every environment.
+"""
 LARGEST = math.ldexp(2 - 2**-23, 127)
 """The largest float32."""
 
 
 def families() -> dict[str, list[str]]:
-    """The names of all distinct environments by family, native ones first.
+    """Returns the names of all distinct environments by family, native ones first.
 
     ``gymnax/NAME`` stands here only where the plain name is native; for the rest it means the same as the plain name.
     """
@@ -281,18 +287,18 @@ def families() -> dict[str, list[str]]:
 
 
 def names(family: str | None = None) -> list[str]:
-    """Every environment that has a name, native ones first, or those of one of the `families`."""
+    """Returns the names of all environments, native ones first, or those of one of the `families`."""
     known = families()
     return known[family] if family else [name for each in known.values() for name in each]
 
 
 def is_installed(family: str) -> bool:
-    """Whether the library behind a family of environments can be imported; it is not imported."""
+    """Returns whether the library behind a family of environments can be imported; it is not imported."""
     return family not in EXTRAS or importlib.util.find_spec(EXTRAS[family]) is not None
 
 
 def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> None:
-    """Raises `ConfigError`, a line for each of the ``given`` parameters that environment ``name`` does not have."""
+    """Raises `ConfigError` with a line for each of the ``given`` parameters that environment ``name`` does not have."""
     valid = sorted(valid)
     unknown = [parameter for parameter in given if parameter not in valid]
     if unknown:
@@ -306,10 +312,10 @@ def check_parameters(name: str, given: Iterable[str], valid: Iterable[str]) -> N
 
 
 def check_values(name: str, given: dict[str, Any]) -> None:
-    """Raises `ConfigError`, a line for each number among ``given`` that no environment ``name`` can have.
+    """Raises `ConfigError` with a line for each number among ``given`` that no environment ``name`` can have.
 
     Whole numbers must fit into int32, others into float32, and a number of steps (`STEPS`) must be whole and at least
-    1. What is no Python number is not looked at.
+    1. Values that are no Python numbers are not checked.
     """
     problems = []
     for parameter, value in given.items():

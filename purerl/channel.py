@@ -1,7 +1,8 @@
-"""Words between the first process of a run and each of the others, and a watch over whether they are still there.
+"""Messages between the first process of a run and each of the others, and a watch over whether they are still there.
 
-Every two are joined by a connection over which lines of JSON go. A process that dies closes its connections, which the
-others are told of at once, wherever they are, also while they compile; one whose machine is gone stops answering.
+The first process has a connection to each of the others, over which lines of JSON go. A process that dies closes its
+connections, which the others learn at once, wherever they are, also while they compile. A process whose machine is gone
+stops answering.
 """
 
 import contextlib
@@ -17,25 +18,31 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 EXIT_LOST = 5
-"""Exit code of a process another one of which has died."""
+"""The exit code of a process after another process has died."""
 GRACE = 2.0
-"""Seconds that a process has to end by itself after another one has said that it ends: mistakes are found by all."""
+"""Seconds that a process has to end by itself after another one has ended with an error.
+
+All processes find the same mistakes.
+"""
 NEWS_SECONDS = 5.0
-"""How long after the death of a process another one may know of its consequences alone."""
+"""Seconds after the death of a process during which another one may see only the consequences."""
 PATIENCE = 60.0
-"""Seconds in which the others connect to the first process."""
+"""Seconds in which the others must connect to the first process."""
 PROBES = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 8000}
-"""How soon a connection to a machine that is gone is given up, in seconds; the last in milliseconds."""
+"""How soon a connection to a machine that is gone is given up, in seconds; the last one is in milliseconds."""
 
 Ended = Callable[[str, int], None]
-"""``ended(words, code)`` ends this process with an exit code, by `leave`; the words say why."""
+"""``ended(words, code)`` ends this process with an exit code, by `leave`; ``words`` say why."""
 _open: list["Channel"] = []
-"""That of this process, if there are others: at most one."""
+"""The channel of this process, if there are other processes: at most one."""
 
 
 class Address(NamedTuple):
-    """Where the first process listens: names of its machine, any of which may be the one that the others know, a port,
-    and a word without which nobody is let in."""
+    """Where the first process listens.
+
+    ``hosts`` are names of its machine, any of which may be the one that the others know. A process that connects must
+    send ``secret``.
+    """
 
     hosts: Sequence[str]
     port: int
@@ -54,9 +61,10 @@ class Channel:
             threading.Thread(target=self._listen, args=(peer, connection), name="channel", daemon=True).start()
 
     def gathered(self, value: Any) -> list[Any]:
-        """Returns what every process gave, ``value`` here, in their order. All must call it, and wait for one another.
+        """Returns the values of all processes in the order of the processes; ``value`` is the one of this process.
 
-        ``value`` is JSON; numbers keep their bits, tuples become lists.
+        All processes must call it, and wait for one another. ``value`` is JSON; numbers keep their bits, tuples become
+        lists.
         """
         if self._index:
             self._send(0, {"value": value})
@@ -68,8 +76,11 @@ class Channel:
         return values
 
     def close(self, code: int) -> None:
-        """Says good-bye: this process ends with an exit code. If it is not 0 the others end with it, too, and before
-        the first one, without which JAX aborts them."""
+        """Tells the others that this process ends with an exit code.
+
+        If the code is not 0 the others end with it, too, and before the first process does, without which JAX aborts
+        them.
+        """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()  # another thread is ending this process
         for peer, connection in self._peers.items():
@@ -86,7 +97,7 @@ class Channel:
             self._peers[peer].sendall(json.dumps(message).encode() + b"\n")
 
     def _listen(self, peer: int, connection: socket.socket) -> None:
-        """Receives what another process says, until it has ended; and ends this one, unless it said good-bye."""
+        """Receives what another process sends until that has ended, and ends this process unless the code was 0."""
         code, words = EXIT_LOST, f"process {peer} of {self._count} has died"
         with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as lines:
             for line in lines:
@@ -106,7 +117,7 @@ class Channel:
 
 
 def begin(channel: Channel) -> None:
-    """Makes ``channel`` that of this process."""
+    """Makes ``channel`` the channel of this process."""
     _open.append(channel)
 
 
@@ -121,13 +132,13 @@ def current() -> Channel | None:
 
 
 def await_news() -> None:
-    """Waits where something has failed that may come of another process's death; if it does, that ends this one."""
+    """Waits after a failure that may come of another process's death; if it does, the channel ends this process."""
     if current():
         time.sleep(NEWS_SECONDS)
 
 
 def leave(code: int) -> None:
-    """Ends a process that leaves others behind, at once, and has these end too; does nothing if there are none.
+    """Ends this process at once, and the others with it; does nothing if there are no others.
 
     The interpreter's own end would have JAX wait for the others.
     """
@@ -140,8 +151,12 @@ def leave(code: int) -> None:
 
 
 def listen(hosts: Sequence[str], bind: str = "") -> tuple[socket.socket, Address]:
-    """Returns a socket of the first process and its address; ``hosts`` are names of its machine, and ``bind`` is the
-    only one that it listens on (default: all)."""
+    """Opens a socket of the first process and returns it with its address.
+
+    Args:
+        hosts: Names of this machine, for the address.
+        bind: The only address that it listens on. Empty: all.
+    """
     both = not bind and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     server = socket.create_server((bind, 0), family=family, dualstack_ipv6=both)
@@ -150,8 +165,11 @@ def listen(hosts: Sequence[str], bind: str = "") -> tuple[socket.socket, Address
 
 
 def accepted(server: socket.socket, address: Address, count: int) -> dict[int, socket.socket]:
-    """Returns the connections of the other processes by their number. Raises `ConnectionError` if they do not come in
-    time."""
+    """Accepts the other processes and returns their connections by the number of the process.
+
+    Raises:
+        ConnectionError: If they do not connect in time.
+    """
     found: dict[int, socket.socket] = {}
     with server:
         while len(found) < count - 1:
@@ -172,7 +190,11 @@ def accepted(server: socket.socket, address: Address, count: int) -> dict[int, s
 
 
 def connected(address: Address, index: int) -> dict[int, socket.socket]:
-    """Returns the connection to the first process. Raises `ConnectionError` if there is no way to it."""
+    """Connects to the first process, as process ``index``, and returns the connection, under 0.
+
+    Raises:
+        ConnectionError: If no host of the address answers.
+    """
     for host in dict.fromkeys(address.hosts):
         with contextlib.suppress(OSError):
             connection = socket.create_connection((host, address.port), timeout=PATIENCE / len(address.hosts))
@@ -192,7 +214,7 @@ def names() -> list[str]:
 
 
 def _watched(connection: socket.socket) -> None:
-    """Has the system look whether the other end is there."""
+    """Sets a connection up so that the system checks whether the other end is there."""
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 
 UNREAD = "unread"
-"""What `purerl.kernels` says of a kernel in its metadata: bytes of its operands that an instance does not read."""
+"""The key in a kernel's metadata for the bytes of its operands that an instance does not read (`purerl.kernels`)."""
 
 
 @functools.cache
 def pallas() -> Any:
-    """The modules ``pallas`` and ``pallas.triton`` of jax, which are experimental, as a pair.
+    """Returns the modules ``pallas`` and ``pallas.triton`` of jax, which are experimental, as a pair.
 
-    None: this jax has none, or one in which something of what `purerl.kernels` calls is missing.
+    None: this jax has none, or one that lacks something that `purerl.kernels` calls.
     """
     try:
         from jax.experimental import pallas as pl
@@ -26,7 +26,7 @@ def pallas() -> Any:
 
 
 def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., Any]:
-    """``function`` computed by the host, its results in the memory ``space``."""
+    """Returns ``function`` as the host computes it, with its results in the memory ``space``."""
     from jax.experimental import compute_on
 
     # jax 0.10 calls it compute_on2. jax 0.11 gave it the name of the context manager that it replaced.
@@ -35,12 +35,12 @@ def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., A
 
 
 def scope(operation: Any) -> Any:
-    """The `jax.named_scope` in which an operation of a trace was traced."""
+    """Returns the `jax.named_scope` in which an operation of a trace was traced."""
     return jax.named_scope(str(operation.source_info.name_stack) or "shard")
 
 
 def loop_sizes(params: dict[str, Any]) -> tuple[int, int]:
-    """How many constants and how many carries a traced `jax.lax.scan` has, by the parameters of its operation."""
+    """Returns how many constants and how many carries a traced `jax.lax.scan` has, given its operation's parameters."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carries, _ = params["ft_in"].unpack()  # since jax 0.11
@@ -49,7 +49,10 @@ def loop_sizes(params: dict[str, Any]) -> tuple[int, int]:
 
 @functools.cache
 def has_compiler_option(device: jax.Device, name: str, value: Any) -> bool:
-    """Whether the compiler for ``device`` knows the option ``name``, asked once by compiling a program of nothing."""
+    """Returns whether the compiler for ``device`` knows the option ``name``.
+
+    It is asked once for each option and value, by compiling a program that does nothing.
+    """
     place = jax.sharding.SingleDeviceSharding(device)
     program = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32", sharding=place))
     try:
@@ -62,7 +65,7 @@ def has_compiler_option(device: jax.Device, name: str, value: Any) -> bool:
 
 
 def lane_options(device: jax.Device) -> dict[str, Any]:
-    """The options of `purerl.compiler_options` for a CPU, those that its compiler has.
+    """Returns those options of `purerl.compiler_options` for a CPU that its compiler has.
 
     Without the newer emitters of fused loops LLVM may optimise a little, and at level 0 bits differ again (jax 0.10.2).
     jax 0.11.2 has no other emitters; there it is the other way round.
@@ -74,16 +77,21 @@ def lane_options(device: jax.Device) -> dict[str, Any]:
 
 
 def exact_options(device: jax.Device) -> dict[str, Any]:
-    """Options for a CPU under which the same operations in programs for one device and for several give the same bits,
-    as far as its compiler has them: for several XLA simplifies in another order, and at its usual level LLVM then
-    chooses between exponentials of vectors and of scalars, which round differently (jax 0.10.2)."""
+    """Returns options for a CPU under which programs for one device and for several compute the same bits.
+
+    They are as many of these options as the compiler has. For several devices XLA simplifies in another order, and at
+    its usual level LLVM then chooses between exponentials of vectors and of scalars, which round differently (jax
+    0.10.2).
+    """
     name, level = "xla_backend_optimization_level", 1
     return {name: level} if has_compiler_option(device, name, level) else {}
 
 
 def quick_options(device: jax.Device) -> dict[str, Any]:
-    """The options of `purerl.quick_options` for a CPU, those that its compiler has: jax 0.11.2 has no emitters but the
-    newer ones."""
+    """Returns those options of `purerl.quick_options` for a CPU that its compiler has.
+
+    jax 0.11.2 has only the newer emitters.
+    """
     options = {
         "xla_backend_optimization_level": 0,
         "xla_llvm_disable_expensive_passes": True,

@@ -18,7 +18,7 @@ from purerl.errors import ConfigError
 
 C = TypeVar("C")
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-"""Sizes of float32 numbers; what is smaller counts as zero in a program."""
+"""The smallest normal and the largest float32 number; a program takes what is smaller for zero."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,10 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """Beside a field's type: the field has no effect unless ``met(config)``; ``what`` completes "no effect without"."""
+    """A note beside a field's type: the field has no effect unless ``met(config)``.
+
+    ``what`` completes "no effect without".
+    """
 
     what: str
     met: Callable[[Any], bool]
@@ -58,23 +61,31 @@ NonNegativeCount = Annotated[int, Range(0, 2**31)]
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """Beside a field's type: the field shapes no array. It says how long a training is, as loops and schedules ask."""
+    """A note beside a field's type: the field is the length of a training, as loops and schedules read it.
+
+    It shapes no array.
+    """
 
 
 Frames = Annotated[int, Range(1, 2**63), Length()]
-"""Counted on the host, where nothing wraps; what a device counts of them has 64 bits. A program may take it as an
-argument (`with_lengths`)."""
+"""Frames, counted on the host, where nothing wraps; a device counts them in 64 bits.
+
+A program may take the number as an argument (`with_lengths`).
+"""
 Seed = Annotated[int, Range(0, 2**32)]
 Limit = Annotated[float | int, Range(0)]
 """A number that is static, because 0 stands for a program without it."""
 
 
 MEMBERS = 2**20
-"""Most agents in a run, and trainings in a comparison. Each takes about 1 kB on the host: its label, seed and key, its
-place in the run's files, a row of numbers; 1 GiB in all."""
+"""The most agents in a run, and the most trainings in a comparison.
+
+Each takes about 1 kB on the host, for its label, seed and key, its place in the run's files and a row of numbers: 1 GiB
+in all.
+"""
 Members = Annotated[int, Range(1, MEMBERS, open_high=False)]
 CONFIGURATIONS = 2**16
-"""Most configurations in a sweep. Each is checked by itself, at half a millisecond; half a minute in all."""
+"""The most configurations in a sweep. Each is checked by itself, in half a millisecond: half a minute in all."""
 
 
 @overload
@@ -87,7 +98,10 @@ def config(cls: Any = None, /, **defaults: Any) -> Any:
 
     A float may therefore be swept, evolved and traced; a static field shapes the program and must be hashable. A
     `Frames` field is static as long as it is a Python int, and a leaf otherwise (`with_lengths`).
-    ``@config(name=value)`` gives inherited fields other defaults. Raises `TypeError` for one that is not inherited.
+    ``@config(name=value)`` gives inherited fields other defaults.
+
+    Raises:
+        TypeError: If ``defaults`` names a field that is not inherited.
     """
     if cls is None:
         return functools.partial(_config, defaults)
@@ -121,17 +135,17 @@ def _config(defaults: dict[str, Any], cls: type[C]) -> type[C]:
 
 @functools.cache
 def _lengths(kind: Any) -> tuple[str, ...]:
-    """Names of the fields of a class that are a `Length`."""
+    """Returns the names of the fields of a class that are a `Length`."""
     notes = {name: getattr(hint, "__metadata__", ()) for name, hint in _hints(kind).items()}
     return tuple(field.name for field in dataclasses.fields(kind) if Length() in notes[field.name])
 
 
 def with_lengths(config: C) -> C:
-    """``config`` with its lengths (`Frames`, such as ``total_steps``) as leaves: numbers of float32, which are exact up
-    to 2^24 and rounded to a part in 2^24 beyond.
+    """Returns ``config`` with its lengths (`Frames`, such as ``total_steps``) as leaves.
 
-    What is jitted with such a config as an argument is the same program for every length, where the length does not
-    shape it: ``make_trainer`` takes it, ``make_train``, whose metrics have a row for each iteration, does not. ::
+    They become numbers of float32, which are exact up to 2^24 and rounded to a part in 2^24 beyond. What is jitted with
+    such a config as an argument is the same program for every length, where the length does not shape it:
+    ``make_trainer`` takes it, ``make_train``, whose metrics have a row for each iteration, does not. ::
 
         step = jax.jit(lambda config, state: ppo.make_trainer(config, env).step(state))
         state, metrics = step(cfg.with_lengths(config), state)
@@ -142,23 +156,26 @@ def with_lengths(config: C) -> C:
 
 
 def traced_fields(config_or_class: Any) -> list[str]:
-    """Names of the fields that are pytree leaves, in order of definition."""
+    """Returns the names of the fields that are pytree leaves, in order of definition."""
     hints = typing.get_type_hints(type(config_or_class) if not isinstance(config_or_class, type) else config_or_class)
     return [field.name for field in dataclasses.fields(config_or_class) if hints[field.name] is float]
 
 
 def problems(config: Any) -> list[str]:
-    """One line for each field whose value has the wrong type or lies outside its range. Tracers are not looked at."""
+    """Returns a line for each field whose value has the wrong type or lies outside its range; skips tracers."""
     return list(_problems(config).values())
 
 
 def sound(config: Any, *names: str) -> bool:
-    """Whether `problems` finds nothing wrong with the fields ``names``, and none is an array, which may be traced."""
+    """Returns whether `problems` finds nothing wrong with the fields ``names``, and none of them is an array.
+
+    An array may be traced.
+    """
     return not _problems(config, names) and not any(isinstance(getattr(config, name), jax.Array) for name in names)
 
 
 def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]:
-    """`problems` by the names of their fields, of all fields or of ``names``."""
+    """Returns `problems` by the names of their fields, of all fields or of ``names``."""
     found: dict[str, str] = {}
     kind_of_config: Any = type(config)
     hints, lengths = _hints(kind_of_config), _lengths(kind_of_config)
@@ -186,12 +203,12 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """The annotations of a class, with what stands beside types."""
+    """Returns the annotations of a class, with the notes beside their types."""
     return typing.get_type_hints(kind, include_extras=True)
 
 
 def _rounding_problem(value: float, limits: list[Range]) -> str | None:
-    """What is wrong with a number as programs take it: in float32, where very small ones are zero."""
+    """Returns what is wrong with a number in float32, as programs take it; very small numbers are zero there."""
     with np.errstate(all="ignore"):
         single = float(np.float32(value))
     if not math.isfinite(single) or (value and abs(single) < SMALLEST):
@@ -204,7 +221,7 @@ def _rounding_problem(value: float, limits: list[Range]) -> str | None:
 
 
 def _limits(hint: Any) -> tuple[Any, list[Range]]:
-    """The type in an annotation, and the ranges beside it."""
+    """Returns the type in an annotation, and the ranges beside it."""
     if typing.get_origin(hint) is not Annotated:
         return hint, []
     kind, *notes = typing.get_args(hint)
@@ -233,8 +250,10 @@ def _type_problem(value: Any, kind: Any) -> str | None:
 
 
 def unused(configs: Sequence[Any], usual: Any) -> list[str]:
-    """One line for each field that was changed for nothing: it differs from its value in ``usual`` in one of
-    ``configs``, and has an effect in none of them (`Needs`)."""
+    """Returns a line for each field that was changed without effect.
+
+    Such a field differs in one of ``configs`` from its value in ``usual``, and has an effect in none of them (`Needs`).
+    """
     notes: dict[str, Needs] = {}
     for base in reversed(type(usual).__mro__[:-1]):
         for name, hint in _hints(base).items():
@@ -250,9 +269,14 @@ def unused(configs: Sequence[Any], usual: Any) -> list[str]:
 
 
 def check(config: Any, *more: str) -> None:
-    """Checks every number of a config against the range in its annotation; ``more`` are problems found elsewhere.
+    """Checks every number of a config against the range in its annotation.
 
-    Raises `ConfigError` that lists all problems at once, one a line.
+    Args:
+        config: The config.
+        more: Problems that were found elsewhere.
+
+    Raises:
+        ConfigError: If there are problems. It lists all of them, one a line.
     """
     found = problems(config) + list(more)
     if found:
@@ -260,9 +284,12 @@ def check(config: Any, *more: str) -> None:
 
 
 def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any], list[str]] = problems) -> list[str]:
-    """What ``problems`` says of the configurations of a sweep, and not of ``config`` itself, each line once.
+    """Returns the problems of the configurations of a sweep that ``config`` itself does not have, each line once.
 
-    ``values`` are lists of one length by the names of fields, which move together, element by element.
+    Args:
+        config: The config that is swept.
+        values: Lists of one length by the names of fields, which move together, element by element.
+        problems: Lists the problems of a config, one a line.
     """
     unknown = [f"{name}: cannot be swept" for name in values if name not in traced_fields(config)]
     before = problems(config)
@@ -272,7 +299,7 @@ def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any]
 
 
 def rows(config: C, columns: dict[str, Sequence[float]]) -> list[C]:
-    """The configurations of a sweep: ``config`` with each row of ``columns``, lists of one length by field."""
+    """Returns the configurations of a sweep: ``config`` with each row of ``columns``, lists of one length by field."""
     given: Any = config
     changes = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [dataclasses.replace(given, **change) for change in changes]
@@ -282,8 +309,10 @@ def sweep(config: C, **values: Any) -> tuple[C, C]:
     """Replaces traced fields by arrays ``[P]`` and gives the matching ``in_axes`` for `jax.vmap`.
 
     ``batch, axes = sweep(config, learning_rate=jnp.logspace(-4, -2, 16))``. Several fields move together, element by
-    element, so their lengths must agree; a grid is a ``meshgrid`` flattened beforehand. Raises `ConfigError` for a
-    name that is no traced field, or lengths that differ.
+    element, so their lengths must agree; a grid is a ``meshgrid`` flattened beforehand.
+
+    Raises:
+        ConfigError: If a name is no traced field, or lengths differ.
     """
     traced = traced_fields(config)
     unknown = [name for name in values if name not in traced]

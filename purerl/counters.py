@@ -1,4 +1,4 @@
-"""Counters of 64 bits on a device that counts in 32: what is counted once an update passes 2^31 in a long training."""
+"""Counters of 64 bits on a device that counts in 32: a count of updates passes 2^31 in a long training."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 MOST_DIVISOR = 2**16
-"""Of `divide`."""
+"""The largest number that `divide` divides by."""
 
 
 class Count(NamedTuple):
@@ -18,34 +18,40 @@ class Count(NamedTuple):
 
 
 def of(number: int = 0) -> Count:
-    """``number`` as a `Count` of shape ``[]``."""
+    """Makes a `Count` of shape ``[]`` of ``number``."""
     return Count(jnp.uint32(number % 2**32), jnp.uint32(number // 2**32))
 
 
 def increment(count: Count) -> Count:
-    """One more."""
+    """Adds one to a count."""
     low = count.low + 1
     return Count(low, count.high + (low == 0))
 
 
 def real(count: Count) -> jax.Array:
-    """The number in float32: exact up to 2^24, never falling as the count rises, rounded to a part in 2^23."""
+    """Returns the number in float32: exact up to 2^24, rounded to a part in 2^23 beyond.
+
+    It never falls as the count rises.
+    """
     return count.high.astype(jnp.float32) * 2.0**32 + count.low.astype(jnp.float32)
 
 
 def reached(count: Count, number: int) -> jax.Array:
-    """Whether the count is at least ``number``, exactly. Bool, elementwise."""
+    """Returns whether the count is at least ``number``, exactly. Bool, elementwise."""
     high, low = jnp.uint32(number // 2**32), jnp.uint32(number % 2**32)
     return (count.high > high) | ((count.high == high) & (count.low >= low))
 
 
 def number(count: Count) -> int:
-    """A count of shape ``[]`` as a Python int, on the host."""
+    """Returns a count of shape ``[]`` as a Python int, on the host."""
     return int(np.asarray(count.high)) * 2**32 + int(np.asarray(count.low))
 
 
 def divide(count: Count, number: int) -> tuple[Count, jax.Array]:
-    """Divides a count by ``number``, 1 to `MOST_DIVISOR`: the quotient, rounded down, and the remainder (uint32)."""
+    """Divides a count by ``number``, 1 to `MOST_DIVISOR`, and returns quotient and remainder.
+
+    The quotient is a count, rounded down; the remainder is uint32.
+    """
     digits = [count.high >> 16, count.high & 0xFFFF, count.low >> 16, count.low & 0xFFFF]
     left, found = jnp.zeros_like(count.low), []
     for digit in digits:

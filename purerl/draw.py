@@ -14,25 +14,25 @@ from purerl.types import Array, Key
 
 
 def bits(key: Key, shape: tuple[int, ...]) -> Array:
-    """Uniform random 32-bit words, uint32."""
+    """Draws uniform random 32-bit words, uint32."""
     return _flat(jax.random.bits, key, shape)
 
 
 def uniform(key: Key, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> Array:
-    """Uniform numbers in ``[low, high)``, float32."""
+    """Draws uniform numbers in ``[low, high)``, float32."""
     return _flat(lambda key, shape: jax.random.uniform(key, shape, minval=low, maxval=high), key, shape)
 
 
 def normal(key: Key, shape: tuple[int, ...]) -> Array:
-    """Standard normal numbers, float32."""
+    """Draws standard normal numbers, float32."""
     return _flat(jax.random.normal, key, shape)
 
 
 def gumbel(key: Key, shape: tuple[int, ...]) -> Array:
-    """Standard Gumbel numbers, float32."""
+    """Draws standard Gumbel numbers, float32."""
     return _flat(jax.random.gumbel, key, shape)
 
 
 def _flat(sample: Callable[..., Array], key: Key, shape: tuple[int, ...]) -> Array:
-    """``sample(key, shape)``, drawn as a vector."""
+    """Draws ``sample(key, shape)`` as a vector and reshapes it."""
     return sample(key, (int(np.prod(shape)),)).reshape(shape)

@@ -7,17 +7,17 @@ from pathlib import Path
 from types import CodeType
 
 RAISED = (Exception, SystemExit)
-"""What somebody's own code may raise that is to be told: all but an interruption."""
+"""What a user's own code may raise and is reported: everything but an interruption."""
 MOST_FRAMES = 5
-"""Frames of somebody's own code that are told of an error, the innermost ones."""
+"""The most frames of a user's own code that the report of an error names, the innermost ones."""
 MOST_CHARACTERS = 400
-"""Of what an error says."""
+"""The most characters of the text of an error that are reported."""
 _THIS = "purerl"
 _LIBRARIES = "jax", "jaxlib", "flax", _THIS
 _INSTALLED = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
-"""Where Python's own modules lie, and those that were installed."""
+"""The folders of Python's own modules and of installed packages."""
 
 
 class ConfigError(ValueError):
@@ -25,20 +25,21 @@ class ConfigError(ValueError):
 
 
 class HostError(RuntimeError):
-    """An environment of the host failed after a run had begun, and nothing can go on with it. The text is one line."""
+    """A failure of an environment of the host during a run, after which the run cannot go on. The text is one line."""
 
 
 def printable(text: str) -> str:
-    """``text`` with the control characters in it, such as those that move a terminal's cursor, as escapes."""
+    """Returns ``text`` with its control characters, such as those that move a terminal's cursor, as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
 def own_code(algo: str = "") -> Iterator[None]:
-    """Raises `ConfigError`, a line that tells the error and its frames, for what somebody's own code raises inside.
+    """Turns what a user's own code raises within the context into a `ConfigError`.
 
-    Other errors are faults of this package and stay what they are, unless ``algo`` is somebody's own algorithm, a
-    ``MODULE:ATTRIBUTE``: then this package's code may have met what that returned, and its innermost frame is told.
+    Its text is a line with the error and its frames. Other errors are faults of this package and stay what they are,
+    unless ``algo`` is a user's own algorithm, a ``MODULE:ATTRIBUTE``. This package's code may then have failed on what
+    that returned, and the line names its innermost frame.
     """
     try:
         yield
@@ -56,16 +57,19 @@ def own_code(algo: str = "") -> Iterator[None]:
 
 
 def told(error: BaseException) -> str:
-    """The kind of an error, what it says, and its `place`, if it has one, or else that outside of this package."""
+    """Returns the kind of an error, its text, and its `place`.
+
+    If no code of a user's own is in its trace, the place is that in code outside of this package, if there is any.
+    """
     where = place(error) or place(error, installed=True)
     return f"{_said(error)}{where and f' ({where})'}"
 
 
 def place(error: BaseException, installed: bool = False) -> str:
-    """The files, lines and functions of somebody's own code that an error passed through, the innermost last, at most
-    `MOST_FRAMES`; empty: none.
+    """Returns the files, lines and functions of a user's own code that an error passed through, the innermost last.
 
-    That is code which is neither of JAX, flax nor this package, nor was installed, unless ``installed``.
+    They are at most `MOST_FRAMES`; empty: none. A user's own code is neither of JAX, flax nor this package, nor was it
+    installed. With ``installed`` other installed code counts, too.
     """
 
     def is_own(code: CodeType, module: str) -> bool:
@@ -76,7 +80,7 @@ def place(error: BaseException, installed: bool = False) -> str:
 
 
 def _frames(error: BaseException, wanted: Callable[[CodeType, str], bool]) -> Sequence[str]:
-    """``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``wanted``."""
+    """Returns ``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``wanted``."""
     found: list[str] = []
     trace = error.__traceback__
     while trace:
@@ -88,7 +92,7 @@ def _frames(error: BaseException, wanted: Callable[[CodeType, str], bool]) -> Se
 
 
 def _said(error: BaseException) -> str:
-    """The kind of an error and the first line of its text, with the second where the first announces it."""
+    """Returns the kind of an error and the first line of its text, with the second where the first ends in a colon."""
     lines = [line for line in map(str.strip, str(error).splitlines()) if line] or [""]
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     return f"{type(error).__name__}{line and ': '}{line[:MOST_CHARACTERS]}"

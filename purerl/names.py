@@ -1,4 +1,4 @@
-"""Names that a person typed: the nearest known ones, and ``MODULE:ATTRIBUTE``."""
+"""Names that a user typed: the nearest known ones, and ``MODULE:ATTRIBUTE``."""
 
 import difflib
 import importlib
@@ -13,13 +13,17 @@ from purerl.errors import RAISED, ConfigError, told
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
-    """The three options most like ``word`` whatever its case, the best first, separated by commas."""
+    """Returns the three options most like ``word``, whatever its case, the best first, separated by commas."""
     by_lower = {option.lower(): option for option in options}
     return ", ".join(by_lower[match] for match in difflib.get_close_matches(word.lower(), by_lower, cutoff=0.0))
 
 
 def choose(field: str, value: str, options: Any) -> str:
-    """``value`` if it is one of ``options``; otherwise raises `ConfigError` with the nearest of them."""
+    """Returns ``value`` if it is one of ``options``.
+
+    Raises:
+        ConfigError: If it is not. The text names the nearest of them.
+    """
     if value in options:
         return value
     raise ConfigError(
@@ -28,16 +32,27 @@ def choose(field: str, value: str, options: Any) -> str:
 
 
 Trust = bool | Callable[[Path, str], str]
-"""Whether code that files name is run: all or none of it, or ``refusal(where, name)``, which says of a
-``MODULE:ATTRIBUTE`` that what lies at ``where`` names why it is not trusted (empty: it is)."""
+"""Whether code that files name is run: True all of it, False none.
+
+Or it is ``refusal(where, name)``, which returns why a ``MODULE:ATTRIBUTE`` that a file at ``where`` names is not
+trusted; empty: it is.
+"""
 
 
 def check_trusted(
     field: str, value: str, trust: Trust, where: Path = Path(), advice: str = "--trust imports it"
 ) -> None:
-    """Raises `ConfigError`, with ``advice``, if ``value`` is a ``MODULE:ATTRIBUTE``, unless ``trust``.
+    """Checks that a name in a file is trusted if it is a ``MODULE:ATTRIBUTE``.
 
-    ``value`` is what a file holds of the run or the artefact at ``where``.
+    Args:
+        field: The field that holds the name, for the error.
+        value: The name, as the file holds it.
+        trust: Whether code that files name is run.
+        where: The run or the artefact that the file belongs to.
+        advice: What the error advises.
+
+    Raises:
+        ConfigError: If the name is a ``MODULE:ATTRIBUTE`` that is not trusted.
     """
     if ":" not in value or trust is True:
         return
@@ -48,7 +63,11 @@ def check_trusted(
 
 
 def imported(field: str, name: str) -> Any:
-    """What ``MODULE:ATTRIBUTE`` names; modules of the working directory are found, too. Raises `ConfigError`."""
+    """Imports what ``MODULE:ATTRIBUTE`` names; modules of the working directory are found, too.
+
+    Raises:
+        ConfigError: If the name has another form, or cannot be imported.
+    """
     module, _, attribute = name.partition(":")
     if not module or not attribute or module.startswith("."):
         raise ConfigError(f"{field} = {name!r}: must be MODULE:ATTRIBUTE")
@@ -66,9 +85,9 @@ def imported(field: str, name: str) -> Any:
 
 
 def called(field: str, name: str, function: Callable[..., Any], *args: Any, **params: Any) -> Any:
-    """What somebody's own ``function``, which ``MODULE:ATTRIBUTE`` names, returns.
+    """Calls a user's own ``function``, which ``MODULE:ATTRIBUTE`` names, and returns what it returns.
 
-    Raises `ConfigError`, with the error and its place, whatever the function raises, an exit included.
+    It raises `ConfigError`, with the error and its place, whatever the function raises, an exit included.
     """
     try:
         return function(*args, **params)

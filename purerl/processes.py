@@ -1,7 +1,8 @@
-"""The processes of a run, which run the same program in step: who is who, arrays that they hold together, and what one
-of them tells all. With one process all of this is what it would be without it.
+"""The processes of a run, which run the same program in step.
 
-JAX joins them (`jax.distributed`); every two speak over a `purerl.channel`.
+This module tells them apart, has arrays that they hold together, and exchanges values between them. With one process
+everything here does what it would do without this module. JAX joins the processes (`jax.distributed`); the first speaks
+with each of the others over a `purerl.channel`.
 """
 
 import collections
@@ -25,12 +26,12 @@ FORM = (
     "must be auto, or ADDRESS,N,ID such as 10.0.0.1:1234,2,0: where process 0 is, how many there are, and which this is"
 )
 JOIN_SECONDS = 300
-"""How long the processes wait for one another at first."""
+"""Seconds that the processes wait for one another at the start."""
 HEARTBEAT = 10
 """Seconds without a sign of life after which JAX gives up a process whose machine is gone."""
 LOOPBACK = "127.0.0.1", "localhost", "::1"
 MOST_BYTES = 1024
-"""Of the address of a channel."""
+"""The largest size of the address of a channel, as JSON, in bytes."""
 
 
 def index() -> int:
@@ -49,15 +50,17 @@ def is_first() -> bool:
 
 
 def put(tree: PyTree, sharding: Any) -> PyTree:
-    """Places a tree of arrays and typed keys, which every process has, as `jax.device_put` does: every device gets its
-    part. ``sharding`` is one for all, or a tree of them."""
+    """Places a tree of arrays and typed keys as `jax.device_put` does: every device gets its part.
+
+    Every process must have the whole tree. ``sharding`` is one for all leaves, or a tree of them.
+    """
     if count() == 1:
         return jax.device_put(tree, sharding)
     return jax.tree.map(_put, tree, jax.tree.broadcast(sharding, tree))
 
 
 def fetch(tree: PyTree) -> PyTree:
-    """Returns a tree of arrays on the host, as `jax.device_get` does, on every process. All must call it."""
+    """Returns a tree of arrays on the host, as `jax.device_get` does, on every process. All processes must call it."""
     leaves, structure = jax.tree.flatten(tree)
     far = {i: x for i, x in enumerate(leaves) if isinstance(x, jax.Array) and not x.is_fully_addressable}
     parted = [i for i, x in far.items() if not x.is_fully_replicated]
@@ -71,15 +74,18 @@ def fetch(tree: PyTree) -> PyTree:
 
 
 def gathered(value: Any) -> list[Any]:
-    """Returns what every process gave, ``value`` here, in their order. All must call it, and wait for one another.
+    """Returns the values of all processes in the order of the processes; ``value`` is the one of this process.
 
-    ``value`` is JSON, of which numbers keep their bits.
+    All processes must call it, and wait for one another. ``value`` is JSON, of which numbers keep their bits.
     """
     return [value] if count() == 1 else _channel().gathered(value)
 
 
 def told(value: Any) -> Any:
-    """Returns what the first process gave, on all of them. All must call it; ``value`` is as for `gathered`."""
+    """Returns the value that the first process gave, on all processes.
+
+    All processes must call it; ``value`` is as for `gathered`.
+    """
     return gathered(value if is_first() else None)[0]
 
 
@@ -90,10 +96,16 @@ def check(how: str) -> None:
 
 
 def begin(how: str, ended: Ended) -> None:
-    """Joins the processes of a run, before JAX computes anything; ``how`` is as for `check`.
+    """Joins the processes of a run. It must be called before JAX computes anything.
 
-    If another process dies or fails after that, or does not come within `JOIN_SECONDS`, ``ended(words, code)`` is
-    called, by any thread. Raises `ConfigError` for bad input, and `ConnectionError` if they cannot be joined.
+    Args:
+        how: How the processes find each other, as for `check`.
+        ended: ``ended(words, code)`` is called, by any thread, if another process dies or fails later, or does not come
+            within `JOIN_SECONDS`.
+
+    Raises:
+        ConfigError: If the input is bad.
+        ConnectionError: If the processes cannot be joined.
     """
     given: dict[str, Any] = {}
     if how != AUTO:
@@ -123,7 +135,7 @@ def begin(how: str, ended: Ended) -> None:
 
 
 def finish() -> None:
-    """Returns once all processes are done, and parts them."""
+    """Waits until all processes are done, and disconnects them."""
     if count() > 1:
         gathered(None)
         _channel().close(0)
@@ -132,7 +144,7 @@ def finish() -> None:
 
 
 def _read(how: str) -> tuple[str, int, int]:
-    """The address, the number of processes and that of this one. Raises `ConfigError`."""
+    """Returns the address, the number of processes and the number of this one. Raises `ConfigError`."""
     address, *numbers = how.split(",")
     host, _, port = address.rpartition(":")
     if len(numbers) != 2 or not host or not all(x.isascii() and x.isdecimal() for x in (port, *numbers)):
@@ -144,7 +156,7 @@ def _read(how: str) -> tuple[str, int, int]:
 
 
 def _channel() -> Channel:
-    """The channel of this process; one is made if the processes were joined by somebody else."""
+    """Returns the channel of this process; makes one if other code joined the processes."""
     if channel.current() is None:
         channel.begin(_joined("", _end))
     found = channel.current()
@@ -153,8 +165,10 @@ def _channel() -> Channel:
 
 
 def _joined(host: str, ended: Ended) -> Channel:
-    """A channel between all processes, of which the first is at ``host``, if that is known; the others learn the rest
-    from JAX."""
+    """Returns a channel between all processes.
+
+    ``host`` is the address of the first one, empty if unknown; the others learn the rest from JAX.
+    """
     here = LOOPBACK[0] if host in LOOPBACK else ""
     if is_first():
         server, address = channel.listen([here] if here else [*filter(None, [host]), *channel.names()], here)
@@ -165,7 +179,7 @@ def _joined(host: str, ended: Ended) -> Channel:
 
 
 def _broadcast(address: channel.Address | None) -> channel.Address:
-    """The address that the first process gives."""
+    """Returns the address that the first process gives."""
     from jax.experimental import multihost_utils
 
     text = json.dumps(address).encode() if address else b""
@@ -180,7 +194,7 @@ def _end(words: str, code: int) -> None:
 
 
 def _line(error: BaseException) -> str:
-    """What an error says, in a line."""
+    """Returns the first line of the text of an error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -189,7 +203,7 @@ def _same(tree: PyTree) -> PyTree:
 
 
 def _put(x: Any, sharding: Any) -> jax.Array:
-    """`put` of one array, to devices of several processes."""
+    """Does `put` for one array, to devices of several processes."""
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return jax.device_put(x, sharding)
     if jax.dtypes.issubdtype(jnp.asarray(x).dtype, jax.dtypes.prng_key):

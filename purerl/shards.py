@@ -1,8 +1,8 @@
-"""One agent in shards: what a loss, a replay or a wrapper reduces over all rows of an agent goes through here.
+"""One agent in shards: whatever a loss, a replay or a wrapper reduces over all rows of an agent goes through here.
 
 An agent may be cut into ``S`` shards, each with its own part of the rows ``B``, of the replay and of every minibatch
-(`purerl.population.splitting`). A shard's code is that of a whole agent; where it needs to know of the others it asks
-here. Outside of a split agent there is one shard, and everything here returns what it is given.
+(`purerl.population.splitting`). A shard's code is the code of a whole agent; where it needs to know of the others it
+asks here. Outside of a split agent there is one shard, and everything here returns what it is given.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 AXIS = "shards"
-"""Name of the axis over the shards of an agent."""
+"""The name of the axis over the shards of an agent."""
 
 
 def count() -> int:
@@ -24,7 +24,7 @@ def count() -> int:
 
 
 def index() -> jax.Array | int:
-    """Returns which of the shards this is, 0 to ``S - 1``."""
+    """Returns the number of this shard, 0 to ``S - 1``."""
     return jax.lax.axis_index(AXIS) if count() > 1 else 0
 
 
@@ -39,7 +39,7 @@ def numbers(rows: int) -> jax.Array:
 
 
 def total(tree: Any) -> Any:
-    """Returns the sums over the shards, all of one type by one collective."""
+    """Returns the sums over the shards; leaves of one type are summed by one collective."""
     if count() == 1:
         return tree
     leaves, structure = jax.tree.flatten(tree)
@@ -53,7 +53,7 @@ def total(tree: Any) -> Any:
 
 
 def mean(tree: Any) -> Any:
-    """Returns the means over the shards, of numbers that each has of as many samples."""
+    """Returns the means over the shards. Each shard must have as many samples as the others."""
     if count() == 1:
         return tree
     return jax.tree.map(lambda x: x / count(), total(tree))
@@ -70,8 +70,11 @@ def every(condition: jax.Array) -> jax.Array:
 
 
 def joined(mean: jax.Array, variance: jax.Array, size: jax.Array | float = 1.0) -> tuple[jax.Array, jax.Array]:
-    """Returns mean and variance of the elements of all shards, by those of each and how many elements each has (Chan,
-    Golub & LeVeque 1983, eq. 2.1). Shapes stay; ``size`` is a scalar."""
+    """Returns mean and variance of the elements of all shards, given those of each shard.
+
+    Source: Chan, Golub & LeVeque 1983, eq. 2.1. Shapes stay. ``size`` is the number of elements of this shard, a
+    scalar.
+    """
     if count() == 1:
         return mean, variance
     sizes = jnp.broadcast_to(jnp.asarray(size, jnp.float32), mean.shape)

@@ -45,46 +45,46 @@ Space = Any
 
 
 def is_leaf(x: Any) -> bool:
-    """Whether ``x`` is one of the three kinds of space, and not a tree of them."""
+    """Returns whether ``x`` is one of the three kinds of space, and not a tree of them."""
     return isinstance(x, Leaf)
 
 
 def leaves(space: Space) -> list[Any]:
-    """The leaves of a tree of spaces, in the order of `jax.tree.leaves` of its elements."""
+    """Returns the leaves of a tree of spaces, in the order of `jax.tree.leaves` of its elements."""
     return jax.tree.leaves(space, is_leaf=is_leaf)
 
 
 def tree_map(function: Callable[..., Any], space: Space, *trees: Any) -> Any:
-    """``function(leaf, *elements)`` for every leaf of ``space`` and what stands in its place in ``trees``."""
+    """Maps ``function(leaf, *elements)`` over the leaves of ``space`` and what stands in their places in ``trees``."""
     return jax.tree.map(function, space, *trees, is_leaf=is_leaf)
 
 
 def struct(space: Space) -> Any:
-    """Shapes and dtypes of an element, as `jax.ShapeDtypeStruct`."""
+    """Returns shapes and dtypes of an element, as `jax.ShapeDtypeStruct`."""
     return tree_map(lambda leaf: jax.ShapeDtypeStruct(*_type(leaf)), space)
 
 
 def frames(space: Space) -> Any:
-    """How many frames each leaf of an element stacks: a tree of integers; 1 for none."""
+    """Returns how many frames each leaf of an element stacks: a tree of integers; 1 for none."""
     return tree_map(lambda leaf: leaf.num_frames if isinstance(leaf, Box) else 1, space)
 
 
 def bounds(leaf: Any) -> tuple[Any, Any]:
-    """Smallest and largest values of a leaf's elements, both included; scalars, or arrays that broadcast."""
+    """Returns smallest and largest values of a leaf's elements, both included; scalars, or arrays that broadcast."""
     if isinstance(leaf, Box):
         return leaf.low, leaf.high
     return 0, leaf.n - 1 if isinstance(leaf, Discrete) else np.array(leaf.sizes) - 1
 
 
 def is_bounded(box: Box) -> bool:
-    """Whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
+    """Returns whether every dimension of ``box`` has finite bounds. Traced ones count as finite."""
     return all(array_namespace(bound) is jnp or bool(np.all(_is_finite(bound))) for bound in (box.low, box.high))
 
 
 def unit(box: Box) -> tuple[Any, Any]:
-    """``(centre, scale)`` such that ``centre + scale * x`` maps [-1, 1] onto ``box``; arrays of its shape, float32.
+    """Returns ``(centre, scale)`` such that ``centre + scale * x`` maps [-1, 1] onto ``box``.
 
-    A dimension without finite bounds keeps its own units: centre 0, scale 1.
+    Both are float32 arrays of its shape. A dimension without finite bounds keeps its own units: centre 0, scale 1.
     """
     xp = array_namespace(box.low, box.high)
     low, high = (xp.broadcast_to(xp.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
@@ -96,18 +96,20 @@ def unit(box: Box) -> tuple[Any, Any]:
 
 
 def array_namespace(*bounds: Any) -> Any:
-    """The array library that can compute with ``bounds``: numpy, or jax.numpy if one is traced."""
+    """Returns the array library that can compute with ``bounds``: numpy, or jax.numpy if one is traced."""
     return jnp if any(isinstance(bound, jax.core.Tracer) for bound in bounds) else np
 
 
 def _is_finite(bound: Any) -> np.ndarray:
-    """Elementwise; what is larger than any physical bound counts as infinite."""
+    """Returns whether a bound is finite, elementwise; anything larger than any physical bound counts as infinite."""
     return np.abs(np.asarray(bound, np.float64)) < 1e30
 
 
 def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
-    """``shape`` many random elements: uniform, or standard normal and clipped where a Box is unbounded. Consumes
-    ``key``."""
+    """Draws ``shape`` many random elements: uniform, or standard normal and clipped where a Box is unbounded.
+
+    Consumes ``key``.
+    """
     if not is_leaf(space):
         flat, structure = jax.tree.flatten(space, is_leaf=is_leaf)
         keys = jax.random.split(key, len(flat))
@@ -126,7 +128,7 @@ def sample(space: Space, key: jax.Array, shape: tuple[int, ...] = ()) -> Any:
 
 
 def problems(role: str, space: Space) -> list[str]:
-    """Why ``space`` cannot be a space, a line for each leaf that is wrong, which ``role`` and its path name."""
+    """Returns a line for each leaf of ``space`` that cannot be a space; it begins with ``role`` and the leaf's path."""
     flat = jax.tree_util.tree_flatten_with_path(space, is_leaf=is_leaf)[0]
     if not flat:
         return [f"{role}: is {space!r}, which has no leaves"]
@@ -135,7 +137,7 @@ def problems(role: str, space: Space) -> list[str]:
 
 
 def kind(space: Space) -> str:
-    """The name of a space's kind, for messages."""
+    """Returns the name of a space's kind, for messages."""
     return type(space).__name__
 
 
@@ -175,5 +177,5 @@ def _problem(leaf: Any) -> str | None:
 
 
 def num_values(leaf: Any) -> int:
-    """How many elements a Discrete or a MultiDiscrete space has."""
+    """Returns how many elements a Discrete or a MultiDiscrete space has."""
     return leaf.n if isinstance(leaf, Discrete) else math.prod(leaf.sizes)

@@ -15,13 +15,15 @@ from purerl.types import Array, Metrics, PyTree
 
 
 def like(constant, array):
-    """``constant`` with leading axes of length 1 added up to the rank of ``array``, to avoid rank promotion."""
+    """Adds leading axes of length 1 to ``constant`` up to the rank of ``array``, to avoid rank promotion."""
     return constant.reshape((1,) * (array.ndim - constant.ndim) + constant.shape)
 
 
 UNROLL = 2
-"""On CPU, updates per iteration of the compiled loop in `scan_means` (the ``unroll`` of `jax.lax.scan`). For a GPU XLA
-fuses biases and activations into matrix products only where a loop holds one update (jaxlib 0.10.2)."""
+"""The updates per iteration of the compiled loop in `scan_means` on CPU (the ``unroll`` of `jax.lax.scan`).
+
+For a GPU XLA fuses biases and activations into matrix products only where a loop holds one update (jaxlib 0.10.2).
+"""
 
 
 def scan_means(
@@ -43,25 +45,27 @@ def scan_means(
 
 
 def strong(tree: PyTree) -> PyTree:
-    """A tree of arrays without weak types, of arrays or numbers."""
+    """Makes arrays without weak types of the leaves of a tree, which are arrays or numbers."""
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), tree)
 
 
 def length(tree: PyTree) -> int:
-    """The length of the leading axis, which must be the same for all leaves."""
+    """Returns the length of the leading axis, which must be the same for all leaves."""
     return jax.tree.leaves(tree)[0].shape[0]
 
 
 LARGE = 2**14
-"""Leaves of more numbers for each ``B`` are not packed: it would copy them."""
+"""Leaves with more numbers than this for each ``B`` are not packed, because packing would copy them."""
 
 
 def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
-    """The leaves of a tree, each ``[B, ...]``, side by side in as few arrays ``[B, K]`` as can be: for each ``B`` one
-    for all of 32 bits and for ``[B]`` bools, and one for all other bools; leaves of other types, and `LARGE` ones, stay
-    as they are.
+    """Joins the leaves of a tree, each ``[B, ...]``, into as few arrays ``[B, K]`` as possible.
 
-    Returns them and what makes the tree of them again, also where more axes lead. Nothing is rounded.
+    For each ``B`` there is one array for all leaves of 32 bits and for ``[B]`` bools, and one for all other bools.
+    Leaves of other types, and those larger than `LARGE`, stay as they are. Nothing is rounded.
+
+    Returns:
+        The packed arrays, and a function that makes the tree of them again, also where more axes lead.
     """
     leaves, structure = jax.tree.flatten(tree)
     places, shapes = [_place(x) for x in leaves], [(x.shape[1:], x.dtype) for x in leaves]
@@ -88,7 +92,7 @@ def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
 
 
 def _place(x: Any) -> tuple[int, str] | None:
-    """Rows and type of the array of `pack` that holds a leaf; None: the leaf stays as it is."""
+    """Returns rows and type of the array of `pack` that holds a leaf; None: the leaf stays as it is."""
     if math.prod(x.shape[1:]) > LARGE:
         return None
     if x.dtype == bool:
@@ -99,7 +103,7 @@ def _place(x: Any) -> tuple[int, str] | None:
 
 
 def _bits(x: Array, dtype: Any) -> Array:
-    """The same bits as another type; of bools, as numbers."""
+    """Returns the same bits as another type; bools are converted as numbers."""
     if x.dtype == dtype:
         return x
     return x.astype(dtype) if bool in (x.dtype, jnp.dtype(dtype)) else jax.lax.bitcast_convert_type(x, dtype)
@@ -120,26 +124,27 @@ def split(tree: PyTree, shape: tuple[int, ...]) -> PyTree:
 
 
 def restart(carry: PyTree, initial: PyTree, last: Array) -> PyTree:
-    """``carry`` ``[B, ...]`` with that of ``initial`` where an episode ended, which ``last`` ``[B]`` (bool) says."""
+    """Returns ``carry`` ``[B, ...]`` with the rows of ``initial`` where an episode ended: ``last`` ``[B]`` (bool)."""
     return jax.tree.map(lambda new, old: jnp.where(last.reshape(-1, *[1] * (new.ndim - 1)), old, new), carry, initial)
 
 
 def nbytes(tree: Any) -> int:
-    """Bytes of all leaves of a tree, arrays or `jax.ShapeDtypeStruct`; a typed key counts with its uint32 words.
+    """Returns the bytes of all leaves of a tree, arrays or `jax.ShapeDtypeStruct`.
 
-    ``nbytes(jax.eval_shape(replay.init, item))`` is the size of a buffer, found without allocating it.
+    A typed key counts as its uint32 words. ``nbytes(jax.eval_shape(replay.init, item))`` is the size of a buffer,
+    without allocating it.
     """
     size = lambda x: int(np.prod(x.shape, dtype=object)) * getattr(x.dtype, "itemsize", 8)
     return sum(map(size, jax.tree.leaves(tree)))
 
 
 def shapes(tree: PyTree, sharding: Any = None) -> PyTree:
-    """The tree with every array replaced by a `jax.ShapeDtypeStruct`, with ``sharding`` if given."""
+    """Replaces every array of a tree by a `jax.ShapeDtypeStruct`, with ``sharding`` if given."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
 def zeros(tree: PyTree) -> PyTree:
-    """Zeros of the tree's shapes and dtypes, as numpy arrays: nothing is computed on a device."""
+    """Returns zeros of the tree's shapes and dtypes, as numpy arrays: nothing is computed on a device."""
     return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tree)
 
 
@@ -154,6 +159,6 @@ def fill(tree: PyTree, size: int) -> PyTree:
 
 
 def named_leaves(tree: PyTree) -> dict[str, Any]:
-    """Leaves by their path, its parts joined by dots."""
+    """Returns the leaves by their path, its parts joined by dots."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}

@@ -1,8 +1,8 @@
-"""Records of arrays and bundles of pure functions: the vocabulary that every other module speaks.
+"""Records of arrays and bundles of pure functions: the types that every other module uses.
 
 Axes: ``T`` time, ``B`` environments, ``N`` samples, ``L`` sequence, ``A`` actions, ``S`` seeds, ``P`` population.
 
-Alignment, stated once: ``action[t]`` was chosen in ``obs[t]``; ``reward[t]``, ``terminated[t]``, ``truncated[t]`` and
+Alignment: ``action[t]`` was chosen in ``obs[t]``; ``reward[t]``, ``terminated[t]``, ``truncated[t]`` and
 ``next_obs[t]`` are its consequence. ``next_obs`` is the true next observation, before any reset.
 """
 
@@ -27,10 +27,10 @@ Metrics = dict[str, Array]
 
 
 class Step(NamedTuple):
-    """What one environment step returns: the consequence of an action, before anything begins anew.
+    """The result of one environment step: the consequence of an action, before a new episode begins.
 
-    ``next_obs`` is what the action led to, also where the episode ended. ``terminated`` (the process ended) and
-    ``truncated`` (it was cut off) may not both be true: a termination wins.
+    ``next_obs`` is the observation that the action led to, also where the episode ended. ``terminated`` (the process
+    ended) and ``truncated`` (it was cut off) may not both be true: a termination wins.
     """
 
     next_obs: PyTree
@@ -45,8 +45,10 @@ class Step(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """Extras of which a replay of sequences keeps ``every`` for all steps, and ``first`` for steps at which sequences
-    begin."""
+    """Extras that a replay of sequences stores differently.
+
+    It keeps ``every`` for all steps, and ``first`` for the steps at which sequences begin.
+    """
 
     first: PyTree
     every: PyTree
@@ -55,8 +57,8 @@ class Recorded(NamedTuple):
 class Transition(NamedTuple):
     """A trajectory, ``[T, B]`` leading every leaf. ``extras`` is what the policy recorded while acting.
 
-    In a replay ``next_obs`` is ``()`` unless it stores them: the next observation is that of the next row, except where
-    an episode ended.
+    In a replay ``next_obs`` is ``()`` unless the replay stores next observations: the next observation is that of the
+    next row, except where an episode ended.
     """
 
     obs: PyTree
@@ -105,9 +107,9 @@ class Sample(NamedTuple):
 class Dataset(NamedTuple):
     """Whole episodes of play, one after another: ``T`` steps of ``E`` episodes, as numpy arrays.
 
-    All but ``final_obs`` lead with ``[T]``. The next observation of a step is that of the next one; where an episode
-    ended it is in ``final_obs`` ``[E, ...]``, episode by episode. Every episode ends, terminated or truncated, and
-    that is how they are told apart.
+    All but ``final_obs`` lead with ``[T]``. The next observation of a step is the observation of the next step; where
+    an episode ended it is in ``final_obs`` ``[E, ...]``, episode by episode. Every episode ends, terminated or
+    truncated, which is how episodes are distinguished.
     """
 
     obs: PyTree
@@ -134,10 +136,10 @@ class Actors(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What ``B`` rows act upon: what each of them sees, what its policy remembers, and the states of the environments.
+    """The inputs of ``B`` acting rows: their observations, what their policies remember, and the environments' states.
 
     ``env_state`` leads with the number of environments, which is smaller than ``B`` where agents share one; ``()``
-    where there is none to be seen, as outside of loops. Only who plans inside of the environment reads it.
+    where there are no states, as outside of loops. Only a learner that plans inside of the environment reads it.
     """
 
     obs: PyTree
@@ -148,10 +150,10 @@ class Situation(NamedTuple):
 class TrainState(NamedTuple):
     """Everything that a training needs to go on.
 
-    ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or
-    learner was not finite; the learner stays as it was before that iteration. ``stopping`` is that of
-    `loops.stopping`, ``()`` where nothing stops a training early, and ``curriculum`` that of `loops.teaching`, ``()``
-    where nothing chooses levels.
+    ``iteration`` counts the finished ones. ``alive`` (bool) is False from the first iteration on whose loss or learner
+    was not finite; the learner stays as it was before that iteration. ``stopping`` is the state of `loops.stopping`,
+    ``()`` where nothing stops a training early, and ``curriculum`` the state of `loops.teaching`, ``()`` where nothing
+    chooses levels.
     """
 
     learner: PyTree
@@ -165,15 +167,17 @@ class TrainState(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a learner on policy thought of the steps of a trajectory, ``[T, B]``: the value of each observation, and the
-    advantage of what was done there."""
+    """A learner's estimates on policy for the steps of a trajectory, ``[T, B]``.
+
+    They are the value of each observation, and the advantage of the action that was taken there.
+    """
 
     value: Array
     advantage: Array
 
 
 class Updated(NamedTuple):
-    """What an update returns: the new state, the metrics, and what it thought of each sample.
+    """The result of an update: the new state, the metrics, and the scores of the samples.
 
     ``scores`` are `Scores` of a trajectory on policy, and the priorities ``[N]`` of a sample off policy.
     """
@@ -184,19 +188,19 @@ class Updated(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What ``train(key)`` returns: the last state, and metrics with one row an iteration."""
+    """The result of ``train(key)``: the last state, and metrics with one row an iteration."""
 
     state: TrainState
     metrics: Metrics
 
 
 class Design(NamedTuple):
-    """What can be done with the levels of an environment beside drawing them: curricula choose among them.
+    """Operations on the levels of an environment beside drawing them, for curricula that choose among levels.
 
-    ``change(key, level)`` is a level near to ``level``. ``build(key, choices)`` is the level that ``G`` choices, int32
-    ``[G]``, the i-th below ``sizes[i]``, stand for; the key is for what they leave open. Both consume their key, and
-    what they give ``begin`` takes as it takes what ``levels`` draws. An episode is solved if its undiscounted return is
-    above ``solved``; None: none is.
+    ``change(key, level)`` is a level near to ``level``. ``build(key, choices)`` is the level that ``choices``, int32
+    ``[G]``, stand for, the i-th below ``sizes[i]``; the key is for what they leave open. Both consume their key and
+    return levels that ``begin`` takes, as those that ``levels`` draws. An episode is solved if its undiscounted return
+    is above ``solved``; None: none is.
     """
 
     change: Callable[[Key, PyTree], PyTree]
@@ -210,36 +214,36 @@ class Env(NamedTuple):
 
     An episode begins in a level: ``levels(key, shape)`` draws ``shape`` many at once, and ``begin(level)`` is the state
     and the first observation of one, the same each time; a level holds at least one array, also where nothing is random
-    (`purerl.envs.episodic.one_level`). ``noise(key, shape)`` draws all that is random about ``shape``
-    many steps, so that it can be drawn outside a scan, and ``step`` takes one element of it; ``()`` where steps are
-    deterministic. A step does not begin anew: where it ends an episode it returns the last state, and whoever steps
-    many environments begins the next episode (`purerl.envs.fleet`), as ``resets`` says (`purerl.envs.resets`).
+    (`purerl.envs.episodic.one_level`). ``noise(key, shape)`` draws all that is random about ``shape`` many steps, so
+    that it can be drawn outside a scan, and ``step`` takes one element of it; ``()`` where steps are deterministic. A
+    step never begins a new episode: where it ends one it returns the last state, and the code that steps many
+    environments begins the next episode (`purerl.envs.fleet`), as ``resets`` says (`purerl.envs.resets`).
     ``keep(before, begun)`` is a new episode's state with what it keeps of the last state of the episode before; None:
     nothing. Observations are elements of ``observation_space``, which may be a tree of spaces.
 
-    ``legal(obs)`` tells which actions may be taken: a mask ``[..., A]`` for `Discrete` actions, ``[..., sum(sizes)]``
-    for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from boolean and
-    integer leaves alone, which no normaliser changes, and at least one action must be legal.
+    ``legal(obs)`` is a mask of the actions that may be taken: ``[..., A]`` for `Discrete` actions, ``[...,
+    sum(sizes)]`` for `MultiDiscrete` ones, of observations with any leading axes; None if all may. It is computed from
+    boolean and integer leaves alone, which no normaliser changes, and at least one action must be legal.
 
     With ``num_agents`` ``N`` above 1, observations, actions and every field of `Step` lead with ``[N]``, and an episode
     ends for all agents at once; the spaces and the functions of observations are those of one agent.
     `purerl.envs.fleet` makes a row of each agent, `purerl.envs.agents.joint` one row of all.
 
     ``acting(obs)`` is False ``[...]`` where whatever the agent does is ignored, because it is out of the game or it is
-    another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see, and
-    ``state(obs)`` the part for critics and mixers that see the whole environment; None: all of it, and none. Both
-    select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
+    another's turn; None: always True. ``own(obs)`` is the part of an observation that the agent's policy may see; None:
+    all of it. ``state(obs)`` is the part for critics and mixers that see the whole environment; None: there is none.
+    Both select parts of a tree, so that they also select the spaces of these parts; ``legal`` and ``acting`` read what
     ``own`` selects as they read an observation.
 
-    ``zero_sum`` tells that the rewards of all agents add up to 0 at every step: there is no team. ``partly_observed``
-    tells that what an observation leaves out matters, so that an agent with a memory can do better.
+    ``zero_sum``: the rewards of all agents add up to 0 at every step, so there is no team. ``partly_observed``: what an
+    observation leaves out matters, so that an agent with a memory can do better.
 
-    ``design`` is there where levels are tasks that an agent can be taught in, one after another; None: levels are the
+    ``design`` is given where levels are tasks that an agent can be taught in, one after another; None: levels are the
     chance with which episodes of one task begin.
 
-    ``host`` is what steps an environment of the host (`purerl.envs.hosted`), None of all others. A level is then the
-    first observation, and the noise of a step what the host's step came to: whoever steps hands both in. What
-    ``levels`` and ``noise`` draw has their shapes alone, so that programs can be traced and planned.
+    ``host`` steps an environment of the host (`purerl.envs.hosted`); None for all others. A level is then the first
+    observation, and the noise of a step is the result of the host's step: the code that steps hands both in. What
+    ``levels`` and ``noise`` draw has only the right shapes, so that programs can be traced and planned.
     """
 
     name: str
@@ -284,22 +288,22 @@ class Distribution(NamedTuple):
 
 
 def unmoved(state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Metrics]:
-    """`Learner.observe` of one that need not know."""
+    """Returns the state as it is, without metrics: `Learner.observe` of a learner that ignores what it observes."""
     return state, {}
 
 
 class Learner(NamedTuple):
     """An algorithm, as pure functions of its own ``State``. Observations are batched ``[B, ...]``.
 
-    ``behaviour(state)`` is all that ``explore`` needs of the state, so that who acts need not hold what learns, and
-    may be another program, an older version or another process. ``policy(state)`` is what ``exploit`` needs, and all
-    that a saved policy holds.
-    ``noise(key, shape)`` draws the randomness of ``shape`` many calls of ``explore``, one environment each.
-    ``restart`` is called after every step with what it returned, rewards and ends of episodes among it, and decides
-    what the carry keeps of it and what begins anew; None: all of it does where an episode ended.
+    ``behaviour(state)`` is all that ``explore`` needs of the state, so that the program that acts need not hold the
+    state, and may be another program, an older version or another process. ``policy(state)`` is what ``exploit`` needs,
+    and all that a saved policy holds. ``noise(key, shape)`` draws the randomness of ``shape`` many calls of
+    ``explore``, one environment each. ``restart`` is called after every step with the step's results, rewards and ends
+    of episodes among them, and decides what the carry keeps and what begins anew; None: all of it begins anew where an
+    episode ended.
 
-    It learns from the ``rows`` of a fleet alone (int ``[B']``; None: from all). ``observe`` is told of what these rows
-    did, once an iteration, before anything is stored or learned. ``log_ratio(trajectory,
+    The learner learns from the ``rows`` of a fleet alone (int ``[B']``; None: from all). ``observe`` gets the
+    trajectory of these rows, once an iteration, before anything is stored or learned. ``log_ratio(trajectory,
     behaviour)`` is the log of the ratio of the probability that each action of a trajectory ``[T, B]`` had to the one
     that ``behaviour`` would have given it, 0 where the action was ignored; None: there are no probabilities.
     """
@@ -325,9 +329,9 @@ class Replay(NamedTuple):
     """A buffer of past transitions, as pure functions of its own state.
 
     ``init(item)`` makes an empty one for transitions of the shapes and dtypes of ``item``: one step of one environment,
-    without leading axes, as arrays or `jax.ShapeDtypeStruct`. ``sample`` consumes its key. ``update`` is told of each
-    sample that was learned from, with a priority for each draw ``[N]``. ``rows`` is how many rows must have been added
-    before there is anything to draw.
+    without leading axes, as arrays or `jax.ShapeDtypeStruct`. ``sample`` consumes its key. ``update`` gets each sample
+    that was learned from, with a priority for each draw ``[N]``. ``rows`` is how many rows must have been added before
+    there is anything to draw.
     """
 
     init: Callable[[Transition], PyTree]
@@ -341,20 +345,20 @@ class Trainer(NamedTuple):
     """A training as pure functions: ``init(key)``, and an iteration in two halves that may be two programs.
 
     ``collect(behaviour, actors, key)`` acts, by what `Learner.behaviour` gives, and returns the actors, the trajectory
-    ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores it, if there is a replay,
-    learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step` is one
-    after the other. ``warmup_steps`` is the number of frames that ``init`` takes, of one agent. ``stop(before, after,
-    metrics)`` ends each iteration (None: nothing does): it decides whether the training stops early, and returns the
-    state and the metrics of it (`loops.stopping`).
+    ``[T, B]`` and the metrics of its episodes. ``learn(state, trajectory, key)`` stores the trajectory, if there is a
+    replay, learns, and counts the iteration; it neither reads nor changes the actors and the key of the state. `step`
+    is one after the other. ``warmup_steps`` is the number of frames that ``init`` takes, of one agent. ``stop(before,
+    after, metrics)`` ends each iteration (None: nothing does): it decides whether the training stops early, and returns
+    the state and the metrics of the iteration (`loops.stopping`).
 
     ``collect`` takes ``num_steps`` steps in the rows of ``fleet``, whose environments may be the host's: then it gives
-    shapes alone, and whoever steps the host (`loops.hosting`) does in its place what it would. For that the beginning
-    has halves, too: ``begin(key)`` is the state before the warm-up (None: there is none, and ``init`` is that), and
-    ``fill(state, trajectory)`` stores a trajectory of the warm-up.
+    shapes alone, and the code that steps the host (`loops.hosting`) does what it would do in its place. For that the
+    beginning has halves, too: ``begin(key)`` is the state before the warm-up (None: there is no warm-up, and ``init``
+    gives that state), and ``fill(state, trajectory)`` stores a trajectory of the warm-up.
 
     Where a curriculum chooses levels (`loops.teaching`), ``acts_by(state)`` is what ``collect`` takes in place of the
-    behaviour, what that gives beside the actors and the metrics is what ``learn`` takes, and an iteration takes
-    ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
+    behaviour. What ``collect`` then returns between the actors and the metrics is what ``learn`` takes, and an
+    iteration takes ``scored_steps`` more steps in the rows of ``fleet``, which are scored or another agent's.
     """
 
     init: Callable[[Key], TrainState]
@@ -371,7 +375,10 @@ class Trainer(NamedTuple):
     scored_steps: int = 0
 
     def step(self, state: TrainState) -> tuple[TrainState, Metrics]:
-        """One iteration: collects, and learns from it. Consumes the key of ``state`` and leaves another."""
+        """Runs one iteration, which collects a trajectory and learns from it.
+
+        Consumes the key of ``state`` and leaves another.
+        """
         key, *keys = jax.random.split(state.key, 3)
         key_collect, key_learn = map(shards.own, keys)
         behaviour = self.acts_by(state) if self.acts_by else self.learner.behaviour(state.learner)
@@ -392,5 +399,5 @@ class Trainer(NamedTuple):
         return int(self.fleet.env_steps * (self.num_steps + self.scored_steps))
 
     def frames(self, iterations: int) -> int:
-        """Frames of one agent after so many iterations, warm-up included."""
+        """Returns the frames of one agent after a number of iterations, warm-up included."""
         return self.warmup_steps + iterations * self.env_steps
