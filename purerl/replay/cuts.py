@@ -1,8 +1,8 @@
 """The true next observations of truncated steps, which no row of a ring holds: one for each block of rows.
 
-Rows of a ring form blocks of ``every`` rows. For each block of each environment there is room for one such observation,
-that of the truncated step that was written last. So a ring needs one next observation in ``every`` rows, and has those
-of all truncated steps if no two of them are closer than that, but for some of its oldest ``every`` rows.
+Rows of a ring form blocks of ``every`` rows. For each block of each environment one such observation is stored, that of
+the truncated step that was written last. So a ring stores one next observation in ``every`` rows. It has those of all
+truncated steps if no two of them are closer than that, except for some of its oldest ``every`` rows.
 """
 
 import dataclasses
@@ -16,14 +16,17 @@ from purerl import trees
 from purerl.types import Array, PyTree
 
 NONE = 255
-"""In place of a row: the block holds no next observation."""
+"""The value of ``row`` for a block without a next observation."""
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["obs", "row"], meta_fields=["every"])
 @dataclasses.dataclass(frozen=True)
 class Cuts:
-    """For each block of ``every`` rows and each environment: ``row`` ``[blocks, B]`` (uint8), the row within the block
-    whose next observation is ``obs`` ``[blocks, B, ...]``, or `NONE`."""
+    """The stored next observation of each block of ``every`` rows and each environment.
+
+    ``row`` ``[blocks, B]`` (uint8) is the row within the block whose next observation is ``obs`` ``[blocks, B, ...]``,
+    or `NONE`.
+    """
 
     obs: PyTree
     row: Array
@@ -31,8 +34,16 @@ class Cuts:
 
 
 def empty(obs: PyTree, num_rows: int, every: int) -> Cuts:
-    """No next observations; ``obs`` is one row of them ``[B, ...]``, or its shapes. Raises `ValueError` unless
-    ``every`` is at least 1 and at most 255."""
+    """Makes `Cuts` without any next observation.
+
+    Args:
+        obs: One row of observations ``[B, ...]``, or its shapes.
+        num_rows: The number of rows of the ring.
+        every: The number of rows of a block.
+
+    Raises:
+        ValueError: ``every`` does not lie in [1, 255].
+    """
     if not 1 <= every <= NONE:
         raise ValueError(f"every = {every}: must lie in [1, {NONE}]")
     blocks = -(-num_rows // every)
@@ -42,7 +53,10 @@ def empty(obs: PyTree, num_rows: int, every: int) -> Cuts:
 
 
 def add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts:
-    """The truncated steps among the rows ``[T, B]`` that are written from row ``position`` on, a multiple of ``T``."""
+    """Adds the truncated steps among the rows ``[T, B]`` that are written from row ``position`` on.
+
+    ``position`` is a multiple of ``T``.
+    """
     size = math.gcd(truncated.shape[0], cuts.every)  # so many rows never span two blocks
     for first in range(0, truncated.shape[0], size):
         rows = trees.take((truncated, next_obs), slice(first, first + size))
@@ -51,7 +65,7 @@ def add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts
 
 
 def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts:
-    """`add` of rows within one block."""
+    """Adds rows within one block, as `add` does."""
     block, offset = position // cuts.every, position % cuts.every
     size, num_envs = truncated.shape
     index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # the last, or -1
@@ -74,5 +88,8 @@ def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cut
 
 
 def holds(cuts: Cuts, row: Array, env: Array) -> Array:
-    """Whether the next observation of the truncated step in ``row`` of ``env`` is there, bool. Indices ``[...]``."""
+    """Returns whether the next observation of the truncated step in ``row`` of ``env`` is stored.
+
+    Bool. Indices are ``[...]``.
+    """
     return cuts.row[row // cuts.every, env] == (row % cuts.every).astype(jnp.uint8)

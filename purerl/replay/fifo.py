@@ -10,7 +10,7 @@ from purerl.types import Array, Key, PyTree, Replay, Sample, Transition
 
 
 class QueueState(NamedTuple):
-    """State of a `queue` with ``S`` slots.
+    """The state of a `queue` with ``S`` slots.
 
     ``trajectories`` ``[S, T, B]``; ``uses`` ``[S, B]``, how often each was used; ``position``, the slot that is written
     next; ``filled``, the number of slots that hold data (all int32).
@@ -23,19 +23,22 @@ class QueueState(NamedTuple):
 
 
 def queue(*, num_slots: int, num_steps: int, num_envs: int, batch_size: int, max_uses: int) -> Replay:
-    """A queue of the last ``num_slots`` trajectories ``[T, B]``, sampled in order of age.
-
-    - ``num_slots``: trajectories ``[T, B]`` that it holds.
-    - ``num_steps``: steps ``T`` of a trajectory.
-    - ``num_envs``: environments ``B``; each environment's part counts as a trajectory of its own.
-    - ``batch_size``: trajectories ``N`` in a sample.
-    - ``max_uses``: how often a trajectory is used before it is no longer sampled.
+    """Makes a queue of the last ``num_slots`` trajectories ``[T, B]``, sampled in order of age.
 
     Trajectories are stored whole, with their extras; booleans of several elements are bit-packed. ``sample`` returns
     the ``N`` oldest that were used fewer than ``max_uses`` times, all different, as a `Transition` ``[T, N]``; if there
     are fewer, the rest of the batch has weight 0. Its key is not used. ``update`` counts one use of each sampled
-    trajectory with positive weight. Raises `ValueError` for a number below 1, a batch larger than the queue, or a
-    trajectory of another shape.
+    trajectory with positive weight. ``add`` raises `ValueError` for a trajectory of another shape.
+
+    Args:
+        num_slots: The number of trajectories ``[T, B]`` that the queue holds.
+        num_steps: The number of steps ``T`` of a trajectory.
+        num_envs: The number of environments ``B``; each environment's part counts as a trajectory of its own.
+        batch_size: The number of trajectories ``N`` in a sample.
+        max_uses: How often a trajectory is used before it is no longer sampled.
+
+    Raises:
+        ValueError: A number lies below 1, or a batch is larger than the queue.
     """
     if min(num_slots, num_steps, num_envs, batch_size, max_uses) < 1:
         raise ValueError("num_slots, num_steps, num_envs, batch_size and max_uses must be at least 1")

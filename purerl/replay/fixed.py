@@ -18,7 +18,10 @@ from purerl.types import Array, Dataset, Key, PyTree, Replay, Sample, Scalar, Tr
 
 
 class FixedState(NamedTuple):
-    """``sums`` of ``priority^alpha``, one for each sample; the number of ``updates``. The data are no part of it."""
+    """The state of a `fixed` replay: ``sums`` of ``priority^alpha``, one for each sample, and the number of updates.
+
+    The data are not part of it.
+    """
 
     sums: sums.Sums
     updates: Count
@@ -35,16 +38,27 @@ def fixed(
     num_updates: Scalar = 1,
     num_frames: PyTree = 1,
 ) -> Replay:
-    """Samples of ``data`` by priority: as `ring.weighted`, with its arguments, of one environment, number 0.
+    """Makes a replay of ``data`` that samples by priority, as `ring.weighted` does for one environment, number 0.
 
     A sample begins at the first step of each episode and at every ``view.stride``-th after it; its ``slot`` is that
-    step's number in ``data``. It may go on into later episodes and from the last one into the first, since no view lets
-    anything flow across an episode's end. All priorities are 1 at first. With ``alpha`` and ``beta`` 0 it is uniform.
+    step's number in ``data``. It may continue into later episodes and from the last one into the first, since no view
+    lets anything flow across an episode's end. All priorities are 1 at first. With ``alpha`` and ``beta`` 0 it samples
+    uniformly.
 
-    Nothing is added. There are no ``extras``, since whoever played had another network or none: they are ``()``.
+    Nothing is added. ``extras`` are ``()``, since the data were recorded with another network or with none.
 
-    ``data`` are constants of the program, the same for all trainings under `jax.vmap`: a training's own state has the
-    priorities alone.
+    ``data`` are constants of the program, the same for all trainings under `jax.vmap`: the state of a training holds
+    only the priorities.
+
+    Args:
+        data: Whole episodes.
+        batch_size: The number of draws ``N`` in a sample.
+        view: What a sample is (`transitions`, `sequences`).
+        alpha: The exponent of the priorities, in [0, 1].
+        beta: The exponent of the weights at the start.
+        beta_end: The exponent of the weights after ``num_updates`` updates; linear in between.
+        num_updates: The number of updates over which the exponent of the weights is annealed.
+        num_frames: The number of stacked frames, as for `ring.uniform`.
     """
     items, starts = stored(data, num_frames), jnp.asarray(beginnings(data, view.stride))
     count = len(starts)
@@ -70,15 +84,21 @@ def fixed(
 
 
 def beginnings(data: Dataset, stride: int) -> np.ndarray:
-    """The steps ``[M]`` (int32) at which samples begin, in order: in each episode the first and every ``stride``-th."""
+    """Computes the steps ``[M]`` (int32) at which samples begin: in each episode the first and every ``stride``-th.
+
+    They are in ascending order.
+    """
     ends = np.flatnonzero(data.last) + 1
     begins = np.concatenate([[0], ends[:-1]])
     return np.concatenate([np.arange(a, b, stride) for a, b in zip(begins, ends, strict=True)]).astype(np.int32)
 
 
 def stored(data: Dataset, num_frames: PyTree = 1) -> Transition:
-    """``data`` as a ring of one environment keeps them ``[T, 1]``: observations once, and what followed each truncated
-    step, in blocks as long as the two of these that are closest are apart."""
+    """Converts ``data`` to rows ``[T, 1]`` as a ring of one environment stores them.
+
+    Observations are stored once. The next observations of truncated steps are stored in blocks; a block is as long as
+    the smallest distance of two truncated steps, so that all of them are held.
+    """
     with jax.ensure_compile_time_eval():
         column = jax.tree.map(lambda x: jnp.asarray(x)[:, None], data)
         flags = {name: getattr(column, name) for name in ("reward", "terminated", "truncated")}
@@ -95,7 +115,7 @@ def stored(data: Dataset, num_frames: PyTree = 1) -> Transition:
 
 
 def struct(observation_space: Space, action_space: Space, steps: int, episodes: int) -> Dataset:
-    """Shapes and dtypes of a dataset of so many steps and episodes, as `jax.ShapeDtypeStruct`."""
+    """Returns shapes and dtypes of a dataset with that many steps and episodes, as `jax.ShapeDtypeStruct`."""
 
     def many(count: int, tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree)
@@ -108,8 +128,10 @@ def struct(observation_space: Space, action_space: Space, steps: int, episodes: 
 
 
 def dataset_problems(data: Dataset, observation_space: Space, action_space: Space) -> list[str]:
-    """Why ``data`` are no episodes in these spaces, a line each: arrays of another shape, flags that mark no episodes,
-    actions that there are not."""
+    """Lists why ``data`` are not episodes in these spaces, a line each.
+
+    Problems are arrays of another shape or dtype, flags that do not mark episodes, and numbers outside of the spaces.
+    """
     steps, episodes = len(data.reward), next((len(x) for x in jax.tree.leaves(data.final_obs)), 0)
     wanted = struct(observation_space, action_space, steps, episodes)
     structure: Any = jax.tree.structure(wanted)

@@ -13,18 +13,20 @@ HOST, DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
 
 
 def on_host(replay: Replay) -> Replay:
-    """``replay`` with its state in pinned host memory, for buffers larger than the device's memory.
+    """Keeps the state of ``replay`` in pinned host memory, for buffers larger than the device's memory.
 
     The host reads and writes the buffer; only trajectories, samples and priorities are transferred. Samples are the
-    same as those of ``replay``. For use inside `jax.jit`. Raises `ValueError` if the backend has no memory kind
-    ``pinned_host``.
+    same as those of ``replay``. For use inside `jax.jit`.
+
+    Raises:
+        ValueError: The backend has no memory kind ``pinned_host``.
     """
     kinds = [memory.kind for memory in jax.local_devices()[0].addressable_memories()]
     if "pinned_host" not in kinds:
         raise ValueError(f"this backend has no memory kind pinned_host, only {', '.join(kinds)}")
 
     def hosted(function: Callable[..., PyTree], space: Any) -> Callable[..., PyTree]:
-        """``function`` executed on the host, with its result in the memory ``space``.
+        """Makes a function that executes ``function`` on the host, with its result in the memory ``space``.
 
         JAX does not allow an operation to mix memory spaces, and places constants inside ``function`` in device memory.
         So ``function`` is traced with device memory throughout, and its jaxpr is then executed on the host as a whole.

@@ -1,4 +1,4 @@
-"""A replay beside another one: each element of a batch comes from one of the two."""
+"""A replay of two others: each element of a batch comes from one of the two."""
 
 from typing import NamedTuple
 
@@ -17,16 +17,18 @@ class MixedState(NamedTuple):
 
 
 def mixed(agent: Replay, demos: Replay, ratio: Scalar, num_envs: int) -> Replay:
-    """``agent`` with ``demos`` beside it, to which nothing is added (Paine et al. 2019, arXiv 1909.01387, section 3).
+    """Makes a replay that samples from ``agent`` and ``demos`` (Paine et al. 2019, arXiv 1909.01387, section 3).
 
-    - ``agent, demos``: replays of the same batch size ``N`` whose weights are not yet `normalised`, as those of
-      `ring.uniform`, `ring.weighted` and `fixed`, since only the batch as a whole can be.
-    - ``ratio``: the probability with which each element of a batch comes from ``demos``, on its own. May be traced.
-    - ``num_envs``: environments ``B`` of ``agent``. Those of ``demos`` are numbered from ``B`` on, so that a `Sample`
-      tells where each draw is from, and its priority goes back there.
+    Trajectories are added to ``agent`` only. Weights correct for the priorities within each replay, and intentionally
+    not for ``ratio``. Extras that ``demos`` lacks are zeros.
 
-    Weights correct for the priorities within each replay, and not for ``ratio``, which is meant. Extras that ``demos``
-    has not are zeros.
+    Args:
+        agent: A replay of batch size ``N`` whose weights are not yet `normalised`, such as `ring.uniform`,
+            `ring.weighted` and `fixed` make: only the batch as a whole can be normalised.
+        demos: Another such replay, of the same batch size.
+        ratio: The probability with which each element of a batch comes from ``demos``, independently. May be traced.
+        num_envs: The number of environments ``B`` of ``agent``. Those of ``demos`` are numbered from ``B`` on, so that
+            a `Sample` says from which replay each element is, and its priority returns there.
     """
 
     def init(item: Transition) -> MixedState:
@@ -54,14 +56,16 @@ def mixed(agent: Replay, demos: Replay, ratio: Scalar, num_envs: int) -> Replay:
 
 
 def _with_extras(items: PyTree, like: PyTree) -> PyTree:
-    """``items`` with zeros for extras that it has not, and ``like`` has."""
+    """Adds zeros to ``items`` for extras that it lacks and ``like`` has."""
     lacking = [name for name in ("extras", "next_extras") if getattr(items, name, None) == ()]
     return items._replace(**{name: jax.tree.map(jnp.zeros_like, getattr(like, name)) for name in lacking})
 
 
 def _choose(chosen: Array, yes: PyTree, no: PyTree) -> PyTree:
-    """The items ``yes`` where ``chosen`` ``[N]``, otherwise ``no``. Those of a `Transition` are sequences ``[L, N]``,
-    but for ``next_obs`` and ``extras``."""
+    """Selects the items ``yes`` where ``chosen`` ``[N]``, otherwise ``no``.
+
+    Those of a `Transition` are sequences ``[L, N]``, except for ``next_obs`` and ``extras``, which are ``[N]``.
+    """
 
     def along(axis: int, yes: PyTree, no: PyTree) -> PyTree:
         def leaf(a: Array, b: Array) -> Array:

@@ -18,12 +18,15 @@ from purerl.replay.views import View
 from purerl.types import Array, Key, PyTree, Replay, Sample, Scalar, Transition
 
 CUT_ROWS = 32
-"""By default the next observation of one truncated step in so many rows is stored."""
+"""The default number of rows for which the next observation of one truncated step is stored."""
 
 
 class RingState(NamedTuple):
-    """``items`` ``[rows, B]``; ``position``, the row that is written next; ``filled``, the number of rows that hold
-    data, at most ``rows`` (both int32)."""
+    """The state of a ring of rows.
+
+    ``items`` ``[rows, B]``; ``position``, the row that is written next; ``filled``, the number of rows that hold data,
+    at most ``rows`` (both int32).
+    """
 
     items: Transition
     position: Array
@@ -31,7 +34,11 @@ class RingState(NamedTuple):
 
 
 class PrioritisedState(NamedTuple):
-    """A ring; ``sums`` of ``priority^alpha``; the ``largest`` priority so far; the number of ``updates``."""
+    """The state of a prioritised ring.
+
+    ``ring`` is the ring's own; ``sums`` are those of ``priority^alpha``; ``largest`` is the largest priority so far,
+    and ``updates`` the number of updates.
+    """
 
     ring: RingState
     sums: sums.Sums
@@ -40,11 +47,12 @@ class PrioritisedState(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """What both kinds of ring share. Rows form blocks of ``stride`` rows, and a sample begins at the start of a block.
+    """The functions and sizes that both kinds of ring share.
 
-    The age of a block is its distance from the oldest block in the data. Blocks of age ``first`` to
-    ``first + starts(state) - 1`` begin a sample that lies wholly in the data, with the frames that it needs before it.
-    The other ``span`` blocks do not: ``first`` at the old end of the data, the rest at the new end.
+    Rows form blocks of ``stride`` rows, and a sample begins at the start of a block. The age of a block is its distance
+    from the oldest block in the data. Blocks of age ``first`` to ``first + starts(state) - 1`` begin a sample that lies
+    wholly in the data, with the frames that it needs before it. The other ``span`` blocks do not: ``first`` at the old
+    end of the data, the rest at the new end.
     """
 
     init: Callable[[Transition], RingState]
@@ -58,7 +66,7 @@ class Ring(NamedTuple):
 
 
 def least_rows(length: int, stride: int = 1, num_frames: int = 1) -> int:
-    """The number of rows that a ring must hold for one sample.
+    """Computes the number of rows that a ring must hold for one sample.
 
     A sample is ``length`` rows, the first a multiple of ``stride``, and the rows before it that a stack of
     ``num_frames`` frames needs.
@@ -68,12 +76,12 @@ def least_rows(length: int, stride: int = 1, num_frames: int = 1) -> int:
 
 
 def most_frames(frames: PyTree) -> int:
-    """The largest number of stacked frames of any leaf of an observation."""
+    """Returns the largest number of stacked frames of any leaf of an observation."""
     return max(jax.tree.leaves(frames), default=1)
 
 
 def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyTree, next_obs: int) -> Ring:
-    """The `Ring` of `uniform` and `prioritised`, with their arguments. Raises `ValueError` for sizes that misfit."""
+    """Makes the `Ring` of `uniform` and `weighted`, with their arguments. Raises `ValueError` for sizes that misfit."""
     length, stride, num_frames = view.length, view.stride, most_frames(frames)
     counts = {"num_rows": num_rows, "num_envs": num_envs, "batch_size": batch_size, "num_frames": num_frames}
     for name, number in counts.items():
@@ -117,24 +125,29 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
 def uniform(
     *, num_rows: int, num_envs: int, batch_size: int, view: View, num_frames: PyTree = 1, next_obs: int = CUT_ROWS
 ) -> Replay:
-    """A ring buffer of the last ``num_rows`` steps of each environment, sampled uniformly.
-
-    - ``num_rows``: rows that it holds, a multiple of the view's stride.
-    - ``num_envs``: environments ``B``.
-    - ``batch_size``: draws ``N`` in a sample.
-    - ``view``: what a sample is (`transitions`, `sequences`).
-    - ``num_frames``: frames stacked along the last axis of an observation, the newest last; only the newest is stored.
-      A number, or a tree of them, one for each leaf of an observation.
-    - ``next_obs``: which next observations to store, so that a view can bootstrap from those of truncated steps: 0
-      none, 1 all, otherwise that of one truncated step in so many rows.
+    """Makes a ring buffer of the last ``num_rows`` steps of each environment, sampled uniformly.
 
     ``add`` overwrites the oldest ``T`` rows with a trajectory ``[T, B]``, as one slice; ``T`` must divide ``num_rows``
-    and be a multiple of the view's stride. Observations are stored once, in their own dtype, booleans bit-packed.
+    and be a multiple of the view's stride, otherwise it raises `ValueError`. Observations are stored once, in their own
+    dtype, booleans bit-packed.
 
     ``sample`` draws ``N`` starting rows with replacement, from all whose samples lie wholly in the data: none wraps
-    from the newest to the oldest row, and none crosses the end of an episode further than its view says. Weights are 1,
-    or 0 for samples that the view calls unusable, and for all while the data is too short for a sample. The cost of a
-    sample does not depend on ``num_rows``. Raises `ValueError` for sizes that do not fit together.
+    from the newest to the oldest row, and none crosses the end of an episode further than its view says. It consumes
+    its key. Weights are 1, or 0 for samples that the view calls unusable, and for all while the data is too short for a
+    sample. The cost of a sample does not depend on ``num_rows``.
+
+    Args:
+        num_rows: The number of rows that it holds, a multiple of the view's stride.
+        num_envs: The number of environments ``B``.
+        batch_size: The number of draws ``N`` in a sample.
+        view: What a sample is (`transitions`, `sequences`).
+        num_frames: The number of frames stacked along the last axis of an observation, the newest last; only the newest
+            is stored. A number, or a tree of them, one for each leaf of an observation.
+        next_obs: Which next observations to store, so that a view can bootstrap from those of truncated steps: 0 none,
+            1 all, otherwise that of one truncated step in this many rows.
+
+    Raises:
+        ValueError: Sizes do not fit together.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
 
@@ -169,29 +182,38 @@ def weighted(
     next_obs: int = CUT_ROWS,
     initial: Callable[[PyTree], Array] | None = None,
 ) -> Replay:
-    """As `uniform`, but a sample with priority ``p`` is drawn with probability ``P = p^alpha / sum p^alpha``.
+    """Makes a ring as `uniform` does, where a sample of priority ``p`` has the probability ``p^alpha / sum p^alpha``.
 
     Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, eq. 1), stratified over the batch. Weights are
-    ``(M P)^-beta``, where ``M`` is the number of samples in the data. Floats may be traced.
-
-    - ``num_rows, num_envs, batch_size, view, num_frames, next_obs``: as for `uniform`.
-    - ``alpha``: exponent of the priorities, in [0, 1].
-    - ``beta``: exponent of the weights at the start.
-    - ``beta_end``: exponent of the weights after ``num_updates`` updates; linear in between.
-    - ``num_updates``: updates over which the exponent of the weights is annealed.
-    - ``initial(items) -> [M]``: priorities of the ``M`` new samples (Horgan et al. 2018, arXiv 1803.00933,
-      Algorithm 1); None: the largest priority so far, 1 before any update.
+    ``(M P)^-beta``, where ``M`` is the number of samples in the data and ``P`` the probability. Floats may be traced.
 
     ``update(state, sample, priority)`` sets the priorities ``[N]`` of a batch. Of a sample drawn twice the larger
     priority counts; a non-finite priority counts as 0; draws whose ``env`` is none of the ring's are left out. Samples
     that wrap from the newest to the oldest row, or that are unusable when they are added, are never drawn; one that
-    becomes unusable later has weight 0, and is drawn once. Raises `ValueError` as `uniform` does.
+    becomes unusable later has weight 0, and is drawn once.
+
+    Args:
+        num_rows: As for `uniform`.
+        num_envs: As for `uniform`.
+        batch_size: As for `uniform`.
+        view: As for `uniform`.
+        alpha: The exponent of the priorities, in [0, 1].
+        beta: The exponent of the weights at the start.
+        beta_end: The exponent of the weights after ``num_updates`` updates; linear in between.
+        num_updates: The number of updates over which the exponent of the weights is annealed.
+        num_frames: As for `uniform`.
+        next_obs: As for `uniform`.
+        initial: ``initial(items) -> [M]`` gives the priorities of the ``M`` new samples (Horgan et al. 2018, arXiv
+            1803.00933, Algorithm 1); None: the largest priority so far, 1 before any update.
+
+    Raises:
+        ValueError: Sizes do not fit together.
     """
     ring = _ring(num_rows, num_envs, batch_size, view, num_frames, next_obs)
     size, reach = ring.num_blocks * num_envs, ring.span - ring.first
 
     def index(row: Array, env: Array) -> Array:
-        """The index of a sample in the sums: that of the last block that it reaches."""
+        """Computes the index of a sample in the sums: that of the last block that it reaches."""
         return (row // view.stride + reach) % ring.num_blocks * num_envs + env
 
     def init(item: Transition) -> PrioritisedState:
@@ -240,5 +262,5 @@ def weighted(
 
 
 def prioritised(**ring: Any) -> Replay:
-    """`weighted`, with its arguments; weights are `normalised`."""
+    """Makes a ring as `weighted` does, with its arguments, whose weights are `normalised`."""
     return normalised(weighted(**ring))

@@ -23,7 +23,7 @@ class Packed:
 
 
 def pack(x: Array, ndim: int) -> Array | Packed:
-    """Bit-packs a boolean array over all axes after the first ``ndim``; returns any other array as it is."""
+    """Packs a boolean array into bits over all axes after the first ``ndim``; returns any other array as it is."""
     if x.dtype != bool or x.ndim == ndim:
         return x
     flat = x.reshape(*x.shape[:ndim], -1)
@@ -31,7 +31,7 @@ def pack(x: Array, ndim: int) -> Array | Packed:
 
 
 def unpack(x: Array | Packed) -> Array:
-    """The inverse of `pack`."""
+    """Reverts `pack`."""
     if not isinstance(x, Packed):
         return x
     flat = jnp.unpackbits(x.bits, axis=-1, count=int(np.prod(x.shape)), bitorder="little")
@@ -39,14 +39,16 @@ def unpack(x: Array | Packed) -> Array:
 
 
 def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride: int, next_obs: int) -> Transition:
-    """Zeros for ``num_rows`` rows ``[rows, B]`` of transitions like ``item``.
+    """Makes zeros for ``num_rows`` rows ``[rows, B]`` of transitions like ``item``.
 
-    - ``item``: one step of one environment, as arrays or `jax.ShapeDtypeStruct`.
-    - ``num_rows, num_envs``: rows and environments ``B``.
-    - ``frames``: frames stacked in each leaf of an observation; a number, or a tree of them.
-    - ``stride``: extras are stored for every ``stride``-th row (but see `Recorded`).
-    - ``next_obs``: which next observations are stored: 0 none, 1 all, otherwise that of one truncated step in so many
-      rows (`Cuts`).
+    Args:
+        item: One step of one environment, as arrays or `jax.ShapeDtypeStruct`.
+        num_rows: The number of rows.
+        num_envs: The number of environments ``B``.
+        frames: The number of frames stacked in each leaf of an observation; a number, or a tree of them.
+        stride: Extras are stored for every ``stride``-th row (but see `Recorded`).
+        next_obs: Which next observations are stored: 0 none, 1 all, otherwise that of one truncated step in this many
+            rows (`Cuts`).
     """
 
     def blank() -> Transition:
@@ -65,8 +67,11 @@ def empty(item: Transition, num_rows: int, num_envs: int, frames: PyTree, stride
 
 
 def kept(trajectory: Transition, frames: PyTree, stride: int) -> Transition:
-    """What may be stored of a trajectory ``[T, B]``, with arguments as for `empty`: of every observation the newest
-    frame, bit-packed; and the extras of every ``stride``-th step, but of `Recorded` ones ``every``."""
+    """Reduces a trajectory ``[T, B]`` to what may be stored of it.
+
+    This is the newest frame of every observation, bit-packed, and the extras of every ``stride``-th step; of `Recorded`
+    extras, ``every`` is kept for all steps. Arguments are as for `empty`.
+    """
 
     def newest(obs: PyTree) -> PyTree:
         return jax.tree.map(lambda x, n: pack(x[..., -1] if n > 1 else x, 2), obs, each(frames, obs))
@@ -83,7 +88,7 @@ def kept(trajectory: Transition, frames: PyTree, stride: int) -> Transition:
 
 
 def write(items: Transition, position: Array, rows: Transition) -> Transition:
-    """``items`` with ``rows`` ``[T, B]``, as `kept` gives them, from row ``position`` on."""
+    """Writes ``rows`` ``[T, B]``, as `kept` returns them, into ``items`` from row ``position`` on."""
     num_rows = items.reward.shape[0]
 
     def put(held: Array, new: Array) -> Array:
@@ -96,24 +101,30 @@ def write(items: Transition, position: Array, rows: Transition) -> Transition:
 
 
 def stores_next(items: Transition) -> bool:
-    """Whether any next observations are stored."""
+    """Returns whether any next observations are stored."""
     return bool(jax.tree.leaves(items.next_obs))
 
 
 def holds_next(items: Transition, row: Array, env: Array) -> Array:
-    """Whether the next observation of the truncated step in ``row`` of ``env`` is stored, bool. Indices ``[...]``."""
+    """Returns whether the next observation of the truncated step in ``row`` of ``env`` is stored.
+
+    Bool. Indices are ``[...]``.
+    """
     if isinstance(items.next_obs, Cuts):
         return cuts.holds(items.next_obs, row, env)
     return jnp.full(row.shape, stores_next(items))
 
 
 def each(frames: PyTree, obs: PyTree) -> PyTree:
-    """The number of stacked frames of every leaf of ``obs``: ``frames`` itself, or one number for all leaves."""
+    """Returns the number of stacked frames of every leaf of ``obs``.
+
+    This is ``frames`` itself, or one number for all leaves.
+    """
     return jax.tree.map(lambda x: frames, obs) if isinstance(frames, int) else frames
 
 
 def observe(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree:
-    """The observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment returned them.
+    """Reads the observations in ``row`` of ``env``, indices of one shape ``[...]``, as the environment returned them.
 
     A stack of frames is rebuilt from the rows before it; the first frame of an episode stands in for earlier ones.
     """
@@ -128,7 +139,7 @@ def observe(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree
 
 
 def observe_next(items: Transition, row: Array, env: Array, frames: PyTree) -> PyTree:
-    """As `observe`, but the next observations of the steps in ``row``, if they are stored (`holds_next`)."""
+    """Reads the next observations of the steps in ``row``, as `observe` does, if they are stored (`holds_next`)."""
     stacks, stored_next, place = observe(items, row, env, frames), items.next_obs, row
     if isinstance(stored_next, Cuts):
         stored_next, place = stored_next.obs, row // stored_next.every
@@ -149,7 +160,7 @@ def _with_frames(leaf: Callable[..., Array], frames: PyTree, stored: PyTree, *mo
 
 
 def _rows_before(items: Transition, row: Array, env: Array, num_frames: int) -> Array:
-    """The rows ``[..., num_frames]`` whose frames make up the stack of ``row`` ``[...]``, oldest first."""
+    """Computes the rows ``[..., num_frames]`` whose frames make up the stack of ``row`` ``[...]``, oldest first."""
     num_rows, last = items.reward.shape[0], items.terminated | items.truncated
     rows = [row]
     for _ in range(num_frames - 1):

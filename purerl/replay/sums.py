@@ -12,17 +12,17 @@ import jax.numpy as jnp
 from purerl.types import Array
 
 FAN_OUT = 8
-"""``K``, the number of entries that one sum adds up."""
+"""The number of entries ``K`` that one sum adds up."""
 
 NOWHERE = 2**31 - 1
-"""An index that no value has."""
+"""An index that belongs to no value."""
 
 Sums = tuple[Array, ...]
 """Levels ``[groups, K]``, the values first, padded with zeros to a multiple of ``K``; the top level has one group."""
 
 
 def init(size: int, fan_out: int = FAN_OUT) -> Sums:
-    """A tree of ``size`` values, all zero."""
+    """Makes a tree of ``size`` values, all zero."""
     levels = []
     while True:
         groups = -(-size // fan_out)
@@ -33,18 +33,19 @@ def init(size: int, fan_out: int = FAN_OUT) -> Sums:
 
 
 def total(sums: Sums) -> Array:
-    """The sum of all values."""
+    """Computes the sum of all values."""
     return jnp.sum(sums[-1])
 
 
 def get(sums: Sums, index: Array) -> Array:
-    """The values at ``index`` ``[N]``."""
+    """Returns the values at ``index`` ``[N]``."""
     return sums[0][index // sums[0].shape[1], index % sums[0].shape[1]]
 
 
 def put(sums: Sums, index: Array, values: Array) -> Sums:
-    """Writes ``values`` ``[N]`` at ``index`` ``[N]``; for an index that occurs several times, the largest value; at
-    `NOWHERE` nothing.
+    """Writes ``values`` ``[N]`` at ``index`` ``[N]``.
+
+    For an index that occurs several times the largest value is written; at `NOWHERE` nothing is.
 
     A scatter-min with ``values`` (rather than with 0) precedes the scatter-max. Both then depend on ``values``, so that
     XLA schedules both after what ``values`` were computed from, and can update the level in place.
@@ -67,10 +68,10 @@ def _renew(sums: Sums, groups: Array) -> Sums:
 
 
 def find(sums: Sums, fraction: Array) -> Array:
-    """The indices ``[N]`` at which the running sum of the values first exceeds ``fraction`` ``[N]`` of their total.
+    """Finds the indices ``[N]`` at which the running sum of the values first exceeds ``fraction`` of their total.
 
-    With fractions uniform in [0, 1), index ``i`` is drawn with probability ``value[i] / total``. As long as one value
-    is positive, an index of value zero is never returned, whatever the rounding: running sums are accumulated
+    With fractions ``[N]`` uniform in [0, 1), index ``i`` is drawn with probability ``value[i] / total``. As long as one
+    value is positive, an index of value zero is never returned, whatever the rounding: running sums are accumulated
     sequentially, so that adding zero leaves them unchanged, and the descent only enters children of positive sum.
     """
     index = jnp.zeros(fraction.shape, jnp.int32)

@@ -11,9 +11,9 @@ from purerl.types import Array, Outcome, PyTree, Recorded, Scalar, Transition
 
 
 class View(NamedTuple):
-    """How samples are read from a ring: each from ``length`` consecutive rows of one environment, the first a multiple
-    of ``stride``.
+    """How samples are read from a ring.
 
+    Each sample is read from ``length`` consecutive rows of one environment, the first a multiple of ``stride``.
     ``read(items, row, env, frames) -> (sample, usable)`` reads the samples that begin in ``row`` of ``env``, both
     ``[N]`` int32; ``frames`` is the number of frames in a stack, or a tree of them. A sample whose ``usable`` ``[N]``
     (bool) is False must not be learned from.
@@ -25,19 +25,24 @@ class View(NamedTuple):
 
 
 def transitions(n: int, gamma: Scalar) -> View:
-    """n-step transitions, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
+    """Makes a view of n-step transitions, as `Outcome` ``[N]`` (Sutton & Barto 2018, eq. 7.1).
 
     ``reward`` is the discounted sum of the rewards of ``h`` steps, as far as the episode goes; ``discount`` is
     ``gamma^h``, or 0 if the episode terminated within them; ``next_obs`` is the observation after ``h`` steps. ``h`` is
     ``n``, or less if an episode is truncated sooner. A termination does not end the count: ``next_obs`` and
-    ``next_extras`` are then those of a later episode, and a ``discount`` of 0 says not to look at them. At a truncated
+    ``next_extras`` are then those of a later episode, and must not be used, as a ``discount`` of 0 says. At a truncated
     step it depends on the ring:
 
     - If the ring holds that step's next observation, a transition ends after the step. There are no extras of its next
       observation, so ``next_extras`` are those of the truncated step itself.
     - Otherwise a transition ends before that step, and a transition that begins with it is not usable.
 
-    ``gamma`` is a scalar and may be traced. Raises `ValueError` for ``n`` below 1.
+    Args:
+        n: The number of steps, at least 1.
+        gamma: A scalar, which may be traced.
+
+    Raises:
+        ValueError: ``n`` lies below 1.
     """
     if n < 1:
         raise ValueError(f"n = {n}: must be at least 1")
@@ -77,15 +82,18 @@ def transitions(n: int, gamma: Scalar) -> View:
 
 
 class Cut(NamedTuple):
-    """The last ``step`` ``[N]`` (int32) of a sequence that was truncated and whose next observation ``obs``
-    ``[N, ...]`` is stored; -1 if there is none."""
+    """The last truncated step of a sequence whose next observation is stored.
+
+    ``step`` ``[N]`` (int32) is the step within the sequence, or -1 if there is none; ``obs`` ``[N, ...]`` is its next
+    observation.
+    """
 
     step: Array
     obs: PyTree
 
 
 def _cut(items: Transition, rows: Array, envs: Array, frames: PyTree) -> Cut:
-    """Of the sequences in ``rows`` of ``envs``, both ``[L, N]``."""
+    """Reads the `Cut` of the sequences in ``rows`` of ``envs``, both ``[L, N]``."""
     known = items.truncated[rows, envs] & storage.holds_next(items, rows, envs)
     step = jnp.max(jnp.where(known, jnp.arange(rows.shape[0])[:, None], -1), axis=0)
     row = jnp.take_along_axis(rows, jnp.maximum(step, 0)[None], axis=0)[0]
@@ -93,17 +101,20 @@ def _cut(items: Transition, rows: Array, envs: Array, frames: PyTree) -> Cut:
 
 
 def _where(chosen: Array, yes: PyTree, no: PyTree) -> PyTree:
-    """``yes`` where ``chosen`` ``[N]``, otherwise ``no``; leaves ``[N, ...]``."""
+    """Selects ``yes`` where ``chosen`` ``[N]``, otherwise ``no``; leaves ``[N, ...]``."""
     return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no)
 
 
 def sequences(length: int, stride: int = 1) -> View:
-    """Sequences of ``L = length`` consecutive steps, as `Transition` ``[L, N]``, beginning at every ``stride``-th row.
+    """Makes a view of sequences of ``L = length`` consecutive steps, as `Transition` ``[L, N]``.
 
-    ``obs[i + 1]`` is the next observation of step ``i``, unless the episode ended there: then it is the first of
-    another episode (see `returns.stored_n_step` for truncated steps). ``next_obs`` is the `Cut` of each sequence, or
-    ``()`` of a ring without next observations. ``extras`` ``[N]`` are those of the first step; of `Recorded` ones
-    ``every`` is ``[L, N]``. Raises `ValueError` for numbers below 1.
+    They begin at every ``stride``-th row. ``obs[i + 1]`` is the next observation of step ``i``, unless the episode
+    ended there: then it is the first of another episode (see `returns.stored_n_step` for truncated steps). ``next_obs``
+    is the `Cut` of each sequence, or ``()`` for a ring without next observations. ``extras`` ``[N]`` are those of the
+    first step; of `Recorded` extras, ``every`` is ``[L, N]``.
+
+    Raises:
+        ValueError: A number lies below 1.
     """
     if min(length, stride) < 1:
         raise ValueError(f"length = {length}, stride = {stride}: must be at least 1")
@@ -123,7 +134,10 @@ def sequences(length: int, stride: int = 1) -> View:
 
 
 def _extras(extras: PyTree, block: Array, env: Array, rows: Array, envs: Array) -> PyTree:
-    """Of sequences that begin with ``block`` of ``env``, both ``[N]``, and lie in ``rows`` of ``envs``, ``[L, N]``."""
+    """Reads the extras of sequences that begin with ``block`` of ``env`` and lie in ``rows`` of ``envs``.
+
+    The first two are ``[N]``, the other two ``[L, N]``.
+    """
     if not isinstance(extras, Recorded):
         return storage.read(extras, block, env)
     return Recorded(storage.read(extras.first, block, env), storage.read(extras.every, rows, envs))
