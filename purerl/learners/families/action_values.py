@@ -1,7 +1,8 @@
 """Learning action values from replay: what DQN and its descendants share.
 
-The loop of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, draw a batch, take one step towards
-targets by a network of older parameters. An algorithm says what its network gives and how that is learned.
+The loop is that of Mnih et al. 2015 (Nature 518, Algorithm 1): act epsilon-greedily, draw a batch, take one step
+towards targets by a network of older parameters. An algorithm defines what its network's outputs mean and how they are
+learned.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ IMAGE = {
     "epsilon_end": 0.02,
     "hidden_sizes": (128,),
 }
-"""For images: more and smaller steps, tuned on Breakout of MinAtar."""
+"""Settings for images: more and smaller steps, tuned on Breakout of MinAtar."""
 
 
 @cfg.config(num_updates=8, learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
@@ -56,12 +57,15 @@ class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam
 
     @property
     def sample_rows(self) -> int:
-        """Consecutive rows that one sample spans."""
+        """Number of consecutive rows that one sample spans."""
         return self.n_step + 1
 
 
 class State(NamedTuple):
-    """``updates`` counts all updates, and ``target_age`` those since the target's refresh (int32)."""
+    """The learner's state.
+
+    ``updates`` counts all updates, and ``target_age`` those since the target's refresh (int32).
+    """
 
     params: PyTree
     target_params: PyTree
@@ -72,19 +76,23 @@ class State(NamedTuple):
 
 
 class Behaviour(NamedTuple):
-    """What acting needs: parameters, and the chance of a random action (of the first of the actors, on a ladder)."""
+    """What acting needs: parameters, and the probability of a random action.
+
+    With a ladder of epsilons it is the probability of the first actor.
+    """
 
     params: PyTree
     epsilon: Array
 
 
 class Values(NamedTuple):
-    """How what a network gives is read as action values, and learned.
+    """How a network's outputs are read as action values, and learned.
 
-    ``mean(out)`` are action values ``[..., A]``. ``loss`` is for one transition, and callers vmap it: ``out`` of the
-    online network for its observation, ``target_out`` of the target network for the same, ``next_out`` of the target
-    network for the next observation, ``chooser`` ``[A]`` the values by which the next action is chosen. It returns the
-    loss and an error, both scalars; the size of the error is the transition's priority.
+    ``mean(out)`` returns action values ``[..., A]``. ``loss`` is for one transition, and callers vmap it: ``out`` are
+    outputs of the online network for its observation, ``target_out`` those of the target network for the same,
+    ``next_out`` those of the target network for the next observation, and ``chooser`` ``[A]`` the values by which the
+    next action is chosen. It returns the loss and an error, both scalars; the size of the error is the transition's
+    priority.
     """
 
     mean: Callable[[PyTree], Array]
@@ -93,7 +101,10 @@ class Values(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete or MultiDiscrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete or MultiDiscrete.
+    """
     found = cfg.problems(config)
     found += settings.with_head_problems(config) + settings.torso_problems(config, env)
     return (
@@ -106,14 +117,14 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def lag_problems(config: Config) -> list[str]:
-    """One line if no gradient would count."""
+    """Returns one line if no gradient would count."""
     if not cfg.sound(config, "lag", "max_lag") or config.lag <= config.max_lag:
         return []
     return [f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}"]
 
 
 def network_shape(config: Config, env: Env) -> dict[str, Any]:
-    """What the networks of `value_networks` have in common, as keyword arguments of their functions."""
+    """Returns what the networks of `value_networks` have in common, as keyword arguments of their functions."""
     return {
         "space": env.observation_space,
         "num_actions": joint_actions.joint_actions(env).num,
@@ -126,20 +137,20 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
 
 
 def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
-    """How ``params`` act after so many updates."""
+    """Returns how ``params`` act after so many updates."""
     annealing = config.exploration_fraction * jnp.float32(config.total_updates)
     progress = schedules.progress(updates, annealing)
     return Behaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
 
 
 def epsilons(config: Config, behaviour: Behaviour, num_envs: int) -> Array:
-    """The chance of a random action in each of ``B`` environments. ``[B]``."""
+    """Computes the probability ``[B]`` of a random action in each of ``B = num_envs`` environments."""
     ladder = exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs * shards.count())
     return ladder if shards.count() == 1 else ladder[shards.numbers(num_envs)]
 
 
 def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
-    """The state before the first update."""
+    """Makes the state before the first update."""
     opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
     return State(params, params, opt_state, versions.past(params, config.lag), counters.of(), age)
 
@@ -152,11 +163,22 @@ def descend(
     state: State,
     batch: PyTree,
 ) -> Updated:
-    """One update down ``loss(params, batch) -> (loss, (priority [N], metrics))``, and what follows from it.
+    """Takes one gradient step, and updates the target network and the past with it.
 
     The gradient is taken at the parameters of ``config.lag`` updates ago, and dropped if that is more than
     ``config.max_lag``, as the asynchronous learners of Nair et al. 2015 (arXiv 1507.04296, section 3) do: ``K`` of them
     that take turns have a lag of ``K - 1``.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        optimiser: As for `gradients.gradient_step`.
+        loss: ``loss(params, batch) -> (loss, (priority [N], metrics))``.
+        state: State before the update.
+        batch: Argument of ``loss``.
+
+    Returns:
+        The new state, the metrics, and the priorities ``[N]``.
     """
 
     def scaled(params: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
@@ -187,12 +209,21 @@ def make_learner(
     optimiser: optax.GradientTransformation | None = None,
     record: Callable[[Array, Array], PyTree] = nothing,
 ) -> Learner:
-    """A `Learner` of action values. ``record(q [B, A], action [B])`` is kept in the replay, as ``extras``."""
+    """Makes a `Learner` of action values.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A `ValueNetwork`, whose outputs ``values`` reads.
+        values: How these are read and learned.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+        record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.
+    """
     optimiser, network = optimiser or settings.make_optimiser(config), as_value_network(network)
     actions = joint_actions.joint_actions(env)
 
     def choices(out: PyTree, obs: PyTree) -> Array:
-        """Action values ``[..., A]`` by which actions are chosen: never illegal ones."""
+        """Returns the action values ``[..., A]`` by which actions are chosen; illegal ones are masked."""
         return exploration.masked(values.mean(out), actions.legal(obs))
 
     def init(key: Key, obs: PyTree) -> State:
@@ -254,6 +285,6 @@ def make_learner(
 
 
 def make_trainer(config: Config, env: Env, learner: Learner, **ring: Any) -> Trainer:
-    """One iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
+    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
     ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
     return from_replay.make_trainer(config, env, learner, **ring)

@@ -1,8 +1,9 @@
 """Learning the action values of a team from replay, factored into values of its agents: what IQL, VDN and QMIX share.
 
-The agents have one network, in which each sees its own observations, which agent it is and what it did last; a mixer
-makes the team's value of theirs. They act epsilon-greedily, each by its own values, and learn as DQN does, from
-sequences (Rashid et al. 2018, arXiv 1803.11485, section 4 and appendix C). Environments are those of `agents.joint`.
+The agents share one network, in which each sees its own observations, which agent it is and its previous action. A
+mixer computes the team's value from theirs. Agents act epsilon-greedily, each by its own values, and learn as DQN does,
+from sequences (Rashid et al. 2018, arXiv 1803.11485, section 4 and appendix C). Environments are those of
+`agents.joint`.
 
 ``M`` agents, ``A`` actions of each, ``G`` values of a mixer.
 """
@@ -44,12 +45,18 @@ class Config(many_agents.Numbers, settings.Recall, sequences.Sequences, action_v
 
 
 def view(config: Config, env: Env) -> Env:
-    """All agents at once (`agents.joint`), with what they did last if the config says so."""
+    """Returns ``env`` with all agents as one (`agents.joint`).
+
+    With ``last_action`` its observations hold the agents' previous actions.
+    """
     return agents.joint(env, previous=config.last_action)
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions are Discrete."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions must be Discrete.
+    """
     found = checks.space_problems(env, (Discrete,))
     joint = None if found or env is None else view(config, env)
     found += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
@@ -58,7 +65,10 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env) -> Recurrent:
-    """The agents' network, of joint observations: action values ``[..., M, A]``, carries ``[..., M, ...]``."""
+    """Makes the agents' network.
+
+    It reads joint observations and returns action values ``[..., M, A]``, with carries ``[..., M, ...]``.
+    """
     team = many_agents.team(env)
     space, inputs = many_agents.inputs(env, config.agent_ids, config.last_action)
     torso = settings.make_torso(config, env._replace(observation_space=space), config.hidden_sizes[:-1])
@@ -69,8 +79,15 @@ def make_network(config: Config, env: Env) -> Recurrent:
 
 
 def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimiser=None) -> Learner:
-    """A `Learner` of a joint environment. ``network`` is a `recurrent.Recurrent` of joint observations whose output is
-    ``[B, M, A]``."""
+    """Makes a `Learner` of a joint environment.
+
+    Args:
+        config: Settings of the algorithm.
+        env: A joint environment.
+        mixer: Computes the team's values from those of its agents.
+        network: A `recurrent.Recurrent` of joint observations whose output is ``[B, M, A]``; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+    """
     network = network or make_network(config, env)
     optimiser, team = optimiser or settings.make_optimiser(config), many_agents.team(env)
 
@@ -96,8 +113,11 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
         return mixer.mix(params["mixer"], q, team.state(obs))
 
     def counted(action: Array, obs: PyTree) -> Array:
-        """These actions ``[..., M]``, and the first legal one in place of those that are ignored: where an agent does
-        not act it has one value, which it learns as others, so that what it did before bootstraps from it."""
+        """Returns actions ``[..., M]`` with the first legal one in place of those that are ignored.
+
+        Where an agent does not act, it has one value, which it learns like others, so that its earlier actions
+        bootstrap from it.
+        """
         if team.acting is None:
             return action
         legal = team.legal(obs)
@@ -143,10 +163,10 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
 
 
 def _at(q: Array, action: Array) -> Array:
-    """The values ``[..., A]`` of these actions ``[...]``."""
+    """Picks the values ``[...]`` of actions ``[...]`` from ``[..., A]``."""
     return jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`, learning from sequences."""
+    """Makes one iteration as a `Trainer` that learns from sequences."""
     return action_values.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))

@@ -1,5 +1,7 @@
-"""What a family of policies seeks: settings of the intrinsic reward of Never Give Up and Agent57, and all of it in one
-bundle, made of those of `novelty`."""
+"""What a family of policies seeks: the intrinsic reward of Never Give Up and Agent57.
+
+The settings of the reward, and all of it in one bundle, made of the bundles of `novelty`.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
@@ -48,14 +50,14 @@ class Settings:
 
 
 class Judges(NamedTuple):
-    """What is needed to tell what is new: an embedding's parameters and a `novelty.Judge`, or ``()``."""
+    """What recognises novelty: an embedding's parameters and a `novelty.Judge`, each of which may be ``()``."""
 
     embedding: PyTree
     distilled: PyTree
 
 
 class Novelty(NamedTuple):
-    """All that `Settings` ask for."""
+    """The intrinsic reward that `Settings` describe, as pure functions."""
 
     init: Callable[[Key, PyTree], tuple[PyTree, PyTree]]  # (key, obs [B, ...]) -> (embedding, distilled)
     init_episode: Callable[[int], PyTree]
@@ -66,7 +68,7 @@ class Novelty(NamedTuple):
 
 
 def make_novelty(config: Any, env: Env) -> Novelty:
-    """What the intrinsic reward of ``config`` is."""
+    """Makes the intrinsic reward that ``config`` describes."""
     torso = lambda sizes: settings.make_torso(config, env, sizes)
     rate, size = config.novelty_learning_rate, config.embedding_size
     learned = config.novelty != "lifelong" and config.embedding == "inverse"

@@ -1,8 +1,8 @@
-"""Learning a policy from replay by what critics say of its actions: what DDPG, TD3 and SAC share.
+"""Learning a policy from replay by critics of its actions: what DDPG, TD3 and SAC share.
 
-The loop of Lillicrap et al. 2016 (arXiv 1509.02971, Algorithm 1): act with noise, draw a batch, move critics towards
-targets by slowly moving copies of the networks, move the policy towards actions that the critics value more. An
-algorithm says how it acts, what a next state is worth, and what its actor minimises.
+The loop is that of Lillicrap et al. 2016 (arXiv 1509.02971, Algorithm 1): act with noise, draw a batch, move critics
+towards targets by slowly moving copies of the networks, move the policy towards actions that the critics value more. An
+algorithm defines how it acts, what a next state is worth, and what its actor minimises.
 """
 
 import dataclasses
@@ -35,8 +35,8 @@ MUJOCO = {
     "actor_learning_rate": 3e-4,
     "hidden_sizes": (256, 256),
 }
-"""The sizes that the papers of SAC and TD3 have for robots (Haarnoja et al. 2018, arXiv 1812.05905, table 1; Fujimoto's
-own code for TD3, which waits longer before its first update). Defaults are for tasks of a few numbers."""
+"""Sizes from the papers of SAC and TD3 for robots (Haarnoja et al. 2018, arXiv 1812.05905, table 1; Fujimoto's own
+code for TD3, which waits longer before its first update). Defaults are for tasks of a few numbers."""
 
 
 @cfg.config(
@@ -73,13 +73,16 @@ class Config(from_replay.Config, settings.Torso, settings.Adam):
 
     @property
     def sample_rows(self) -> int:
-        """Consecutive rows that one sample spans."""
+        """Number of consecutive rows that one sample spans."""
         return self.n_step + 1
 
 
 class State(NamedTuple):
-    """``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
-    since the actor's last one."""
+    """The learner's state.
+
+    ``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
+    since the actor's last one.
+    """
 
     params: dict[str, PyTree]
     target_params: dict[str, PyTree]
@@ -91,25 +94,27 @@ class State(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What the policy that is evaluated needs."""
+    """What the evaluated policy needs."""
 
     params: PyTree
     obs_moments: PyTree
 
 
 class Behaviour(NamedTuple):
-    """What acting needs: a `Policy`, and whether there was an update yet (bool ``[]``)."""
+    """What acting needs: a `Policy`, and whether there has been an update (bool ``[]``)."""
 
     policy: Policy
     updated: Array
 
 
 class Method(NamedTuple):
-    """What tells an algorithm of the family from the others. ``N`` samples, ``K`` critics; of a team, ``[N]`` and
-    ``[N, K]`` below are ``[N, M]`` and ``[N, M, K]`` for ``M`` agents, but for the actor's loss.
+    """What distinguishes an algorithm of the family from the others.
 
-    Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and
-    ``moving`` those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies.
+    ``N`` samples, ``K`` critics. For a team of ``M`` agents, ``[N]`` and ``[N, K]`` below are ``[N, M]`` and ``[N, M,
+    K]``, except for the actor's loss.
+
+    Observations are normalised, actions in the environment's units. ``params`` are all of the learner's, and ``moving``
+    those without ``"critic"``. ``targets`` names the parameters that have slowly moving copies.
     """
 
     init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
@@ -126,7 +131,15 @@ class Method(NamedTuple):
 
 
 def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each. Actions of a Box must be bounded."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
+
+    Actions of a Box must be bounded.
+
+    Args:
+        config: Settings of the algorithm.
+        env: The environment.
+        kinds: Types of action spaces that the algorithm can act in.
+    """
     found = cfg.problems(config) + settings.torso_problems(config, env)
     found += from_replay.problems(config, env)
     of_spaces = checks.space_problems(env, kinds)
@@ -136,7 +149,7 @@ def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.
 
 
 def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
-    """The networks for actions in a Box, of which the actor gives ``outputs`` numbers for each dimension."""
+    """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension."""
     size = math.prod(env.action_space.shape)
     joint = networks.MLP(config.hidden_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
     torso, features = settings.make_torso(config, env), settings.make_torso(config, env, ())
@@ -144,7 +157,10 @@ def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
 
 
 def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """``(to_box, to_unit)``: from vectors ``[..., D]`` in [-1, 1] to actions ``[..., *shape]`` of ``box``, and back."""
+    """Returns ``(to_box, to_unit)``, which convert actions from the units of networks to those of ``box``, and back.
+
+    ``to_box`` turns vectors ``[..., D]`` in [-1, 1] into actions ``[..., *shape]`` of ``box``.
+    """
     centre, scale = spaces.unit(box)
     divisor = scale + (scale == 0)
 
@@ -166,8 +182,15 @@ def make_learner(
     td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
     optimiser: optax.GradientTransformation | None = None,
 ) -> Learner:
-    """A `Learner` by ``method``. ``td_loss(error, config)`` is elementwise. ``optimiser`` moves the critics and, with a
-    state of its own, the actor; None: Adam, with a step size for each."""
+    """Makes a `Learner` by ``method``.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        method: What the algorithm defines.
+        td_loss: ``td_loss(error, config)``, elementwise.
+        optimiser: Moves the critics and, with a state of its own, the actor; None: Adam, with a step size for each.
+    """
     normalizer: Normalizer = normalize.running() if config.normalize_obs else normalize.identity()
     of_critic = optimiser or settings.make_optimiser(config)
     of_actor = optimiser or settings.make_optimiser(
@@ -270,10 +293,10 @@ def make_learner(
 
 
 def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
-    """The parameters that the actor's loss moves."""
+    """Returns the parameters that the actor's loss moves."""
     return {name: x for name, x in params.items() if name != "critic"}
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """One iteration as a `Trainer`, with transitions over ``n_step`` steps."""
+    """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps."""
     return from_replay.make_trainer(config, env, learner, view=replay.transitions(config.n_step, config.gamma))

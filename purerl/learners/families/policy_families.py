@@ -1,12 +1,12 @@
 """A family of policies in one network: from one that seeks reward alone to one that seeks what is new.
 
-What Never Give Up (Badia et al. 2020, arXiv 2002.06038) and Agent57 (arXiv 2003.13350) have in common: who plays which
-policy, what the network is told beside the observation, what novelty is worth, and learning what is new. An algorithm
-says how it reads the network's output as action values and how these are learned. ``N`` policies, of which number 0
+Never Give Up (Badia et al. 2020, arXiv 2002.06038) and Agent57 (arXiv 2003.13350) share this: which actor plays which
+policy, the network's inputs beside the observation, the bonus for novelty, and learning what is new. An algorithm
+defines how it reads the network's output as action values and how these are learned. There are ``N`` policies; number 0
 seeks no novelty and is the one that is evaluated.
 
-What is new in an observation is known when it is acted upon, one step after the reward that it comes with. So the last
-observation of an episode, upon which nobody acts, is worth nothing.
+The novelty of an observation is computed when it is acted upon, one step after the reward that it comes with. So the
+last observation of an episode, upon which no actor acts, has no bonus.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,11 @@ from purerl.types import Array, Env, Key, Learner, PyTree, Recorded, Sample, Sit
 
 
 class Told(NamedTuple):
-    """What the network is told beside an observation, ``[...]``: the number of the action that led there (-1 where an
-    episode begins), the rewards that came with it, and which policy acts (int32)."""
+    """The network's inputs beside an observation, all ``[...]``.
+
+    They are the number of the action that led there (-1 where an episode begins), the extrinsic and the intrinsic
+    reward that came with it, and the number of the policy that acts (int32).
+    """
 
     action: Array
     extrinsic: Array
@@ -42,8 +45,12 @@ class Told(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """An actor's network's memory; what it is told next; what it remembers of the episode (`novelty.Episode`, or
-    ``()``); what decides on its policy; whether an episode begins, and the rewards since then ``[B]``."""
+    """What an actor carries from step to step.
+
+    ``memory`` is that of its network, ``told`` the network's next inputs. ``episode`` holds what it remembers of the
+    episode (`novelty.Episode`, or ``()``), and ``control`` is the controller's state. ``begins`` says whether an
+    episode begins, and ``total`` ``[B]`` is the sum of rewards since then.
+    """
 
     memory: PyTree
     told: Told
@@ -54,7 +61,7 @@ class Carry(NamedTuple):
 
 
 class State(NamedTuple):
-    """Action values, and the states of `novelty.Embedding` and `novelty.Distilled`, or ``()``."""
+    """The learner's state: action values, and the states of `novelty.Embedding` and `novelty.Distilled`, or ``()``."""
 
     values: action_values.State
     embedding: PyTree
@@ -62,26 +69,29 @@ class State(NamedTuple):
 
     @property
     def params(self) -> PyTree:
-        """Those of the action values."""
+        """The parameters of the action values."""
         return self.values.params
 
 
 class Policy(NamedTuple):
-    """What the policy that is evaluated needs."""
+    """What the evaluated policy needs."""
 
     params: PyTree
     judges: Judges
 
 
 class Behaviour(NamedTuple):
-    """What acting needs: how the action values act, and what tells what is new."""
+    """What acting needs: how the action values act, and what recognises novelty."""
 
     values: action_values.Behaviour
     judges: Judges
 
 
 class Controller(NamedTuple):
-    """Who plays which policy. ``record`` is told at the end of an episode, and ``choose`` asked where one begins."""
+    """The choice of each actor's policy, as pure functions.
+
+    ``record`` is called at the end of an episode, and ``choose`` where one begins.
+    """
 
     init: Callable[[int], PyTree]  # (num_envs) -> control
     choose: Callable[[PyTree, Array, Array], Array]  # (control, noise [B, 2], number of the actor [B]) -> policy [B]
@@ -89,8 +99,11 @@ class Controller(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """A sample as it is learned from: ``items`` ``[L, N]`` of which the network sees ``(obs, Told)``, and of the steps
-    after the burn-in the number of the action, the intrinsic reward and the policy."""
+    """A sample as it is learned from.
+
+    The network sees ``(obs, Told)`` of ``items`` ``[L, N]``. The other fields are those of the steps after the burn-in:
+    the number of the action, the intrinsic reward and the policy.
+    """
 
     items: Transition
     number: Array
@@ -99,13 +112,13 @@ class Experience(NamedTuple):
 
 
 Read = Callable[[PyTree, Array], Array]
-"""``(out [..., A, ...], policy [...]) -> q [..., A]``: the values by which a policy chooses."""
+"""A function ``(out [..., A, ...], policy [...]) -> q [..., A]``: the values by which a policy chooses."""
 Learn = Callable[[action_values.State, Experience, Array], Updated]
-"""``(values, experience, weight [N])``, to the values, metrics and priorities ``[N]``."""
+"""A function of ``(values, experience, weight [N])`` that returns values, metrics and priorities ``[N]``."""
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each."""
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     found = action_values.problems(config, env) + sequences.problems(config)
     if not cfg.sound(config, "num_policies", "neighbours", "episode_memory", "novelty_steps", "burn_in", "unroll"):
         return found
@@ -122,7 +135,10 @@ def problems(config: Any, env: Env | None) -> list[str]:
 
 
 def make_network(config: Any, env: Env) -> Recurrent:
-    """As R2D2's, but told of actions, rewards (rescaled) and the policy's number beside the torso's features."""
+    """Makes R2D2's network with more inputs beside the torso's features.
+
+    These are the action, the rewards (rescaled) and the policy's number (`Told`).
+    """
     num_actions = joint_actions(env).num
 
     def describe(told: Told) -> Array:
@@ -139,7 +155,7 @@ def make_network(config: Any, env: Env) -> Recurrent:
 
 
 def fixed(num_policies: int) -> Controller:
-    """Each actor keeps one policy: number ``i`` has ``i % N``."""
+    """Makes a controller by which each actor keeps one policy: actor ``i`` has number ``i % N``."""
     return Controller(
         init=lambda num_envs: (),
         choose=lambda control, noise, actor: actor % num_policies,
@@ -150,7 +166,20 @@ def fixed(num_policies: int) -> Controller:
 def make_learner(
     config: Any, env: Env, network: Recurrent, optimiser: Any, read: Read, learn: Learn, controller: Controller
 ) -> Learner:
-    """A `Learner` of a family. Every ``network`` sees ``(obs, Told)``."""
+    """Makes a `Learner` of a family.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: A recurrent network of ``(obs, Told)``.
+        optimiser: An optax transformation for the action values.
+        read: Reads the network's output as action values.
+        learn: Takes an update of the action values.
+        controller: Chooses the actors' policies.
+
+    Raises:
+        ConfigError: If ``network`` is of another type.
+    """
     if not isinstance(network, Recurrent):
         raise ConfigError(f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, Told)")
     actions, new = joint_actions(env), family_novelty.make_novelty(config, env)
@@ -174,7 +203,7 @@ def make_learner(
         return State(values, *new.init(key_novelty, obs))
 
     def step(policy: Policy, here: Situation, which: Array) -> tuple[Array, Told, Carry]:
-        """Action values, what the network was told, and the carry but for the action."""
+        """Returns action values, the network's inputs `Told`, and the carry, which lacks the action."""
         carry: Carry = here.carry
         intrinsic, episode = new.pay(policy.judges, here.obs, carry.episode)
         told = carry.told._replace(intrinsic=intrinsic, policy=which)
@@ -183,7 +212,7 @@ def make_learner(
         return read(out, which), told, following
 
     def noise(key: Key, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """Numbers, and which of all actors a row is: those that act together may be a part of them."""
+        """Draws uniform numbers, and adds the row's number among all actors, of which a call may hold only a part."""
         return draw.uniform(key, (*shape, 4)), jnp.broadcast_to(shards.numbers(shape[-1]), shape)
 
     def explore(behaviour: Behaviour, here: Situation, noise: tuple[Array, Array]):
@@ -244,8 +273,16 @@ def make_learner(
 
 
 def experienced(config: Any, number_of: Callable[[Array], Array], items: Transition) -> Experience:
-    """A sample's items as a family learns from them. How new that is which follows the `Cut`, nobody asked: the network
-    is told the same as at the step before, and no reward for it is learned."""
+    """Prepares the items of a sample for learning.
+
+    The novelty of what follows the `Cut` was never computed: the network's input there is that of the step before, and
+    no reward for it is learned.
+
+    Args:
+        config: Settings of the algorithm.
+        number_of: Converts actions to their numbers.
+        items: Sequences of a replay ``[L, N]``.
+    """
     told: Told = items.extras.every
     number, last = number_of(items.action), items.last
     following = jnp.concatenate([told.intrinsic[1:], jnp.zeros_like(told.intrinsic[:1])])
@@ -261,8 +298,11 @@ def experienced(config: Any, number_of: Callable[[Array], Array], items: Transit
 
 
 def _tail(config: Any, number_of: Callable[[Array], Array], sample: Sample) -> tuple[PyTree, ...]:
-    """The last steps of each sequence as one batch ``[F]``: observations, those that follow, numbers of actions,
-    weights where they follow in the same episode, and weights."""
+    """Returns the last steps of each sequence as one batch ``[F]``.
+
+    It holds observations, the next observations, numbers of actions, weights that are 0 where the next observation is
+    of another episode, and weights.
+    """
     items, num = sample.items, config.novelty_steps
     cut = lambda tree, start, end: jax.tree.map(lambda x: x[start:end], tree)
     weight = jnp.broadcast_to(sample.weight[None], (num, len(sample.weight)))

@@ -1,7 +1,7 @@
 """Learning policies by their gradient: what PPO and its relatives share.
 
 An iteration of the family: act, estimate advantages and returns, take steps towards the actions that did better than
-the critic expected (Mnih et al. 2016, arXiv 1602.01783, Algorithm S3). An algorithm says how it estimates and how it
+the critic expected (Mnih et al. 2016, arXiv 1602.01783, Algorithm S3). An algorithm defines how it estimates and how it
 steps. The parameters that act may be older than those that learn, as those of distributed actors are.
 """
 
@@ -55,8 +55,9 @@ CONTINUOUS = {
     "entropy_coef": 0.0,
     "normalize_obs": True,
 }
-"""Presets of algorithms that take one step on what they collect, tuned on Breakout of MinAtar, where a smaller entropy
-bonus lets them settle on few bricks, on MemoryChain, and on Pendulum. Each lacks its own trace parameter."""
+"""Presets of algorithms that take one step on what they collect. They were tuned on Breakout of MinAtar, where with
+a smaller entropy bonus policies settle on few bricks, on MemoryChain, and on Pendulum. Each lacks its own trace
+parameter."""
 
 
 @cfg.config
@@ -82,14 +83,17 @@ class Config(reuse.Settings, settings.Recall, settings.Torso, settings.Adam, set
 
     @property
     def total_updates(self) -> int:
-        """Gradient steps of the whole training."""
+        """Number of gradient steps of the whole training."""
         return self.num_iterations
 
 
 class State(NamedTuple):
-    """``stale`` are the parameters that act, and ``past`` what they are taken from; both ``()`` without a lag. Where an
-    algorithm has a target network, ``target_params`` and the iterations since its refresh (int32) are its own to keep.
-    ``reused`` is the state of `reuse.Reuse`, ``age`` the iterations so far where a part asks for them.
+    """The learner's state.
+
+    ``stale`` are the parameters that act, and ``past`` the versions from which they are taken; both are ``()`` without
+    a lag. An algorithm with a target network keeps ``target_params`` and ``target_age``, the iterations since its
+    refresh (int32), itself. ``reused`` is the state of `reuse.Reuse`, ``age`` the number of iterations so far where a
+    part reads it.
     """
 
     params: PyTree
@@ -119,12 +123,12 @@ class Extras(NamedTuple):
 
 
 ValueLoss = Callable[[Array, Array, Array, Any], Array]
-"""``(value, old_value, target, config) ->`` what the critic minimises, elementwise; ``old_value`` is what it gave
-before the update."""
+"""A function ``(value, old_value, target, config)`` that the critic minimises, elementwise; ``old_value`` is the
+critic's value before the update."""
 
 
 class Parts(NamedTuple):
-    """What an algorithm of the family is made of."""
+    """The parts of an algorithm of the family."""
 
     network: ActorCritic
     distribution: Distribution
@@ -136,9 +140,9 @@ class Parts(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
-    Actions are Discrete, MultiDiscrete or Box.
+    Actions must be Discrete, MultiDiscrete or Box.
     """
     found = cfg.problems(config)
     if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
@@ -156,9 +160,17 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
-    """Actor and critic with a torso each, or with a torso and a memory for both; a Gaussian's deviations are parameters
-    of their own. With several ``num_predictions`` K the critic gives that many values, the first of which is in the
-    bits of a critic's of one."""
+    """Makes actor and critic with a torso each, or with a torso and a memory for both.
+
+    A Gaussian's standard deviations are free parameters.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        distribution: That of actions.
+        num_predictions: How many values the critic gives, K. The first of several is equal in all bits to the value of
+            a critic of one.
+    """
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     widths = config.hidden_sizes if config.memory == "none" else config.hidden_sizes[:-1]
     torso, memory = settings.make_torso(config, env, widths), settings.make_memory(config)
@@ -182,8 +194,18 @@ def make_parts(
     value_loss: ValueLoss = losses.squared_value_loss,
     num_predictions: int = 1,
 ) -> Parts:
-    """``network``, ``optimiser`` and the ``scaler`` of rewards, or what ``config`` says for None; ``value_loss``; and
-    what comes with them. More than one of ``num_predictions`` asks for an estimate and a loss that know of them."""
+    """Collects the parts of an algorithm, and makes those that are not given.
+
+    Args:
+        config: Settings of the algorithm.
+        env: Environment to learn in.
+        network: Actor and critic; None: `make_network`.
+        optimiser: An optax transformation; None: the one that ``config`` describes.
+        scaler: Scales rewards; None: as ``config`` says.
+        value_loss: What the critic minimises.
+        num_predictions: How many values the critic of `make_network` gives. More than one requires an estimate and a
+            loss that are written for several.
+    """
     distribution = distributions.for_space(env.action_space)
     made = networks.as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
     return Parts(
@@ -198,12 +220,12 @@ def make_parts(
 
 
 def acting(state: Any) -> PyTree:
-    """The parameters that act."""
+    """Returns the parameters that act."""
     return state.stale if state.past else state.params
 
 
 def scaled(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
-    """The new state of the reward's scale, and the trajectory ``[T, B]`` by it."""
+    """Returns the new state of the reward's scale, and the trajectory ``[T, B]`` with scaled rewards."""
     scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
     return scale, trajectory._replace(reward=reward)
 
@@ -211,7 +233,15 @@ def scaled(config: Config, parts: Parts, state: Any, trajectory: Transition) -> 
 def experience(
     config: Config, parts: Parts, state: Any, trajectory: Transition, present: Array | tuple[()] = ()
 ) -> Experience:
-    """A `scaled` trajectory ``[T, B]`` as it is learned from, where it is ``present`` (`reuse.Reuse`)."""
+    """Prepares a `scaled` trajectory for learning.
+
+    Args:
+        config: Settings of the algorithm.
+        parts: Parts of the algorithm.
+        state: The learner's state.
+        trajectory: The trajectory ``[T, B]``.
+        present: Where there is something to learn from (`reuse.Reuse`), bool ``[T, B]``; ``()``: everywhere.
+    """
     policy, carry = trajectory.extras
     acting = parts.acting(trajectory.obs) if parts.acting else ()
     if not isinstance(present, tuple):
@@ -233,8 +263,14 @@ def experience(
 def make_learner(
     config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated], *timed: Any
 ) -> Learner:
-    """A `Learner` whose parameters ``learn(state, experience, key)`` moves. Experience that is older than ``max_lag``
-    moves nothing. ``timed`` are the parts of ``learn`` that may be `lifetimes.Timed`."""
+    """Makes a `Learner` from the update of an algorithm. Experience that is older than ``max_lag`` changes nothing.
+
+    Args:
+        config: Settings of the algorithm.
+        parts: Parts of the algorithm.
+        learn: ``learn(state, experience, key)`` updates the parameters.
+        *timed: The parts of ``learn`` that may be `lifetimes.Timed`.
+    """
     network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
     reusing = reuse.make(config, config.num_steps)
 
@@ -302,8 +338,10 @@ def make_learner(
 
 
 def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
-    """`Learner.log_ratio` ``[T, B]``. With a memory ``policy`` begins the trajectory with what the one that acted
-    remembered."""
+    """Computes `Learner.log_ratio` ``[T, B]``.
+
+    With a memory ``policy`` begins the trajectory with the carry of the policy that acted.
+    """
     acted, carry = trajectory.extras
     obs, start = parts.normalizer.apply(policy.obs_moments, trajectory.obs), jax.tree.map(lambda x: x[0], carry)
     other, _, _ = parts.network.unroll(policy.params, obs, start, trajectory.last)
@@ -321,12 +359,18 @@ def descend(
     experience: Experience,
     at: PyTree | None = None,
 ) -> Updated:
-    """One gradient step of the actor-critic on a whole trajectory; the gradient is taken at ``at`` (None: the newest
-    parameters).
+    """Takes one gradient step of the actor-critic on a whole trajectory.
 
-    Down ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
+    It descends ``-mean(advantage * log pi) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``.
+
+    Args:
+        config: Settings of the algorithm.
+        parts: Parts of the algorithm.
+        estimate: Gives advantages and targets.
+        state: The learner's state.
+        experience: The trajectory ``[T, B]``.
+        at: Parameters at which the gradient is taken; None: the newest.
     """
-
     current: Estimate = lifetimes.now(estimate, config, state.age)
 
     def loss(params: PyTree, experience: Experience) -> tuple[Array, tuple[Metrics, Scores]]:

@@ -1,4 +1,4 @@
-"""Epochs of minibatches up a surrogate objective: what PPO and its relatives do instead of one step."""
+"""Epochs of minibatches up a surrogate objective: what PPO and its relatives do in place of one step."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -18,7 +18,7 @@ from purerl.networks import ActorCritic
 from purerl.types import Array, Env, Key, Metrics, PyTree, Updated
 
 Objective = Callable[[Array, Array, Any], Array]
-"""``(log_ratio, advantage, config) ->`` what is maximised, elementwise."""
+"""A function ``(log_ratio, advantage, config)`` that is maximised, elementwise."""
 
 
 IMAGE = {
@@ -43,7 +43,8 @@ CONTINUOUS = {
     "normalize_reward": True,
 }
 PRESETS: dict[str, dict[str, Any]] = {"image": IMAGE, "memory": MEMORY, "continuous": CONTINUOUS}
-"""Chosen by PPO on Breakout of MinAtar, MemoryChain, and Pendulum. On Breakout seeds differ more than settings do."""
+"""Presets chosen by PPO on Breakout of MinAtar, MemoryChain, and Pendulum. On Breakout seeds differ more than
+settings do."""
 
 
 @cfg.config
@@ -65,20 +66,20 @@ class Config(policy_gradients.Config):
 
     @property
     def sequence_steps(self) -> int:
-        """Steps of a sequence."""
+        """Number of steps of a sequence."""
         return self.sequence_length or self.num_steps
 
     @property
     def total_updates(self) -> int:
-        """Gradient steps of the whole training."""
+        """Number of gradient steps of the whole training."""
         return self.num_iterations * self.num_epochs * self.num_minibatches
 
 
 class Batch(NamedTuple):
-    """Samples to learn from, ``[N]`` leading, or sequences ``[N, L]`` with the ``carry`` ``[N]`` that they begin with.
+    """Samples ``[N, ...]`` to learn from, or sequences ``[N, L, ...]`` with the ``carry`` ``[N]`` that they begin with.
 
-    ``log_prob`` is what ratios refer to, ``value`` what the critic gave before; ``acting`` and ``present`` are those of
-    `Experience`.
+    Ratios of probabilities refer to ``log_prob``; ``value`` is the critic's before the update; ``acting`` and
+    ``present`` are those of `Experience`.
     """
 
     obs: PyTree
@@ -94,9 +95,9 @@ class Batch(NamedTuple):
 
 
 def problems(config: Config, env: Env | None) -> list[str]:
-    """Why ``config`` cannot train on ``env`` (None: not known), a line each.
+    """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
-    Actions are Discrete, MultiDiscrete or Box.
+    Actions must be Discrete, MultiDiscrete or Box.
     """
     found = policy_gradients.problems(config, env)
     if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
@@ -119,11 +120,22 @@ def descend(
     advantage: Array,
     target: Array,
 ) -> Updated:
-    """Epochs of gradient steps on minibatches, each advantage standardised within its minibatch. Consumes ``key``.
+    """Takes epochs of gradient steps on minibatches, each advantage standardised within its minibatch.
 
-    Down ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. ``log_prob``, ``value``,
-    ``advantage`` and ``target`` are ``[T, B]``, those of `Batch`. With a ``target_kl`` the steps end where the
-    approximate KL divergence exceeds it.
+    They descend ``-mean(objective) + value_coef * mean(value loss) - entropy_coef * mean(entropy)``. With a
+    ``target_kl`` the steps end where the approximate KL divergence exceeds it.
+
+    Args:
+        config: Settings of the algorithm.
+        parts: Parts of the algorithm.
+        objective: What is maximised.
+        state: The learner's state.
+        experience: The trajectory ``[T, B]``.
+        key: Consumed.
+        log_prob: What ratios refer to ``[T, B]``.
+        value: The critic's values before the update ``[T, B]``.
+        advantage: Advantages ``[T, B]``.
+        target: What values learn ``[T, B]``.
     """
     network, distribution = parts.network, parts.distribution
     current: Objective = lifetimes.now(objective, config, state.age)
@@ -145,7 +157,7 @@ def descend(
         return total, {**metrics, "clip_fraction": losses.mean(clipped, batch.acting)}
 
     def cut(x: Array) -> Array:
-        """``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
+        """Reshapes ``[T, B, ...]`` to samples ``[N, ...]``, or to sequences ``[N, L, ...]``."""
         if not recurrent:
             return x.reshape(-1, *x.shape[2:])
         x = x.reshape(-1, length, *x.shape[1:])  # [T / L, L, B, ...]
@@ -166,7 +178,7 @@ def descend(
 
 
 def _unroll(network: ActorCritic, params: PyTree, batch: Batch) -> tuple[Array, Array, Batch]:
-    """Policies and values of a minibatch of sequences, and the minibatch, with one axis ``[L * N]`` of steps."""
+    """Returns policies and values of a minibatch of sequences, and the minibatch, with one axis of ``L * N`` steps."""
     carry, rest = batch.carry, batch._replace(carry=())
     steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rest)
     policy, value, _ = network.unroll(params, steps.obs, carry, steps.last)

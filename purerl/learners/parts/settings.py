@@ -169,7 +169,7 @@ def make_memory(config: Recall) -> Memory:
 
 
 def torso_problems(config: Torso, env: Env | None) -> list[str]:
-    """Lists what the torso of ``config`` cannot do with the observations of ``env`` (None: not known)."""
+    """Returns the reasons why the torso of ``config`` cannot read observations of ``env`` (None: not known)."""
     form = re.compile(r"[1-9]\d{0,5}" if config.torso == "resnet" else r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}|[1-9]\d{0,5}")
     if any(not form.fullmatch(text) for text in config.convolutions):
         wanted = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"

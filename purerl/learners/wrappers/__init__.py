@@ -1,4 +1,4 @@
-"""What can be put around any learner: one file each, and `TABLE` of all of them."""
+"""Wrappers of any learner: one file for each, and `TABLE` of all of them."""
 
 from purerl.learners.wrappers.curriculum import curriculum
 from purerl.learners.wrappers.intrinsic import intrinsic
@@ -10,5 +10,5 @@ from purerl.learners.wrappers.wrapper import Wrapper, inside
 __all__ = ["TABLE", "Wrapper", "inside"]
 
 TABLE = (curriculum, intrinsic, reference, past, league)
-"""In the order in which they are put around a learner: the first is the innermost. So a bonus is added to the rewards
-that one learner sees, and games are won and lost by those of the environment."""
+"""All wrappers in the order in which they are put around a learner: the first is the innermost. So a bonus is added
+to the rewards that one learner sees, and games are won and lost by those of the environment."""

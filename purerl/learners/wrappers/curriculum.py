@@ -1,4 +1,4 @@
-"""Levels that are chosen for an agent: nothing is put around its learner; the loop is another."""
+"""The settings of curricula as a wrapper, which leaves the learner as it is: the loop is another."""
 
 from purerl.learners.parts import settings, teaching
 from purerl.learners.wrappers.wrapper import Wrapper

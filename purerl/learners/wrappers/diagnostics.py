@@ -1,4 +1,4 @@
-"""How much of a policy's network is in use, told beside the metrics of its learner."""
+"""How much of a policy's network is in use, as metrics beside those of its learner."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,29 +15,31 @@ from purerl.networks import MLP
 from purerl.types import Array, Env, Key, Learner, PyTree, Sample, Situation, Transition, Updated
 
 MOST_OBSERVATIONS = 256
-"""Observations of a batch that a network is looked at with, at most."""
+"""The largest number of observations of a batch that the network is applied to."""
 
 
 @cfg.config
 class Settings:
-    """None: an option asks for it."""
+    """No settings: an option of the command line asks for the wrapper."""
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why the network cannot be looked at, a line each."""
+    """Returns the reasons why the network cannot be diagnosed, a line each."""
     if getattr(config, "share_parameters", True):
         return []
     return ["diagnostics = True: needs one network for all agents, share_parameters = True"]
 
 
 def diagnosed(learner: Learner) -> Learner:
-    """``learner``, whose metrics also have, of the policy after an update and observations that it was updated with:
+    """Returns ``learner`` with two more metrics, of its policy after an update.
 
-    - ``dormant_units``: the part of the hidden units that are dormant (`activations.dormant`).
+    They are computed on observations that the policy was updated with:
+
+    - ``dormant_units``: the fraction of the hidden units that are dormant (`activations.dormant`).
     - ``feature_rank``: how many directions the features before the last layer span (`activations.effective_rank`).
 
-    The state and what is learned stay as they are. It costs a forward pass an update; networks with a memory remember
-    nothing in it. Both are nan where no layer is hidden.
+    The state and what is learned stay as they are. The cost is a forward pass for each update, in which networks with a
+    memory begin with an empty one. Both metrics are nan where no layer is hidden.
     """
 
     def update(state: PyTree, given: Any, key: Key) -> Updated:
@@ -50,8 +52,10 @@ def diagnosed(learner: Learner) -> Learner:
 
 
 def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
-    """What goes into each dense layer ``[size, F]`` while ``forward()`` is called, but for the first layer of an `MLP`,
-    into which go observations, or what a convolution makes of them."""
+    """Returns the inputs ``[size, F]`` of each dense layer while ``forward()`` runs.
+
+    The first layer of an `MLP` is left out, because its inputs are observations, or the outputs of a convolution.
+    """
     found: dict[int, Array] = {}
 
     def look(call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
@@ -68,14 +72,14 @@ def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
 
 
 def _observations(given: Transition | Sample) -> PyTree:
-    """Observations ``[N, ...]`` of a trajectory or a sample."""
+    """Returns observations ``[N, ...]`` of a trajectory or a sample."""
     items = given.items if isinstance(given, Sample) else given
     obs = trees.merge(items.obs, 2) if isinstance(items, Transition) else items.obs
     return jax.tree.map(lambda x: x[:MOST_OBSERVATIONS], obs)
 
 
 def _told(layers: list[Array]) -> dict[str, Array]:
-    """The metrics of hidden layers, the last one last."""
+    """Computes the metrics of hidden layers, the last one last."""
     if not layers:
         return {"dormant_units": jnp.full((), jnp.nan), "feature_rank": jnp.full((), jnp.nan)}
     dormant = jnp.concatenate([activations.dormant(layer) for layer in layers])
@@ -94,4 +98,5 @@ diagnostics = Wrapper(
     on=(False,),
     problems=problems,
 )
-"""Not in the table: an option of the command line puts it around an algorithm, and no setting turns it off."""
+"""The wrapper is not in the table: an option of the command line puts it around an algorithm, and no setting turns
+it off."""

@@ -37,7 +37,7 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``scale`` is that of the bonus."""
+    """The states of the learner and of the distillation; ``scale`` is that of the scaler of the bonus."""
 
     learner: Any
     distilled: Distilled
@@ -45,29 +45,30 @@ class State(NamedTuple):
 
     @property
     def params(self) -> PyTree:
-        """Those of the learner."""
+        """The parameters of the learner."""
         return self.learner.params
 
 
 def make_distillation(config: Any, env: Env) -> Distillation:
-    """What ``config`` asks for."""
+    """Makes the distillation that ``config`` describes."""
     torso = lambda sizes: settings.make_torso(config, env, sizes)
     return novelty.distillation(torso, config.intrinsic_size, config.intrinsic_learning_rate)
 
 
 def curious(config: Any, distillation: Distillation, learner: Learner) -> Learner:
-    """``learner``, to whose rewards is added what the step's next observation is worth, with a `State` around its own.
+    """Returns ``learner`` with a bonus for each step's next observation, and with a `State` around its own.
 
-    Burda et al. 2018 (arXiv 1810.12894), section 2: errors of distillation on normalised observations, divided by the
-    running deviation of their discounted sum, which does not end with an episode. Theirs has a second critic for the
-    bonus, whose returns do not end with an episode either; here one critic estimates the sum of both, and what comes
-    after a termination counts for nothing. Theirs also learns from a part of each minibatch; here one gradient step an
-    iteration takes in all of it.
+    Burda et al. 2018 (arXiv 1810.12894), section 2: the bonus is the error of distillation on normalised observations,
+    divided by the running deviation of its discounted sum, which does not end with an episode. Two things differ.
+    Theirs has a second critic for the bonus, whose returns do not end with an episode either; here one critic estimates
+    the sum of both, and what comes after a termination counts for nothing. Theirs also learns from a part of each
+    minibatch; here one gradient step an iteration uses all of it.
 
-    Of a sample of a replay the bonus is computed anew at each update, by what is new by then, and the distillation
+    For a sample of a replay the bonus is computed anew at each update, by what is new by then, and the distillation
     learns from the sample, as that of Laskin et al. 2021 (arXiv 2110.15191, appendix B) does. A sample has no order in
-    time: there, errors are divided by their own running deviation. What a sample does not show, because an episode
-    ended or the sample does, is worth nothing. A transition over several steps has the bonus of where it leads.
+    time, so there errors are divided by their own running deviation. A next observation that a sample does not contain,
+    because an episode ended or the sample does, has no bonus. A transition over several steps has the bonus of the
+    observation where it leads.
     """
     scaler = normalize.running_reward()
 

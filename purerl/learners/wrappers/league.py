@@ -1,8 +1,8 @@
-"""A league: several learners in one program, who meet each other and versions of each other.
+"""A league: several learners in one program that play against each other and against versions of each other.
 
-Each of the ``K`` players that learn owns as many of the environments: ``G`` matches of ``E``. In each environment it
-has one seat, from which it learns, and its opponent all others. The policy of a training is the main agent's. Who the
-players are, and whom they meet, is in `league_players`. Rows are those of `envs.fleet`.
+Each of the ``K`` players that learn owns an equal part of the environments: ``G`` matches of ``E`` environments. In
+each environment it has one seat, from which it learns, and its opponent has all others. The policy of a training is the
+main agent's. Who the players are, and whom they meet, is in `league_players`. Rows are those of `envs.fleet`.
 """
 
 from typing import Any, NamedTuple
@@ -22,8 +22,10 @@ from purerl.types import Key, Learner, Metrics, PyTree, Situation, Transition, U
 
 
 class Seats(NamedTuple):
-    """Rows of a fleet: the players' own ``[K, G, E]``, and those of their opponents ``[K, G, E * (N - 1)]``. ``order``
-    ``[B]`` says where each row stands if all own rows come first, and then the others."""
+    """Rows of a fleet: the players' own ``[K, G, E]``, and those of their opponents ``[K, G, E * (N - 1)]``.
+
+    ``order`` ``[B]`` is the place of each row if all own rows come first, and then the others.
+    """
 
     own: np.ndarray
     others: np.ndarray
@@ -31,7 +33,7 @@ class Seats(NamedTuple):
 
 
 def seats(config: Any, num_agents: int) -> Seats:
-    """Who plays which row. A player's seat changes from one environment to the next."""
+    """Assigns the rows to players. A player's seat changes from one environment to the next."""
     matches = num_players(config), config.past_met
     rows = np.arange(config.num_envs * num_agents).reshape(matches[0], -1, num_agents)
     own = np.arange(num_agents) == (np.arange(rows.shape[1]) % num_agents)[:, None]
@@ -47,7 +49,7 @@ class Behaviour(NamedTuple):
 
 
 def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """A league of ``learner``, with a `State` around those of its players.
+    """Makes a league of copies of ``learner``, with a `State` around those of its players.
 
     A game is won if its last reward is above 0. Metrics are the main agent's.
     """

@@ -1,7 +1,7 @@
 """The players of a league: who meets whom, the record of their games, and who is kept and who begins anew.
 
-A main agent is to be hard to beat by anybody. Main exploiters look for what beats it, league exploiters for what beats
-everybody; a version of each is kept now and then, and exploiters begin anew (Vinyals et al. 2019, Nature 575, methods;
+A main agent aims to be hard to beat by any player. Main exploiters look for what beats it, league exploiters for what
+beats all. A version of each is kept now and then, and exploiters begin anew (Vinyals et al. 2019, Nature 575, methods;
 for one race, so there is one main agent). The rules are those of `formulas.league`.
 
 ``K`` players learn, ``P`` versions are kept; together they are the players by number, of which 0 is the main agent.
@@ -27,8 +27,10 @@ MAIN = 0
 
 @cfg.config
 class Settings:
-    """Several learners who meet each other and their past selves, with ``opponents = "league"``. Past selves are
-    versions of all of them; one is kept, or a learner begins anew, when a match period ends."""
+    """Several learners that play against each other and their past selves, with ``opponents = "league"``.
+
+    Past selves are versions of all of them; one is kept, or a learner begins anew, when a match period ends.
+    """
 
     main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
     """Number of learners in a league that look for what beats the main agent."""
@@ -39,10 +41,12 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``learner`` and ``initial``, what it began as, are ``[K, ...]``. ``past`` are behaviours ``[P, ...]``,
-    versions of the players ``parent`` ``[P]``, -1 where there is none yet. ``payoff`` is of all players.
+    """The state of a league.
 
-    Players ``met`` ``[K, G]`` are the opponents now, and ``whole`` ``[K, G, E]`` says which games under way began
+    ``learner`` and ``initial``, its first value, are ``[K, ...]``. ``past`` are behaviours ``[P, ...]``, versions of
+    the players ``parent`` ``[P]``, which is -1 where there is no version yet. ``payoff`` is of all players.
+
+    Players ``met`` ``[K, G]`` are the present opponents, and ``whole`` ``[K, G, E]`` says which games under way began
     against them. ``kept_ago`` ``[K]`` and ``age`` count iterations, ``num_kept`` versions.
     """
 
@@ -59,12 +63,12 @@ class State(NamedTuple):
 
 
 def num_players(config: Any) -> int:
-    """Players that learn."""
+    """Returns the number of players that learn."""
     return 1 + config.main_exploiters + config.league_exploiters
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why there can be no league, a line each."""
+    """Returns the reasons why there can be no league, a line each."""
     if env is not None and env.num_agents == 1:
         return [f"opponents = 'league': {env.name} has one agent"]
     counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
@@ -84,7 +88,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
 
 
 def chances(config: Any, state: State) -> Array:
-    """Probabilities of opponents ``[K, K + P]`` of each player that learns."""
+    """Computes the probabilities ``[K, K + P]`` of the opponents of each player that learns."""
     versions, of_main, of_exploiters = _versions(config, state)
     rates = opponents.win_rates(state.payoff)
     rows = [rules.main_agent(rates[MAIN], versions, of_main, of_exploiters, MAIN)]
@@ -97,15 +101,24 @@ def chances(config: Any, state: State) -> Array:
 
 
 def draw(config: Any, state: State, key: Key) -> Array:
-    """Opponents of all matches ``[K, G]``. Consumes ``key``."""
+    """Draws the opponents ``[K, G]`` of all matches. Consumes ``key``."""
     noise = jax.random.uniform(key, state.met.shape)
     return jax.vmap(jax.vmap(opponents.choose, in_axes=(None, 0)))(chances(config, state), noise)
 
 
 def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
-    """The league after games that were ``last`` ``[T, K, G, E]`` seen at their end, and which of them count: those that
-    began against whom they ended against. ``points`` are the player's; matches are recorded one after another, the
-    games of each in the order in which they ended."""
+    """Records the results of games. Only those count that ended against the opponent against whom they began.
+
+    Matches are recorded one after another, the games of each in the order in which they ended.
+
+    Args:
+        state: The league before.
+        points: Points of the player ``[T, K, G, E]``.
+        last: Where games ended, bool ``[T, K, G, E]``.
+
+    Returns:
+        The new state, and which of the games count, bool ``[T, K, G, E]``.
+    """
     counts = last & (state.whole[None] | (jnp.cumsum(last, axis=0) > 1))
     games = lambda x: jnp.moveaxis(x, 0, 2).reshape(state.met.size, -1)
     player = jnp.repeat(jnp.arange(len(state.met)), state.met.shape[1])
@@ -115,10 +128,20 @@ def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
 
 
 def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> tuple[State, Array]:
-    """The league after a match period if it is ``due`` to end, and which players ``[K]`` begin anew.
+    """Ends a match period if it is ``due``: keeps versions of players, and lets some players begin anew.
 
-    Of who is ready one of ``policies`` ``[K, ...]`` is kept, in place of the oldest versions; what is new in its place
-    has no record. Consumes ``key``.
+    A version of each player that is ready takes the place of the oldest version. Players and versions that are new in
+    their places have no record.
+
+    Args:
+        config: Settings of the league.
+        state: The league before.
+        policies: Behaviours of the players ``[K, ...]``.
+        due: Whether the period ends, bool ``[]``.
+        key: Consumed.
+
+    Returns:
+        The new state, and which players begin anew, bool ``[K]``.
     """
     players, places = num_players(config), config.past_selves
     versions, _, _ = _versions(config, state)
@@ -146,6 +169,6 @@ def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> t
 
 
 def _versions(config: Any, state: State) -> tuple[Array, Array, Array]:
-    """Which players ``[K + P]`` are versions, versions of the main agent, and versions of a main exploiter."""
+    """Returns which players ``[K + P]`` are versions: of any player, of the main agent, of a main exploiter."""
     parent = jnp.concatenate([jnp.full(num_players(config), -1), state.parent])
     return parent >= 0, parent == MAIN, (parent > MAIN) & (parent <= config.main_exploiters)

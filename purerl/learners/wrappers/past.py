@@ -1,8 +1,8 @@
 """Learning against past selves: some games of a rollout are played against older versions of the learner.
 
-In every game all seats are by default the newest version's, and it learns from all of them. With past selves, in some
-of the environments one seat is the learner's and the others are an older version's, of whose play nothing is learned
-(Berner et al. 2019, arXiv 1912.06680, appendix N; Vinyals et al. 2019, Nature 575, prioritised fictitious self-play).
+By default the newest version has all seats of every game, and learns from all of them. With past selves, in some of the
+environments the learner has one seat and an older version has the others, of whose play nothing is learned (Berner et
+al. 2019, arXiv 1912.06680, appendix N; Vinyals et al. 2019, Nature 575, prioritised fictitious self-play).
 
 ``K`` past selves are kept, ``G`` of them met in one iteration. Rows are those of `envs.fleet`: environment ``i``, agent
 ``j`` is row ``i * N + j``.
@@ -25,7 +25,7 @@ AGAINST_PAST = "past", "prioritised"
 WITH_PAST = cfg.Needs("past opponents", lambda config: config.opponents != "latest")
 WITH_PAST_GAMES = cfg.Needs("opponents = 'past' or 'prioritised'", lambda config: config.opponents in AGAINST_PAST)
 DECAY = 0.99
-"""Of the record of wins, once an iteration in which a past self was met."""
+"""Factor of the record of wins, applied once in each iteration in which a past self was met."""
 
 
 @cfg.config
@@ -49,8 +49,12 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``past`` are behaviours ``[K, ...]``, of which ``present`` says which there are; ``quality``, ``score`` and
-    ``games`` ``[K]`` are the record against them. ``met`` ``[G]`` are played now. ``age`` counts iterations."""
+    """The state of a learner that meets past selves.
+
+    ``past`` are behaviours ``[K, ...]``, and ``present`` ``[K]`` says which of the places are filled; ``quality``,
+    ``score`` and ``games`` ``[K]`` are the record against them. ``met`` ``[G]`` are the present opponents. ``age``
+    counts iterations.
+    """
 
     learner: PyTree
     past: PyTree
@@ -63,8 +67,11 @@ class State(NamedTuple):
 
 
 class Seats(NamedTuple):
-    """Rows of a fleet: all that the learner learns from; ``ours`` and ``theirs`` ``[G, ...]`` are those of the learner
-    and of each past self in their games."""
+    """Rows of a fleet.
+
+    ``learned`` are all that the learner learns from; ``ours`` and ``theirs`` ``[G, ...]`` are those of the learner and
+    of each past self in their games.
+    """
 
     learned: np.ndarray
     ours: np.ndarray
@@ -72,12 +79,12 @@ class Seats(NamedTuple):
 
 
 def num_games(config: Any) -> int:
-    """Environments in which past selves are met."""
+    """Returns the number of environments in which past selves are met."""
     return config.past_games or max(config.num_envs // 5 // config.past_met, 1) * config.past_met
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why past selves cannot be met, a line each."""
+    """Returns the reasons why past selves cannot be met, a line each."""
     if env is not None and env.num_agents == 1:
         return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
     if not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
@@ -94,8 +101,10 @@ def problems(config: Any, env: Env | None) -> list[str]:
 
 
 def minibatch_problems(config: Any, num_rows: int) -> list[str]:
-    """A line if a trajectory of only ``num_rows`` rows cannot be cut into the minibatches of ``config``, if it has
-    any."""
+    """Returns a line if ``num_rows`` rows cannot be cut into the minibatches of ``config``.
+
+    It returns none if ``config`` has no minibatches.
+    """
     sizes = [name for name in ("num_minibatches", "sequence_length") if hasattr(config, name)]
     if "num_minibatches" not in sizes or not cfg.sound(config, *sizes):
         return []
@@ -108,7 +117,7 @@ def minibatch_problems(config: Any, num_rows: int) -> list[str]:
 
 
 def seats(config: Any, num_agents: int) -> Seats:
-    """Who plays which row. The learner's seat changes from one environment to the next."""
+    """Assigns the rows to players. The learner's seat changes from one environment to the next."""
     envs = np.arange(num_games(config))
     rows = envs[:, None] * num_agents + np.arange(num_agents)
     own = np.arange(num_agents) == (envs % num_agents)[:, None]
@@ -129,16 +138,16 @@ class Behaviour(NamedTuple):
 
 
 def at_rows(here: Situation, rows: np.ndarray, num_agents: int) -> Situation:
-    """The situation of these rows, with the states of their environments."""
+    """Returns the situation of these rows, with the states of their environments."""
     env_state = trees.take(here.env_state, rows // num_agents)
     return Situation(trees.take(here.obs, rows), trees.take(here.carry, rows), env_state)
 
 
 def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """``learner`` that meets its past selves, with a `State` around its own.
+    """Returns ``learner`` so that it meets its past selves, with a `State` around its own.
 
     A game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
-    past selves are none of its `Learner.rows`. A version that is kept is how the learner acted in the last rollout.
+    past selves are not among its `Learner.rows`. A version that is kept is how the learner acted in the last rollout.
     """
     where = seats(config, num_agents)
     ours = np.searchsorted(where.learned, where.ours)
@@ -189,7 +198,7 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
 
 
 def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
-    """The record after these games against each of the past selves that were met, ``[G]``."""
+    """Adds games against each of the past selves that were met, ``[G]``, to the record."""
     met = state.met
     forget = jnp.ones_like(state.score).at[met].set(DECAY)
     return state._replace(
@@ -200,7 +209,7 @@ def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
 
 
 def _enter(config: Settings, state: State, policy: PyTree) -> State:
-    """A new past self takes the oldest one's place, if it is time."""
+    """Puts a new past self in the oldest one's place, if it is time."""
     due, slot = state.age % config.snapshot_period == 0, state.age // config.snapshot_period % config.past_selves
     quality, present = opponents.enter(state.quality, state.present, slot)
     entered = state._replace(

@@ -1,10 +1,10 @@
-"""Self-play with a reference policy, from which every player pays the others for moving away.
+"""Self-play with a reference policy: every player pays the others for moving away from it.
 
 The newest policy against itself goes round in circles where an equilibrium mixes actions. With a price on the distance
-to a reference policy it comes to rest, and if the reference is then replaced by it, again and again, it comes to rest
-nearer and nearer to an equilibrium of the game itself: regularised Nash dynamics (R-NaD; Perolat et al. 2021, arXiv
-2002.08456, section 3; Perolat et al. 2022, arXiv 2206.15378). Here the reference is replaced after a number of
-iterations, and any policy gradient takes the place of their dynamics.
+to a reference policy it converges. If the reference is then replaced by the result, again and again, the results
+approach an equilibrium of the game itself: regularised Nash dynamics (R-NaD; Perolat et al. 2021, arXiv 2002.08456,
+section 3; Perolat et al. 2022, arXiv 2206.15378). Here the reference is replaced after a number of iterations, and any
+policy gradient takes the place of their dynamics.
 
 Rows are those of `envs.fleet`: environment ``i``, agent ``j`` is row ``i * N + j``.
 """
@@ -33,7 +33,10 @@ class Settings:
 
 
 class State(NamedTuple):
-    """``reference`` is a behaviour of the learner; ``age`` counts the iterations since it was replaced."""
+    """The state of a learner with a reference policy.
+
+    ``reference`` is a behaviour of the learner; ``age`` counts the iterations since it was replaced.
+    """
 
     learner: PyTree
     reference: PyTree
@@ -41,19 +44,24 @@ class State(NamedTuple):
 
 
 def problems(config: Any, env: Env | None) -> list[str]:
-    """Why there can be no reference policy, a line each."""
+    """Returns the reasons why there can be no reference policy, a line each."""
     if env is None or env.num_agents > 1:
         return []
     return [f"reference_period = {config.reference_period}: {env.name} has one agent"]
 
 
 def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -> Array:
-    """Rewards ``[..., B]`` less ``eta * log_ratio`` of each agent's own decisions, which the others of its environment
-    get in equal parts, so that the sum over agents stays.
+    """Subtracts from each agent's rewards a payment for its own decisions, and divides it among the others.
 
-    ``log_ratio`` ``[..., B]`` is ``log(pi / pi_reference)`` of the action, 0 where it was ignored. For two players it
-    is the transform of Perolat et al. 2021 (arXiv 2002.08456, section 3): ``reward - eta * log_ratio + eta *`` the
-    opponent's.
+    A decision costs ``eta * log_ratio``. The other agents of the environment receive equal parts of it, so that the sum
+    over agents stays. For two players this is the transform of Perolat et al. 2021 (arXiv 2002.08456, section 3):
+    ``reward - eta * log_ratio + eta *`` the opponent's.
+
+    Args:
+        reward: Rewards ``[..., B]``.
+        log_ratio: ``log(pi / pi_reference)`` of the action ``[..., B]``, 0 where it was ignored.
+        eta: Price of a decision.
+        num_agents: Agents of an environment.
     """
     paid = eta * log_ratio.reshape(*log_ratio.shape[:-1], -1, num_agents)
     received = (jnp.sum(paid, axis=-1, keepdims=True) - paid) / (num_agents - 1)
@@ -61,8 +69,10 @@ def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -
 
 
 def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """``learner`` on `transformed` rewards, with a `State` around its own. The first reference is what it begins as."""
+    """Returns ``learner`` with `transformed` rewards, and with a `State` around its own.
 
+    The first reference is the learner's initial policy.
+    """
     log_ratio: Any = learner.log_ratio
 
     def init(key: Key, obs: PyTree) -> State:

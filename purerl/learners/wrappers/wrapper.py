@@ -1,4 +1,4 @@
-"""What a wrapper of learners is, and what follows from what each of them needs."""
+"""What a wrapper of learners is, and the rules for combining several."""
 
 import dataclasses
 import functools
@@ -14,10 +14,13 @@ from purerl.types import Env, Key, Learner, Metrics, Transition
 class Wrapper(NamedTuple):
     """A function around any learner, with settings of its own.
 
-    ``name`` is the heading of ``Settings`` in the help of every algorithm that offers what the wrapper ``needs``.
-    ``setting``, which is no float, asks for it with any of the values ``on``, or if there are none with any but
-    ``off``. ``wrap(config, env, learner)`` makes the `Learner`, and ``problems(config, env)`` says why it cannot (env
-    None: not known), a line each. A wrapper ``withholds`` from those inside of it what they may need.
+    - ``name``: The heading of ``Settings`` in the help of every algorithm that offers what the wrapper ``needs``.
+    - ``setting``: The field of ``Settings``, no float, by which a config asks for the wrapper: with any of the values
+      ``on`` or, if there are none, with any but ``off``.
+    - ``wrap(config, env, learner)``: Makes the `Learner`.
+    - ``problems(config, env)``: The reasons why it cannot be made (env None: not known), a line each.
+    - ``needs``: What the learner inside must offer.
+    - ``withholds``: What wrappers inside of this one cannot have.
     """
 
     name: str
@@ -31,35 +34,39 @@ class Wrapper(NamedTuple):
     withholds: tuple[str, ...] = ()
 
     def value(self, config: Any) -> Any:
-        """Its setting in ``config``, or ``off`` if that has none."""
+        """Returns the wrapper's setting in ``config``, or ``off`` if ``config`` lacks it."""
         return getattr(config, self.setting, self.off)
 
     def asked(self, config: Any) -> bool:
-        """Whether ``config`` asks for it."""
+        """Tells whether ``config`` asks for the wrapper."""
         value = self.value(config)
         return bool(value in self.on if self.on else value != self.off)
 
 
 Wrappers = tuple[Wrapper, ...]
-"""In the order in which they are put around a learner: the first is the innermost."""
+"""Wrappers in the order in which they are put around a learner: the first is the innermost."""
 
 
 def offered(own: type) -> set[str]:
-    """What learners of configs of the class ``own`` offer: the ``offers`` of all that it extends."""
+    """Returns what learners of configs of the class ``own`` offer: the ``offers`` of all classes that it extends."""
     return {EVERY_DECISION, *(name for base in own.__mro__ for name in vars(base).get("offers", ()))}
 
 
 def added(own: type, wrappers: Wrappers) -> Wrappers:
-    """Those that can be put around learners of configs of the class ``own``, unless it extends their settings."""
+    """Returns the wrappers that fit around learners of configs of the class ``own``.
+
+    Those whose settings ``own`` extends already are left out.
+    """
     fitting = [each for each in wrappers if offered(own).issuperset(each.needs)]
     return tuple(each for each in fitting if not issubclass(own, each.Settings))
 
 
 @functools.cache
 def composed(own: type, wrappers: Wrappers) -> type:
-    """The class of configs with the fields of ``own``, and after them those of the wrappers that are `added`.
+    """Makes the class of configs with the fields of ``own`` and those of the wrappers that are `added`.
 
-    Raises `ConfigError` if a wrapper has a setting that there is already.
+    Raises:
+        ConfigError: If a field of a wrapper exists already.
     """
     known = {field.name for field in dataclasses.fields(own)}
     bases: list[type] = [own]
@@ -74,8 +81,16 @@ def composed(own: type, wrappers: Wrappers) -> type:
 
 
 def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> list[str]:
-    """Why the wrappers that ``config`` asks for cannot be put around a learner of the class ``own`` of configs, a line
-    each: what each says itself, and what it needs and does not get."""
+    """Returns the reasons why the wrappers that ``config`` asks for cannot be put around a learner, a line each.
+
+    They are the problems of each wrapper, and what a wrapper needs and does not get.
+
+    Args:
+        own: Class of the algorithm's own configs.
+        wrappers: All wrappers of the algorithm.
+        config: Settings.
+        env: The environment; None: not known.
+    """
     asked = [each for each in wrappers if each.asked(config)]
     found = []
     for i, each in enumerate(asked):
@@ -92,7 +107,10 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
 
 
 def inside(learner: Learner, **functions: Any) -> Learner:
-    """A learner whose state has that of ``learner`` in its field ``learner``: the same, but for ``functions``."""
+    """Returns a learner whose state holds that of ``learner`` in its field ``learner``.
+
+    It does the same as ``learner``, except for ``functions``, fields of `Learner` by name.
+    """
 
     def observe(state: Any, trajectory: Transition, key: Key) -> tuple[Any, Metrics]:
         observed, metrics = learner.observe(state.learner, trajectory, key)
@@ -107,7 +125,7 @@ def inside(learner: Learner, **functions: Any) -> Learner:
 
 
 def wrapped(wrappers: Sequence[Wrapper], config: Any, env: Env, learner: Learner) -> Learner:
-    """``learner`` inside of those wrappers that ``config`` asks for."""
+    """Puts those wrappers around ``learner`` that ``config`` asks for."""
     for each in wrappers:
         if each.asked(config):
             learner = each.wrap(config, env, learner)
