@@ -1,5 +1,7 @@
-"""Atari's usual preprocessing, which ``atari=1`` stands for: Mnih et al. 2015, Methods, "Preprocessing", "Training
-details" and "Evaluation procedure", with the time limit of Hessel et al. 2018 (arXiv 1710.02298).
+"""Atari's usual preprocessing, which ``atari=1`` stands for.
+
+Source: Mnih et al. 2015, Methods, "Preprocessing", "Training details" and "Evaluation procedure", with the time limit
+of Hessel et al. 2018 (arXiv 1710.02298).
 
 In this order: up to 30 no-ops at the beginning of an episode; each action for 4 frames; the maximum over the last two
 of them; grey, ``[84, 84]``; with ``life_loss=1`` an end where a life is lost, after which the next episode goes on with
@@ -13,14 +15,18 @@ from purerl.errors import ConfigError
 from purerl.hosts.libraries import needs
 
 OWN = "atari", "life_loss"
-"""The parameters that are read here."""
+"""The names of the parameters that are read here."""
 ON_DEVICE = {"reward_clip": 1, "frame_stack": 4}
-"""Of what ``atari=1`` stands for, the transforms that follow those of the host, with their values."""
+"""The transforms of ``atari=1`` that follow those of the host, with their values."""
 NOOPS, SKIP, SIZE, FRAMES = 30, 4, 84, 108_000
 
 
 def is_on(name: str, params: dict[str, Any]) -> bool:
-    """Whether ``params`` ask for the preprocessing. Raises `ConfigError` for values that are neither 0 nor 1."""
+    """Returns whether ``params`` ask for the preprocessing.
+
+    Raises:
+        ConfigError: If a value is neither 0 nor 1, or ``life_loss`` is given without ``atari``.
+    """
     for each in OWN:
         if params.get(each) not in (None, 0, 1):
             raise ConfigError(f"env = {name!r}: {each} = {params[each]!r}: must be 0 or 1")
@@ -30,7 +36,7 @@ def is_on(name: str, params: dict[str, Any]) -> bool:
 
 
 def envpool_options(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Options of EnvPool for ``params``, which may hold others of its own, which win."""
+    """Returns EnvPool's options for ``params``, which may hold others of EnvPool's options; those win."""
     rest = {each: value for each, value in params.items() if each not in OWN}
     if not is_on(name, params):
         return rest
@@ -50,9 +56,9 @@ def envpool_options(name: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def gymnasium_options(name: str, params: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any] | None]:
-    """What ``gymnasium.make`` is given for ``params``, and what is put around the environment (None: nothing).
+    """Returns the options of ``gymnasium.make`` for ``params``, and a function that wraps the environment.
 
-    Actions do not stick unless ``repeat_action_probability`` is given.
+    The function is None if nothing wraps it. Actions do not stick unless ``repeat_action_probability`` is given.
     """
     rest = {each: value for each, value in params.items() if each not in OWN}
     if not is_on(name, params):
@@ -78,7 +84,9 @@ def gymnasium_options(name: str, params: dict[str, Any]) -> tuple[dict[str, Any]
 
 
 def settings(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    """``params`` of the environment ``name``, with the transforms that follow those of the host written out if they are
-    what ``atari=1`` asks for; those that are given win. Imports nothing."""
+    """Returns ``params`` of the environment ``name`` with the device's transforms of ``atari=1`` written out.
+
+    They are added if ``params`` ask for the preprocessing; those that are given win. Imports nothing.
+    """
     family = name.partition("/")[0]
     return {**ON_DEVICE, **params} if family in ("envpool", "gymnasium") and params.get("atari") == 1 else params

@@ -1,6 +1,6 @@
-"""What an environment of the host is: functions over numpy batches, without JAX.
+"""Types of an environment of the host: functions over numpy batches, without JAX.
 
-``B`` environments step together. Observations are flat: the leaves of what the library shows, a dictionary's in the
+``B`` environments step together. Observations are flat: the leaves of the library's observations, a dictionary's in the
 order of its sorted keys, each ``[B, ...]``, or ``[B, N, ...]`` with ``N`` agents.
 """
 
@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Leaves = tuple[np.ndarray, ...]
-"""Observations of a batch."""
+"""The observations of a batch."""
 
 
 class Turn(NamedTuple):
-    """What one step of ``B`` environments came to. With ``N`` agents ``[B, N]`` leads where ``[B]`` is written.
+    """The result of one step of ``B`` environments. With ``N`` agents ``[B, N]`` leads where ``[B]`` is written.
 
     ``next_obs`` is what the actions led to, the last observation of an episode that ended; ``obs`` is what is acted
     upon next: the first of a new episode where one ended, otherwise the same. They may be the same arrays where none
     ended. ``reward`` is float32 ``[B]``; ``terminated`` and ``truncated`` are bool ``[B]``, and never both True.
-    ``cut`` counts the episodes that were truncated because whoever stepped them had failed.
+    ``cut`` counts the episodes that were truncated because the worker that stepped them had failed.
     """
 
     next_obs: Leaves
@@ -36,13 +36,12 @@ class Turn(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """``B`` environments that step together. Its functions own their state; what they return is overwritten by none of
-    them.
+    """``B`` environments that step together. Its functions own their state and never overwrite what they returned.
 
     ``reset(seeds)`` begins an episode everywhere, from seeds int64 ``[B]`` in [0, 2^31), the same each time, and
     returns the observations. ``step(action)`` takes actions ``[B, ...]``, or ``[B, N, ...]``, and begins the next
     episode where one ended. ``frame(i)`` is a picture ``[height, width, 3]`` uint8 of environment ``i``; None: there
-    are none.
+    are no pictures.
     """
 
     reset: Callable[[np.ndarray], Leaves]
@@ -52,21 +51,20 @@ class Batch(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What an environment of the host is made of, in this process or in another: its name, and its parameters."""
+    """What an environment of the host is made from, in this process or in another: its name and its parameters."""
 
     name: str
     params: dict[str, Any]
 
 
 class HostEnv(NamedTuple):
-    """An environment of the host, and what makes batches of it.
+    """An environment of the host, with the function that makes batches of it.
 
     The spaces are plain ones of Gymnasium's (`purerl.hosts.leaves`), of one environment, or of one of its
     ``num_agents`` agents. ``batch(num_envs)`` makes a `Batch`. ``legal`` is the key, in a dictionary of observations,
-    of the mask of the actions that may be taken; None:
-    all may. ``threaded`` tells that a batch steps in threads of its own, so that workers would gain nothing.
-    ``partly_observed`` tells that what an observation leaves out matters. ``fps`` is the speed at which films play.
-    ``recipe`` is what `purerl.hosts.making.make` made it of.
+    of the mask of the actions that may be taken; None: all may. ``threaded``: a batch steps in threads of its own, so
+    that workers would gain nothing. ``partly_observed``: what an observation leaves out matters. ``fps`` is the speed
+    at which films play. ``recipe`` holds the arguments that `purerl.hosts.making.make` made it from.
     """
 
     name: str
@@ -84,7 +82,7 @@ class HostEnv(NamedTuple):
 class Stepper(NamedTuple):
     """``B`` environments that are stepped elsewhere while this thread goes on: ``send(action)``, then ``receive()``.
 
-    ``reset`` and ``close`` are those of a `Batch`. Each ``send`` is followed by one ``receive``.
+    ``reset`` and ``close`` are as in a `Batch`. Each ``send`` is followed by one ``receive``.
     """
 
     reset: Callable[[np.ndarray], Leaves]

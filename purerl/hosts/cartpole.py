@@ -15,7 +15,7 @@ TASKS = "CartPole-v0", "CartPole-v1"
 
 
 def rows(num_envs: int, task: str, params: dict[str, Any]) -> Rows:
-    """``num_envs`` rows of ``task``, whose dynamics are those of Gymnasium's vector.
+    """Makes ``num_envs`` rows of ``task``, with the dynamics of Gymnasium's vector environment.
 
     By itself that vector begins an episode in the step after its end and spends this step on it. Here the columns of
     its ``state`` that ended are drawn at once, each from a generator of its own, as the single environments do: row

@@ -20,15 +20,14 @@ from purerl.names import nearest
 _GIVEN = "num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info", "base_path"
 """Options of EnvPool that are set here."""
 Layout = Callable[[np.ndarray], np.ndarray]
-"""Of images ``[..., channels, height, width]``."""
+"""A change of the layout of images ``[..., channels, height, width]``."""
 
 
 def named(name: str, task: str, params: dict[str, Any]) -> Source:
-    """The environment ``task`` of EnvPool, whose parameters are its options, with as many threads as there are cores
-    unless ``num_threads`` is given.
+    """Returns the environment ``task`` of EnvPool, whose parameters are EnvPool's options.
 
-    Images come with their channels last, and the grey frames of ``atari=1``, which is what `purerl.hosts.atari` says,
-    without channels.
+    It has as many threads as there are cores unless ``num_threads`` is given. Images have their channels last; the grey
+    frames of ``atari=1`` (`purerl.hosts.atari`) have none.
     """
     envpool = opened("envpool")
     known = envpool.list_all_envs()
@@ -43,7 +42,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
     options = {each: _option(name, each, value, type(defaults[each])) for each, value in options.items()}
 
     def make(num_envs: int, seeds: list[int]) -> tuple[Any, Any, Any]:
-        """A pool, and the spaces of its observations and actions."""
+        """Makes a pool, and returns it with the spaces of its observations and actions."""
         threads = {"num_threads": min(num_envs, cores())} | options
         try:
             with quiet():
@@ -70,7 +69,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 
 
 def _option(name: str, option: str, value: Any, kind: type) -> Any:
-    """``value`` in the type that EnvPool has for an option. Raises `ConfigError` if it is another value there."""
+    """Returns ``value`` in the type that EnvPool has for an option. Raises `ConfigError` if that changes the value."""
     try:
         found = kind(value)
         if found == value:
@@ -81,9 +80,9 @@ def _option(name: str, option: str, value: Any, kind: type) -> Any:
 
 
 def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool, layout: Layout) -> Rows:
-    """Rows of a pool that is made anew when it is seeded, since its seeds are given when it is made.
+    """Makes rows of a pool that is made anew when it is seeded, since EnvPool takes seeds when it makes a pool.
 
-    It begins an episode in the step after the end of one, unless it is told to before, as it is here.
+    A pool by itself begins an episode in the step after the end of one; here it is reset before that.
     """
     split, code = leaves.splitter(space), leaves.coder(action_space, "action_space")
     images = [_is_image(leaf.shape, leaf.dtype) for leaf in leaves.flat(space)]
@@ -99,7 +98,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
             pools.pop().close()
 
     def shown(obs: Any, info: dict[str, Any]) -> tuple[np.ndarray, Leaves]:
-        """The order that makes the rows ascend, in which the pool does not always return them; and the rows in it."""
+        """Returns the order in which the rows ascend, which need not be the pool's, and the observations in it."""
         order = np.argsort(info["env_id"], kind="stable")
         found = split({"obs": obs, MASK: info[MASK]} if masked else obs)
         found = tuple(layout(x) if image else x for x, image in zip(found, images, strict=True))
@@ -118,7 +117,7 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
 
 
 def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
-    """Whether an array is a picture or a stack of them, whose channels EnvPool writes first."""
+    """Returns whether an array is a picture or a stack of them, whose channels EnvPool writes first."""
     return len(shape) == 3 and dtype == np.uint8 and shape[0] < min(shape[1:])
 
 
@@ -131,7 +130,7 @@ def _grey(x: np.ndarray) -> np.ndarray:
 
 
 def _laid_out(space: Any, layout: Layout) -> Any:
-    """The space of the observations in ``space`` after ``layout`` of their images."""
+    """Returns the space of the observations in ``space`` after ``layout`` of their images."""
     if isinstance(space, gymnasium.spaces.Dict):
         return gymnasium.spaces.Dict({key: _laid_out(each, layout) for key, each in space.spaces.items()})
     if isinstance(space, gymnasium.spaces.Tuple):

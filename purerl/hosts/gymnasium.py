@@ -1,4 +1,4 @@
-"""Environments that are registered with Gymnasium, and single ones that a function of anybody's own makes."""
+"""Environments that are registered with Gymnasium, and single ones that a user's own function makes."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -22,10 +22,13 @@ _ALE = "ale_py.env:AtariEnv"
 
 
 def registered(name: str, task: str, params: dict[str, Any]) -> Source:
-    """The environment that is registered as ``task``, whose parameters are those of ``gymnasium.make``.
+    """Returns the environment that is registered as ``task``, whose parameters are those of ``gymnasium.make``.
 
-    CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. ``atari=1`` is what
-    `purerl.hosts.atari` says. Raises `ConfigError` for names and parameters that do not exist, with the nearest.
+    CartPole is stepped as one array (`purerl.hosts.cartpole`), and one by one with ``vector=0``. `purerl.hosts.atari`
+    says what ``atari=1`` does.
+
+    Raises:
+        ConfigError: If a name or a parameter does not exist. The text names the nearest ones.
     """
     if task.startswith("ALE/"):
         needs(f"env = {name!r}", "atari", "ale_py")
@@ -52,7 +55,10 @@ def registered(name: str, task: str, params: dict[str, Any]) -> Source:
 
 
 def single(name: str, make: Callable[..., Any]) -> Source:
-    """The environment of which ``make()`` makes a copy. If it can draw, ``make(render_mode="rgb_array")`` is tried."""
+    """Returns the environment of which ``make()`` makes a copy.
+
+    If it can draw, its rows are made by ``make(render_mode="rgb_array")``.
+    """
     probe = make()
     try:
         draws = "rgb_array" in (probe.metadata.get("render_modes") or ())
@@ -75,7 +81,7 @@ def single(name: str, make: Callable[..., Any]) -> Source:
 
 
 def tasks() -> list[str]:
-    """The names that are registered, `PLUGINS` that are installed included."""
+    """Returns the names that are registered, those of the installed `PLUGINS` included."""
     for package in PLUGINS:
         module = opened(package) if is_there(package) else None
         if module and package == "ale_py":  # which prints at each beginning
@@ -84,7 +90,7 @@ def tasks() -> list[str]:
 
 
 def latest() -> list[str]:
-    """Of the names that are registered the last version of each, without doors to other interfaces."""
+    """Returns the last version of each registered name, without those that lead to other interfaces."""
     versions: dict[str, tuple[int, str]] = {}
     for task in tasks():
         spec = gymnasium.spec(task)
@@ -95,7 +101,7 @@ def latest() -> list[str]:
 
 
 def _check(name: str, task: str, given: Iterable[str]) -> None:
-    """Raises `ConfigError` for parameters that the environment does not have, if it can be seen which it has."""
+    """Raises `ConfigError` for parameters that the environment does not have, if its parameters can be inspected."""
     spec = gymnasium.spec(task)
     try:
         creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))

@@ -14,15 +14,18 @@ from purerl.errors import ConfigError
 from purerl.hosts.bundle import Leaves
 
 _DTYPES = {"f2": "f4", "f8": "f4", "i2": "i4", "i8": "i4", "u2": "i4", "u4": "i4", "u8": "i4"}
-"""Those of numpy that a leaf does not have, and what it has instead."""
+"""Dtypes of numpy that a leaf cannot have, each with the one that it has instead."""
 
 MASK = "action_mask"
 """The key under which ``info``, or a dictionary of observations, has the mask of the legal actions."""
 
 
 class Leaf(NamedTuple):
-    """One array of an observation: the keys that lead to it, its shape and dtype as seen, and the smallest integer that
-    its library writes where 0 is seen (None: values are seen as they are)."""
+    """One array of an observation.
+
+    ``path`` are the keys that lead to it, ``shape`` and ``dtype`` those of the plain space, and ``start`` is the
+    smallest integer of the library's, which is 0 in the plain space (None: values stay as they are).
+    """
 
     path: tuple[Any, ...]
     shape: tuple[int, ...]
@@ -31,11 +34,14 @@ class Leaf(NamedTuple):
 
 
 def plain(space: Any, field: str) -> Any:
-    """The plain space of the observations in ``space``.
+    """Returns the plain space of the observations in ``space``.
 
-    float64 is seen as float32 and int64 as int32; uint8, int8 and bool stay. A `Discrete` is seen from 0, so is a
-    `MultiDiscrete`, as one axis, and a `MultiBinary` is a `Box` of int8. Raises `ConfigError`, which begins with
-    ``field``, for a `Text`, `Graph`, `Sequence`, `OneOf` and what else has no fixed shape.
+    float64 becomes float32 and int64 int32; uint8, int8 and bool stay. A `Discrete` begins at 0, so does a
+    `MultiDiscrete`, as one axis, and a `MultiBinary` is a `Box` of int8.
+
+    Raises:
+        ConfigError: If the space is a `Text`, `Graph`, `Sequence`, `OneOf` or another without a fixed shape. The text
+            begins with ``field``.
     """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
@@ -59,8 +65,11 @@ def plain(space: Any, field: str) -> Any:
 
 
 def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
-    """The leaves of the observations in ``space``, plain or not: of a dictionary by sorted key, of a tuple in order,
-    which is the order of ``jax.tree.leaves``."""
+    """Returns the leaves of the observations in ``space``, plain or not.
+
+    A dictionary's are in the order of its sorted keys, a tuple's in its order, which is the order of
+    ``jax.tree.leaves``.
+    """
     if isinstance(space, spaces.Dict):
         return [leaf for key in sorted(space.spaces) for leaf in flat(space.spaces[key], (*path, key))]
     if isinstance(space, spaces.Tuple):
@@ -76,14 +85,17 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
 
 
 def mask_key(space: Any) -> str | None:
-    """The key of the mask of legal actions in the observations of ``space``, if they have one."""
+    """Returns the key of the mask of legal actions in the observations of ``space``; None: they have no mask."""
     return MASK if isinstance(space, spaces.Dict) and MASK in space.spaces else None
 
 
 def fields(name: str, observation_space: Any, action_space: Any) -> dict[str, Any]:
-    """What a `Source` called ``name`` has of its library's spaces: its name, its plain spaces and the key of its mask.
+    """Returns the fields of a `Source` called ``name`` that follow from its library's spaces.
 
-    Raises `ConfigError`, which names the environment, for spaces that have no plain one.
+    They are its name, its plain spaces and the key of its mask.
+
+    Raises:
+        ConfigError: If a space has no plain one. The text names the environment.
     """
     return {
         "name": name,
@@ -94,10 +106,10 @@ def fields(name: str, observation_space: Any, action_space: Any) -> dict[str, An
 
 
 def gatherer(space: Any) -> Callable[[Sequence[Any]], Leaves]:
-    """A function that makes the leaves ``[n, ...]`` of ``n`` observations of ``space``.
+    """Returns a function that makes the leaves ``[n, ...]`` of ``n`` observations of ``space``.
 
-    It raises `ValueError` for an observation whose shape is not its space's, and `TypeError` for one whose dtype
-    cannot be cast to it.
+    It raises `ValueError` for an observation whose shape is not its space's, and `TypeError` for one whose dtype cannot
+    be cast to it.
     """
     parts = [(leaf.path, _stacker(leaf, source)) for leaf, source in zip(flat(space), _sources(space), strict=True)]
     if len(parts) == 1 and not parts[0][0]:
@@ -107,8 +119,10 @@ def gatherer(space: Any) -> Callable[[Sequence[Any]], Leaves]:
 
 
 def splitter(space: Any) -> Callable[[Any], Leaves]:
-    """A function that makes the leaves ``[n, ...]`` of ``n`` observations that a library has stacked already. They are
-    copies."""
+    """Returns a function that makes the leaves ``[n, ...]`` of ``n`` observations that a library has stacked already.
+
+    The leaves are copies.
+    """
     parts = list(zip(flat(space), _sources(space), strict=True))
 
     def leaves(stacked: Any) -> Leaves:
@@ -124,8 +138,11 @@ def splitter(space: Any) -> Callable[[Any], Leaves]:
 
 
 class Coder(NamedTuple):
-    """How actions travel: ``space`` is plain, one leaf; ``decode(action)`` turns ``[n, ...]`` of them into ``n`` of the
-    library's, stacked as it stacks them, and ``separate`` these into a list of ``n``."""
+    """A translation of actions into the library's.
+
+    ``space`` is plain, one leaf; ``decode(action)`` turns ``[n, ...]`` of its actions into ``n`` of the library's,
+    stacked as the library stacks them, and ``separate`` turns these into a list of ``n``.
+    """
 
     space: Any
     decode: Callable[[np.ndarray], Any]
@@ -133,12 +150,14 @@ class Coder(NamedTuple):
 
 
 def coder(space: Any, field: str) -> Coder:
-    """What codes the actions in ``space``.
+    """Returns the `Coder` of the actions in ``space``.
 
     A `Discrete` is counted from 0, a `MultiDiscrete` is one axis from 0, a `MultiBinary` is a `MultiDiscrete` of twos,
-    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` gets its own dtype, and
-    actions are clipped to it.
-    Raises `ConfigError`, which begins with ``field``, for other spaces.
+    and a `Dict` or `Tuple` of these is one `MultiDiscrete`, in the order of `flat`. A `Box` is of float32 and decodes
+    to its own dtype, and actions are clipped to it.
+
+    Raises:
+        ConfigError: If the space is another. The text begins with ``field``.
     """
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         box = space if space.dtype == np.float32 else _retyped(space, np.dtype(np.float32))
@@ -186,7 +205,7 @@ def _choices(space: Any, field: str) -> list[_Choice]:
 
 
 def _mapped(space: Any, function: Callable[[Any], Any]) -> Any:
-    """``function(leaf)`` for every leaf, in the order of `flat`."""
+    """Maps ``function(leaf)`` over all leaves, in the order of `flat`."""
     if isinstance(space, spaces.Dict):
         return {key: _mapped(space.spaces[key], function) for key in sorted(space.spaces)}
     if isinstance(space, spaces.Tuple):
@@ -195,7 +214,7 @@ def _mapped(space: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _listed(space: Any, tree: Any) -> list[Any]:
-    """The elements of a tree of arrays ``[n, ...]``."""
+    """Returns the elements of a tree of arrays ``[n, ...]`` as a list."""
     if isinstance(space, spaces.Dict):
         columns = {key: _listed(space.spaces[key], tree[key]) for key in space.spaces}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -211,7 +230,7 @@ def _at(obs: Any, path: tuple[Any, ...]) -> Any:
 
 
 def _sources(space: Any) -> list[tuple[int, ...]]:
-    """The shapes of the leaves as the library gives them."""
+    """Returns the shapes of the leaves as the library gives them."""
     found: list[tuple[int, ...]] = []
     _mapped(space, lambda leaf: found.append(tuple(leaf.shape)))
     return found
@@ -250,7 +269,7 @@ def _seen(dtype: Any) -> np.dtype:
 
 
 def _retyped(box: Any, dtype: np.dtype) -> Any:
-    """``box`` with this dtype, its bounds clipped to what that can hold."""
+    """Returns ``box`` with this dtype, its bounds clipped to what that can hold."""
     if dtype.kind == "f":
         most = np.finfo(dtype).max
         low, high = [np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(dtype) for x in (box.low, box.high)]

@@ -11,7 +11,7 @@ from typing import Any
 from purerl.errors import MOST_CHARACTERS, ConfigError, place, told
 
 MODULES = {"gymnasium": "gymnasium", "envpool": "envpool", "pettingzoo": "pettingzoo"}
-"""Families of environments of the host: the module that must be there."""
+"""Families of environments of the host, each with the module that must be importable."""
 
 
 def needs(field: str, extra: str, module: str | None = None) -> None:
@@ -22,25 +22,28 @@ def needs(field: str, extra: str, module: str | None = None) -> None:
 
 
 def is_there(module: str) -> bool:
-    """Whether the module, which has no dots, can be imported. It is not imported."""
+    """Returns whether the module, which has no dots, can be imported. It is not imported."""
     return importlib.util.find_spec(module) is not None
 
 
 def opened(module: str) -> Any:
-    """The module of an installed library."""
+    """Imports the module of an installed library and returns it."""
     with quiet():
         return importlib.import_module(module)
 
 
 def not_made(name: str, error: BaseException) -> ConfigError:
-    """What to raise if a library cannot make an environment: its kind of error and what that says, in a line."""
+    """Returns the error to raise if a library cannot make an environment.
+
+    Its text is a line with the kind and the text of the library's error.
+    """
     said = told(error) if place(error) else f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_CHARACTERS]}"
     return ConfigError(f"env = {name!r}: cannot be made: {said}")
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Within it nothing is printed, and nobody is warned."""
+    """Hides what is printed to the standard output within the context, and all warnings."""
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -6,8 +6,11 @@ import gymnasium
 
 
 class Lives(gymnasium.Wrapper):
-    """Terminates where a life is lost. The next episode goes on with the game, after a step without an action, and
-    begins a new one only if the game is over or a seed is given."""
+    """A wrapper of Gymnasium that terminates where a life is lost.
+
+    The next episode goes on with the game, after a step without an action, and begins a new one only if the game is
+    over or a seed is given.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -15,6 +18,7 @@ class Lives(gymnasium.Wrapper):
         self._over = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode, with the next life or with a new game."""
         if not self._over and seed is None:
             obs, _, terminated, truncated, info = self.env.step(0)
             self._over = bool(terminated or truncated)
@@ -24,6 +28,7 @@ class Lives(gymnasium.Wrapper):
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Steps the game; the episode terminates if a life is lost."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._over = bool(terminated or truncated)
         lost, self._lives = _lives(self.env) < self._lives, _lives(self.env)

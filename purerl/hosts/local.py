@@ -15,10 +15,10 @@ CLOSE_SECONDS = 1.0
 
 
 def inline(batch: Batch) -> Stepper:
-    """Steps ``batch`` in this thread, while its turn is waited for.
+    """Returns a `Stepper` that steps ``batch`` in this thread, as part of ``receive``.
 
-    Raises `HostError` for what a step raises, and if what is returned is `Nonsense`, where what was observed first is
-    what is right.
+    It raises `HostError` for what a step raises, and if it returns `Nonsense`; the first observations define what is
+    right.
     """
     like: Leaves = ()
     chosen: np.ndarray = np.empty(0)
@@ -44,9 +44,9 @@ def inline(batch: Batch) -> Stepper:
 
 
 def threaded(batch: Batch) -> Stepper:
-    """Steps ``batch`` in a thread of its own, in which it is also reset and closed, while this one goes on.
+    """Returns a `Stepper` that steps ``batch`` in a thread of its own while this thread goes on.
 
-    Raises what `inline` does, as its turn is waited for.
+    The batch is also reset and closed in that thread. ``receive`` raises what `inline` raises.
     """
     stepper = inline(batch)
     orders: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()

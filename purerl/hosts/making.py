@@ -1,4 +1,4 @@
-"""Environments of the host by name: Gymnasium's, EnvPool's, PettingZoo's, and anybody's own as ``MODULE:FUNCTION``."""
+"""Environments of the host by name: Gymnasium's, EnvPool's, PettingZoo's, and a user's own as ``MODULE:FUNCTION``."""
 
 from typing import Any
 
@@ -14,18 +14,20 @@ __all__ = ["TRANSFORMS", "arguments", "is_environment", "is_host", "listed", "ma
 
 
 def is_host(name: str) -> bool:
-    """Whether ``name`` is of a family whose environments are of the host."""
+    """Returns whether ``name`` is of a family of environments of the host."""
     family, _, task = name.partition("/")
     return bool(task) and family in MODULES
 
 
 def make(name: str, params: dict[str, Any]) -> HostEnv:
-    """The environment of the host called ``name``, with its own parameters changed to ``params``.
+    """Makes the environment of the host called ``name``, with its own parameters changed to ``params``.
 
     ``gymnasium/TASK`` is registered with Gymnasium, ``envpool/TASK`` and ``pettingzoo/GROUP.MODULE`` are of these
     libraries, and ``MODULE:FUNCTION`` is what the function returns (`purerl.hosts.own`). Each also has as parameters
-    the `TRANSFORMS`, unless the function has a parameter of that name itself. Raises `ConfigError` for what does not
-    exist, with the nearest names, and for what is not installed.
+    the `TRANSFORMS`, unless the function has a parameter of that name itself.
+
+    Raises:
+        ConfigError: If something does not exist, with the nearest names, or is not installed.
     """
     declared: tuple[str, ...] = parameters(imported("env", name)) if not is_host(name) else ()
     transforms = {each: value for each, value in params.items() if each in TRANSFORMS and each not in declared}
@@ -40,7 +42,7 @@ def make(name: str, params: dict[str, Any]) -> HostEnv:
 
 
 def listed(family: str) -> list[str]:
-    """The names of a family's environments. Raises `ConfigError` if its library is not installed."""
+    """Returns the names of a family's environments. Raises `ConfigError` if its library is not installed."""
     needs(f"family = {family!r}", family)
     if family == "gymnasium":
         from purerl.hosts import gymnasium

@@ -24,8 +24,8 @@ class Layout(NamedTuple):
 class Shared(NamedTuple):
     """The arrays of a group of ``B`` environments.
 
-    ``obs`` has two slots, written by turns: while a step writes one, the other holds what was observed before.
-    ``next_obs`` is written in the rows that ended alone.
+    ``obs`` has two slots, written by turns: while a step writes one, the other holds the observations before it. Only
+    the rows that ended are written in ``next_obs``.
     """
 
     seeds: np.ndarray
@@ -38,14 +38,14 @@ class Shared(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What is shared: ``began``, when each worker began what it does now (`time.monotonic`), and the groups."""
+    """The shared memory: ``began``, when each worker began its present command (`time.monotonic`), and the groups."""
 
     began: np.ndarray
     groups: tuple[Shared, ...]
 
 
 def anonymous() -> int:
-    """Opens a file without a name; returns its descriptor."""
+    """Opens a file without a name and returns its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("purerl")
     with tempfile.TemporaryFile() as file:
@@ -58,12 +58,12 @@ def resize(file: int, layout: Layout, sizes: list[int], num_workers: int) -> Non
 
 
 def mapped(file: int, layout: Layout, sizes: list[int], num_workers: int) -> Memory:
-    """The arrays in a file that `resize` made large enough, for groups of ``sizes`` environments."""
+    """Returns the arrays in a file that `resize` made large enough, for groups of ``sizes`` environments."""
     return _carve(mmap.mmap(file, 0), layout, sizes, num_workers)[0]
 
 
 def _carve(buffer: mmap.mmap | None, layout: Layout, sizes: list[int], num_workers: int) -> tuple[Memory, int]:
-    """The arrays one after the other, each from a multiple of 64 bytes on, and where the last one ends."""
+    """Returns the arrays one after the other, each from a multiple of 64 bytes on, and where the last one ends."""
     end = 0
 
     def take(shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -12,7 +12,7 @@ _MOST = 3.0
 
 
 def random(host: HostEnv, generator: np.random.Generator, obs: Leaves) -> np.ndarray:
-    """Draws actions ``[B, ...]`` uniformly of those that may be taken in ``obs``, in the dtype that a policy's have."""
+    """Draws actions ``[B, ...]`` uniformly from those that may be taken in ``obs``, in the dtype of a policy's."""
     lead = obs[0].shape[: 1 if host.num_agents == 1 else 2]
     space: Any = host.action_space
     if hasattr(space, "low"):

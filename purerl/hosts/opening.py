@@ -1,4 +1,4 @@
-"""Who steps the environments of a run: this process, a thread of it, or workers."""
+"""How the environments of a run are stepped: by this process, a thread of it, or workers."""
 
 import contextlib
 import time
@@ -11,13 +11,13 @@ from purerl.hosts import local, pool, processes
 from purerl.hosts.bundle import HostEnv, Stepper
 
 WORTH_SECONDS = 2e-3
-"""What a step of all environments takes at least where workers gain more than their messages cost."""
+"""The least seconds of a step of all environments for which workers gain more than their messages cost."""
 TRIED = 4
-"""Steps that are timed, after one that warms up."""
+"""How many steps are timed, after one that warms up."""
 
 
 class How(NamedTuple):
-    """How environments of the host are stepped, as a person asks for it.
+    """How environments of the host are stepped, as a user asks for it.
 
     ``workers`` is "auto", "none" or a number of processes, ``double_buffering`` "auto", "on" or "off"; a worker may
     take ``worker_timeout`` seconds for a step, and ``worker_restarts`` of them may be started anew.
@@ -30,25 +30,33 @@ class How(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The number of worker processes, 0 for none, and of the groups in which environments are stepped."""
+    """The number of worker processes, 0 for none, and the number of groups in which environments are stepped."""
 
     workers: int
     groups: int
 
 
 def problems(how: How) -> list[str]:
-    """What of ``how`` cannot be, a line each."""
+    """Returns a line for each setting of ``how`` that is not possible."""
     if how.workers in ("auto", "none") or (how.workers.isascii() and how.workers.isdecimal() and int(how.workers) > 0):
         return []
     return [f"workers = {how.workers!r}: must be auto, none or a number of processes"]
 
 
 def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
-    """Who steps ``num_envs`` environments, ``each`` of them for one agent.
+    """Decides how ``num_envs`` environments are stepped.
 
-    Where it is left open, workers do, one for each core, if a step of all takes `WORTH_SECONDS` in this process; and
-    with workers there are two groups, if the environments of an agent can be halved. Raises `ConfigError` if
-    environments cannot be made.
+    With ``workers`` "auto" workers step them, one for each core, if a step of all takes `WORTH_SECONDS` in this
+    process. With ``double_buffering`` "auto" workers step two groups, if the environments of an agent can be halved.
+
+    Args:
+        host: The environment.
+        num_envs: The number of all environments.
+        each: The number of environments of one agent.
+        how: What the user asks for.
+
+    Raises:
+        ConfigError: If environments cannot be made.
     """
     workers = 0
     if how.workers.isdecimal():
@@ -60,7 +68,7 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
 
 
 def seconds_of_step(host: HostEnv, num_envs: int) -> float:
-    """The seconds that a step of ``num_envs`` environments takes in this process, by a few that are tried out."""
+    """Estimates the seconds that a step of ``num_envs`` environments takes in this process, with a few of them."""
     from purerl.hosts import moves  # which imports Gymnasium
 
     tried, draws = min(num_envs, 4), np.random.default_rng(0)
@@ -80,7 +88,18 @@ def seconds_of_step(host: HostEnv, num_envs: int) -> float:
 def opened(
     host: HostEnv, num_envs: int, how: How, who: Decided, tell: Callable[[str], None]
 ) -> Iterator[tuple[Stepper, ...]]:
-    """Within it ``num_envs`` environments can be stepped, by a `Stepper` for each group. Raises as `pool.open` does."""
+    """Opens ``num_envs`` environments within the context, and gives a `Stepper` for each group.
+
+    Args:
+        host: The environment.
+        num_envs: The number of all environments.
+        how: Timeout and restarts of workers.
+        who: How many workers and groups there are.
+        tell: ``tell(line)`` is called for each worker that is started anew.
+
+    Raises:
+        ConfigError: As `pool.open` does.
+    """
     if who.workers:
         with pool.open(
             host.recipe,

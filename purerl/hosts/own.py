@@ -1,4 +1,4 @@
-"""What a function of anybody's own makes: which kind of environment of the host it is, is seen."""
+"""Environments that a user's own function makes; their kind is recognised by their class."""
 
 import functools
 import inspect
@@ -16,20 +16,22 @@ from purerl.names import called, imported
 
 
 def is_environment(found: Any) -> bool:
-    """Whether ``found``, which somebody's function returned, is an environment of the host, or a function that makes
-    one. Imports nothing."""
+    """Returns whether ``found`` is an environment of the host, or a function that makes one. Imports nothing.
+
+    ``found`` is what a user's own function returned.
+    """
     return isinstance(found, HostEnv | types.FunctionType | functools.partial) or any(
         _is(found, *kind) for kind in (_ENV, _VECTOR, _AGENTS)
     )
 
 
 def arguments(function: Callable[..., Any], params: dict[str, Any], num_envs: int = 1) -> dict[str, Any]:
-    """What ``function`` is called with: ``params``, and ``num_envs`` if that is a parameter of it."""
+    """Returns the arguments for ``function``: ``params``, and ``num_envs`` if the function has that parameter."""
     return {**({"num_envs": num_envs} if "num_envs" in parameters(function) else {}), **params}
 
 
 def parameters(function: Any) -> tuple[str, ...]:
-    """The names of the parameters of ``function``; none if that cannot be seen."""
+    """Returns the names of the parameters of ``function``; none if they cannot be inspected."""
     try:
         return tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -37,7 +39,7 @@ def parameters(function: Any) -> tuple[str, ...]:
 
 
 def own(name: str, params: dict[str, Any]) -> HostEnv | Source:
-    """The environment that the function ``MODULE:FUNCTION`` makes when it is called with ``params``.
+    """Returns the environment that the function ``MODULE:FUNCTION`` makes when it is called with ``params``.
 
     It returns an environment of Gymnasium, a vector environment of Gymnasium (and has a parameter ``num_envs``), a
     parallel environment of PettingZoo, a `HostEnv`, or a function without parameters, or with ``num_envs``, that
@@ -88,5 +90,5 @@ _ENV, _VECTOR, _AGENTS = (
 
 
 def _is(found: Any, module: str, kind: str) -> bool:
-    """Whether ``found`` is of a class of a module that somebody has imported."""
+    """Returns whether ``found`` is of a class of a module that has been imported already."""
     return module in sys.modules and isinstance(found, getattr(sys.modules[module], kind))

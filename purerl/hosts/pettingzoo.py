@@ -19,8 +19,10 @@ from purerl.names import nearest
 
 
 def named(name: str, task: str, params: dict[str, Any]) -> Source:
-    """The parallel environment ``GROUP.MODULE`` below pettingzoo, such as ``sisl.pursuit_v4``; the group ``mpe`` is the
-    package mpe2. ``params`` are those of the module's ``parallel_env``."""
+    """Returns the parallel environment ``GROUP.MODULE`` below pettingzoo, such as ``sisl.pursuit_v4``.
+
+    The group ``mpe`` is the package mpe2. ``params`` are those of the module's ``parallel_env``.
+    """
     known = tasks()
     if task not in known:
         raise ConfigError(f"env = {name!r}: unknown environment; nearest: {nearest(task, known)}")
@@ -39,7 +41,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 
 
 def tasks() -> dict[str, str]:
-    """The names of all environments that are installed, with their modules, which are not imported."""
+    """Returns the names of all installed environments, with their modules, which are not imported."""
     found: dict[str, str] = {}
     for package, pattern in (("mpe2", "*.py"), ("pettingzoo", "*/*.py")):
         spec = importlib.util.find_spec(package)
@@ -53,11 +55,13 @@ def tasks() -> dict[str, str]:
 
 
 def parallel(name: str, make: Callable[..., Any]) -> Source:
-    """The environment of which ``make()`` makes a copy. Its agents are its ``possible_agents``, in their order.
+    """Returns the environment of which ``make()`` makes a copy. Its agents are its ``possible_agents``, in their order.
 
-    An agent that leaves before the others stays as it was last seen, with reward 0 and what it does ignored. The
-    episode ends for all agents at once when none is left: terminated if every one was, otherwise truncated. Raises
-    `ConfigError` unless all agents have the same spaces.
+    An agent that leaves before the others keeps its last observation, has reward 0, and its actions are ignored. The
+    episode ends for all agents at once when none is left: terminated if every agent terminated, otherwise truncated.
+
+    Raises:
+        ConfigError: If agents have different spaces.
     """
     probe = make()
     try:

@@ -1,8 +1,8 @@
-"""Environments in worker processes, from where the learner is, and what comes of a worker that fails. Needs no JAX.
+"""Environments in worker processes, as the learner's process steps them. Needs no JAX.
 
 `open` starts the workers. Each owns a share of every group of environments; all of them step one group at a time, while
-the other waits for its actions. What an environment does depends on its seed and its actions, not on which worker has
-it.
+the other waits for its actions. What an environment does depends on its seed and its actions, not on the worker that
+steps it. A worker that fails is started anew.
 """
 
 import os
@@ -20,13 +20,13 @@ from purerl.hosts.processes import Fault, Process
 from purerl.hosts.worker import ENDED, MAP, REFUSED, command
 
 MOST_GROUPS = 64
-"""Groups that a command of one byte can tell apart."""
+"""The most groups that a command of one byte can name."""
 START_SECONDS = 300.0
 """Seconds that a worker may take to make its environments."""
 
 
 def to_stderr(line: str) -> None:
-    """Prints a line where errors are told."""
+    """Prints a line to the standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -42,9 +42,19 @@ def open(
 ) -> "Pool":
     """Starts the workers that step ``num_envs`` environments in ``groups``, and waits until they are ready.
 
-    Environments are spread over groups and workers as evenly as can be, in order. ``timeout`` is the seconds that a
-    worker may take for a step or a reset of its share of a group, ``max_restarts`` how many workers may be started anew
-    in all, ``tell(line)`` is told of each. Raises `ConfigError` if a worker cannot make its environments.
+    Environments are spread over groups and workers as evenly as can be, in order.
+
+    Args:
+        recipe: What the environment is made from.
+        num_envs: The number of all environments.
+        num_workers: The number of workers. It is at most the size of the smallest group.
+        groups: The number of groups.
+        timeout: Seconds that a worker may take for a step or a reset of its share of a group.
+        max_restarts: How many workers may be started anew in all.
+        tell: ``tell(line)`` is called for each worker that is started anew.
+
+    Raises:
+        ConfigError: If a worker cannot make its environments, or there are too many or too few groups.
     """
     most = min(num_envs, MOST_GROUPS)
     if not 1 <= groups <= most:
@@ -54,7 +64,7 @@ def open(
 
 
 def spread(total: int, parts: int) -> list[int]:
-    """Sizes of ``parts`` that make up ``total`` and differ by one at most, the larger ones first."""
+    """Returns sizes of ``parts`` that add up to ``total`` and differ by one at most, the larger ones first."""
     return [total // parts + (i < total % parts) for i in range(parts)]
 
 
@@ -64,7 +74,7 @@ class Pool:
     A worker that dies, raises, takes too long or returns `Nonsense` is killed and started anew. In the next turn of
     each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first of
     a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` counts such workers. Once
-    ``max_restarts`` are used up all is closed and `HostError` raised. To close one stepper closes all.
+    ``max_restarts`` are used up everything is closed and `HostError` is raised. Closing one stepper closes all.
     """
 
     def __init__(
@@ -116,7 +126,7 @@ class Pool:
         self.close()
 
     def close(self) -> None:
-        """Ends the workers, by force those that take more than a second, and gives the memory back."""
+        """Ends the workers, by force those that take more than a second, and frees the memory."""
         workers, self._workers = self._workers, []
         processes.end(workers)
         if self._file >= 0:
@@ -185,7 +195,7 @@ class Pool:
         return tuple(x.copy() for x in self._memory.groups[group].obs[self._slot[group]])
 
     def _order(self, group: int, begins: bool) -> None:
-        """Has all workers do the same, but for those that have been started anew since this group's last turn."""
+        """Sends all workers the same command, except those that have been started anew since this group's last turn."""
         if not self._workers:
             raise HostError("the workers that step the environment have been closed")
         self._sent[group] = time.monotonic()
@@ -205,7 +215,7 @@ class Pool:
         return processes.start(share, self._file, len(rows))
 
     def _ready(self, worker: Process) -> None:
-        """Waits until a worker has made its environments, which have the layout of the first ones that were made."""
+        """Waits until a worker has made its environments, and checks that all layouts are the same."""
         begun = time.monotonic()
         _, layout = processes.answer(worker, 0, max(self._timeout, START_SECONDS), lambda: begun)
         self._layout = self._layout or layout

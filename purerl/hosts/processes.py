@@ -1,4 +1,4 @@
-"""Worker processes as their parent sees them: starting one, waiting for its answers, ending it."""
+"""Worker processes as their parent handles them: starting one, waiting for its answers, ending it."""
 
 import contextlib
 import json
@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, NONSENSE, RAISED, READY, Share
 
 GRACE = 1.0
-"""Seconds that a worker is given to end by itself, or to tell where it is."""
+"""Seconds that a worker is given to end by itself, or to report where it is."""
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""What workers find in their environment unless it is there: they share the cores as processes, not as threads."""
+"""Environment variables of workers unless they are set: workers share the cores as processes, not as threads."""
 
 
 class Fault(Exception):
-    """A worker is of no use any more. The text says what it did; ``kind`` is that of its answer, if there was one."""
+    """A failure after which a worker is of no use.
+
+    The text says what the worker did; ``kind`` is the first byte of its answer, if there was one.
+    """
 
     def __init__(self, text: str, kind: bytes = b""):
         super().__init__(text)
@@ -30,7 +33,11 @@ class Fault(Exception):
 
 
 class Process(NamedTuple):
-    """A worker: the process, where its commands go, what it ends with, and where answers come from, group by group."""
+    """A worker.
+
+    It is the process, the file that takes its commands, the socket whose end ends it, and the files that its answers
+    come from, group by group, each with a poll.
+    """
 
     popen: subprocess.Popen
     inbox: FileIO
@@ -40,7 +47,7 @@ class Process(NamedTuple):
 
 
 def cores() -> int:
-    """Counts the cores that this process may use; all there are where the system does not tell (macOS)."""
+    """Counts the cores that this process may use; all cores where the system does not say (macOS)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -82,15 +89,22 @@ def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
 
 
 def tell(process: Process, order: bytes) -> None:
-    """Sends a command. That a worker is gone is found by waiting for its answer."""
+    """Sends a command. If the worker is gone, waiting for its answer reveals it."""
     with contextlib.suppress(BrokenPipeError):
         process.inbox.write(order)
 
 
 def answer(process: Process, group: int, limit: float, since: Callable[[], float]) -> tuple[bytes, Any]:
-    """Waits for an answer of a worker; returns its first byte, and what a line after it holds.
+    """Waits for an answer of a worker; returns its first byte, and the content of the line after it.
 
-    Raises `Fault` if there is none ``limit`` seconds after ``since()``, or if the worker has ended or is about to.
+    Args:
+        process: The worker.
+        group: The number of the group that the answer is for.
+        limit: Seconds after which the worker hangs.
+        since: The time from which they count (`time.monotonic`).
+
+    Raises:
+        Fault: If there is no answer in time, or if the worker has ended or is about to.
     """
     while True:
         left = since() + limit - time.monotonic()
@@ -110,7 +124,7 @@ def answer(process: Process, group: int, limit: float, since: Callable[[], float
 
 
 def kill(process: Process) -> None:
-    """Ends a worker, and what it has started, at once."""
+    """Ends a worker, and the processes that it has started, at once."""
     if process.life.fileno() < 0:
         return
     kill_session(process.popen.pid)
@@ -132,13 +146,13 @@ def end(workers: Sequence[Process]) -> None:
 
 
 def kill_session(pid: int) -> None:
-    """Kills what `interpreter` started, and all that this has started in its session."""
+    """Kills a process of `interpreter`, and all processes that it has started in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _death(process: Process) -> Fault:
-    """What a worker died of, or says that it ends because of."""
+    """Returns the fault of a worker that has ended or is ending: what it wrote, or how its process ended."""
     kill_session(process.popen.pid)
     code = process.popen.wait()
     words = _last_words(process)
@@ -148,7 +162,7 @@ def _death(process: Process) -> Fault:
 
 
 def _hang(process: Process, limit: float) -> Fault:
-    """Asks a worker where it hangs, which it cannot tell from within compiled code."""
+    """Asks a worker where it hangs, which it cannot report from within compiled code."""
     os.kill(process.popen.pid, INTERRUPT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.popen.wait(GRACE)
@@ -157,7 +171,7 @@ def _hang(process: Process, limit: float) -> Fault:
 
 
 def _last_words(process: Process) -> tuple[bytes, str] | None:
-    """The line that a worker which has ended wrote to any of its pipes, and its first byte."""
+    """Returns the line that a worker which has ended wrote to any of its pipes, and its first byte."""
     for poll, reply in zip(process.polls, process.replies, strict=True):
         words = os.read(reply.fileno(), 2**16).lstrip(DONE + ENDED) if poll.poll(0) else b""
         if words:
@@ -170,7 +184,7 @@ def _fault(kind: bytes, text: str) -> Fault:
 
 
 def signal_name(number: int) -> str:
-    """The number of a signal, with its name if it has one."""
+    """Returns the number of a signal, with its name if it has one."""
     try:
         return f"{number} ({signal.Signals(number).name})"
     except ValueError:  # of real time

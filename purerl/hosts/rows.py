@@ -1,4 +1,4 @@
-"""What libraries are adapted to: environments that are begun and stepped row by row; and the `HostEnv` made of them."""
+"""The form that libraries are adapted to: environments begun and stepped row by row; and the `HostEnv` made of them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ Which = np.ndarray | None
 
 
 class Ends(NamedTuple):
-    """What one step of ``n`` rows led to. With ``N`` agents ``[n, N]`` leads where ``[n]`` is written."""
+    """The result of one step of ``n`` rows. With ``N`` agents ``[n, N]`` leads where ``[n]`` is written."""
 
     obs: Leaves
     reward: np.ndarray
@@ -38,8 +38,8 @@ class Rows(NamedTuple):
 class Source(NamedTuple):
     """An environment of a library: the fields of `HostEnv`, with ``rows(num_envs)`` instead of batches.
 
-    ``apart`` tells that any rows can be begun and stepped without the others. If it is False all step at once, and
-    those that ended are begun and no others.
+    ``apart``: any rows can be begun and stepped without the others. If it is False all step at once, and exactly those
+    that ended are begun.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> HostEnv:
-    """The `HostEnv` of ``source`` with ``transforms`` put around its rows, the first one innermost."""
+    """Returns the `HostEnv` of ``source`` with ``transforms`` put around its rows, the first one innermost."""
 
     def batch(num_envs: int) -> Batch:
         rows = source.rows(num_envs)
@@ -67,7 +67,10 @@ def host_env(source: Source, transforms: Sequence[Callable[[Rows], Rows]]) -> Ho
 
 
 def batched(rows: Rows) -> Batch:
-    """The `Batch` of ``rows``: episodes begin at once where they ended, and what terminated is not truncated."""
+    """Returns the `Batch` of ``rows``: episodes begin at once where they ended.
+
+    A termination wins over a truncation.
+    """
 
     def reset(seeds: np.ndarray) -> Leaves:
         rows.seed(np.asarray(seeds, np.int64))
@@ -86,7 +89,7 @@ def batched(rows: Rows) -> Batch:
 
 
 def merged(leaves: Leaves, which: Which, new: Leaves) -> Leaves:
-    """``leaves`` in which the rows ``which`` are those of ``new``; ``new`` itself for all rows."""
+    """Returns ``leaves`` with the rows ``which`` replaced by those of ``new``; ``new`` itself for all rows."""
     if which is None:
         return new
     found = []

@@ -16,11 +16,10 @@ from purerl.hosts.rows import Ends, Rows, Which
 
 
 def serial(envs: Sequence[Any], masked: bool) -> Rows:
-    """Rows that step ``envs``, copies of one environment. ``masked`` tells that ``info`` has a mask, which is then seen
-    beside the observation.
+    """Returns rows that step ``envs``, copies of one environment.
 
-    Copy ``i`` begins its first episode with seed ``i`` and the others without one, so that each depends on its own
-    seed and actions alone.
+    Copy ``i`` begins its first episode with seed ``i`` and the others without one, so that each depends on its own seed
+    and actions alone. ``masked``: ``info`` has a mask, which becomes a part of the observation.
     """
     space, actions = observed(envs[0].observation_space, envs[0].action_space, masked), envs[0].action_space
     gather, code = leaves.gatherer(space), leaves.coder(actions, "action_space")
@@ -56,7 +55,7 @@ def serial(envs: Sequence[Any], masked: bool) -> Rows:
 
 
 def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
-    """The space of what is observed: with a mask in ``info``, ``{"action_mask": ..., "obs": ...}``."""
+    """Returns the space of the observations: with a mask in ``info``, ``{"action_mask": ..., "obs": ...}``."""
     if not masked:
         return observation_space
     plain = leaves.coder(action_space, "action_space").space
@@ -65,7 +64,7 @@ def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
 
 
 def numbers(reward: Sequence[Any]) -> np.ndarray:
-    """Rewards as float32 ``[n]``. Raises `ValueError` for what is no number."""
+    """Returns rewards as float32 ``[n]``. Raises `ValueError` for anything that is no number."""
     found = np.array(reward, np.float32)
     if found.ndim != 1:
         raise ValueError(f"a reward has shape {found.shape[1:]}, must be a number")
@@ -73,7 +72,10 @@ def numbers(reward: Sequence[Any]) -> np.ndarray:
 
 
 def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
-    """``render(i)`` as a picture; it raises `ConfigError` if the library cannot draw one."""
+    """Returns a function that makes a picture of ``render(i)``.
+
+    It raises `ConfigError` if the library cannot draw one.
+    """
 
     def frame(i: int) -> np.ndarray:
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame looks for no sound card

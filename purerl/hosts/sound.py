@@ -1,4 +1,4 @@
-"""What an environment of the host may return, and what is nonsense."""
+"""Checks of what an environment of the host returns."""
 
 import math
 from typing import Any
@@ -9,15 +9,22 @@ from purerl.hosts.bundle import Leaves, Turn
 
 
 class Nonsense(ValueError):
-    """What an environment returned is no observation, reward or flag. The text says which it is."""
+    """A returned value that is no observation, reward or flag. The text says which it is."""
 
 
 def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0) -> Turn:
-    """``turn`` in the dtypes of ``like``, observations of the same environments.
+    """Returns ``turn`` in the dtypes of ``like``, observations of the same environments.
 
-    Raises `Nonsense` unless it is a `Turn` whose reward and flags have ``shape`` (``[B]`` or ``[B, N]``), whose
-    observations have the shapes of ``like`` and dtypes that numpy casts to theirs as of the same kind, whose numbers
-    are finite and whose flags exclude each other. ``first`` is the number by which the first environment is told.
+    Args:
+        turn: What a step returned.
+        shape: The shape of reward and flags, ``[B]`` or ``[B, N]``.
+        like: Observations of the right shapes and dtypes.
+        first: The number of the first environment, for the error.
+
+    Raises:
+        Nonsense: Unless it is a `Turn` whose reward and flags have ``shape``, whose observations have the shapes of
+            ``like`` and dtypes that numpy casts to theirs as of the same kind, whose numbers are finite and whose flags
+            exclude each other.
     """
     if not isinstance(turn, Turn):
         raise Nonsense(f"a step is a {type(turn).__name__}, must be a Turn")
@@ -33,7 +40,7 @@ def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0)
 
 
 def sound_obs(obs: Leaves, like: Leaves, first: int = 0) -> Leaves:
-    """``obs`` in the shapes and dtypes of ``like``; raises `Nonsense` as `sound_turn` does."""
+    """Returns ``obs`` in the shapes and dtypes of ``like``; raises `Nonsense` as `sound_turn` does."""
     if not isinstance(obs, tuple) or len(obs) != len(like):
         raise Nonsense(f"observations are {_told(obs)}, must be a tuple of {len(like)} arrays")
     if wrong := [x for x in obs if not isinstance(x, np.ndarray)]:
@@ -56,7 +63,7 @@ def _cast(x: Any, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndar
 
 
 def _finite(x: np.ndarray, first: int, name: str) -> np.ndarray:
-    """``x``, which is looked through only if the sum of its squares, which takes less time, is not finite."""
+    """Returns ``x``. Its elements are checked only if the sum of its squares, which takes less time, is not finite."""
     if x.dtype.kind == "f" and not math.isfinite(np.vdot(x, x)):
         finite = np.isfinite(x)
         if not finite.all():

@@ -14,15 +14,15 @@ from purerl.hosts.bundle import Leaves
 from purerl.hosts.rows import Ends, Rows, Source, Which, merged
 
 _DRAWS = 1024
-"""Numbers that a row draws at once."""
+"""How many numbers a row draws at once."""
 _SALT = 0x5713
-"""Keeps what `sticky_actions` draws from a seed apart from what the environment draws from it."""
+"""Keeps the draws of `sticky_actions` from a seed apart from the environment's draws from it."""
 
 
 def mask_nonfinite(rows: Rows, value: int) -> Rows:
-    """An environment that shows or pays what is not finite is truncated, with reward 0 and the last finite observation.
+    """Truncates episodes in which an observation or a reward is not finite.
 
-    What episodes begin with is not looked at.
+    Reward is then 0 and the observation is the last finite one. The first observations of episodes are not checked.
     """
     shown: Leaves = ()
 
@@ -51,11 +51,10 @@ def mask_nonfinite(rows: Rows, value: int) -> Rows:
 
 
 def sticky_actions(rows: Rows, probability: float) -> Rows:
-    """With this ``probability`` a step executes the action that was executed last, not the one given (Machado et al.
-    2018, "Sticky actions").
+    """Repeats the last executed action instead of the given one with a ``probability`` at each step.
 
-    The first action of an episode is always executed. Each row draws from its own seed, and within `action_repeat` for
-    each execution.
+    Source: Machado et al. 2018, "Sticky actions". The first action of an episode is always executed. Each row draws
+    from its own seed, and within `action_repeat` for each execution.
     """
     generators: list[np.random.Generator] = []
     draws, drawn = np.empty((_DRAWS, rows.size)), np.zeros(rows.size, np.int64)
@@ -88,8 +87,10 @@ def sticky_actions(rows: Rows, probability: float) -> Rows:
 
 
 def action_repeat(rows: Rows, times: int) -> Rows:
-    """A step executes its action ``times`` times, up to the end of the episode, and pays the sum of the rewards (Mnih
-    et al. 2015, Methods, "Training details")."""
+    """Executes each action ``times`` times, up to the end of the episode, and pays the sum of the rewards.
+
+    Source: Mnih et al. 2015, Methods, "Training details".
+    """
     every = np.arange(rows.size)
 
     def step(action: np.ndarray, which: Which) -> Ends:
@@ -111,7 +112,7 @@ def action_repeat(rows: Rows, times: int) -> Rows:
 
 
 def max_episode_steps(rows: Rows, steps: int) -> Rows:
-    """Episodes are truncated after ``steps`` steps, unless they end earlier or that step terminates."""
+    """Truncates episodes after ``steps`` steps, unless they end earlier or that step terminates."""
     time = np.zeros(rows.size, np.int64)
 
     def begin(which: Which) -> Leaves:
@@ -128,7 +129,7 @@ def max_episode_steps(rows: Rows, steps: int) -> Rows:
 
 
 def seed_both(own: Callable[[np.ndarray], None], rows: Rows) -> Callable[[np.ndarray], None]:
-    """Seeds a transform and what lies within."""
+    """Returns a function that seeds a transform and the rows within."""
 
     def seed(seeds: np.ndarray) -> None:
         own(seeds)
@@ -138,8 +139,12 @@ def seed_both(own: Callable[[np.ndarray], None], rows: Rows) -> Callable[[np.nda
 
 
 class _Kind(NamedTuple):
-    """What a value must be, in words and as a function; whether the transform steps or begins rows apart from others;
-    what it would do with an action that may be illegal (empty: nothing); and whether it needs a single agent."""
+    """The conditions of a transform.
+
+    ``told`` and ``holds`` say which values it takes, in words and as a function. ``apart``: it steps or begins rows
+    apart from others. ``would``: what it would do with an action that may be illegal (empty: nothing). ``alone``: it
+    needs a single agent.
+    """
 
     told: str
     holds: Callable[[Any], bool]
@@ -164,13 +169,14 @@ TRANSFORMS: dict[str, tuple[Callable[[Rows, Any], Rows], _Kind]] = {
     "action_repeat": (action_repeat, _Kind("a whole number >= 1", _is_count, True, "repeat")),
     "max_episode_steps": (max_episode_steps, _Kind("a whole number >= 1", _is_count, True)),
 }
-"""By name, in the order in which they are put around rows: the first is the innermost."""
+"""The transforms by name, in the order in which they are put around rows: the first is the innermost."""
 
 
 def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]]:
-    """The transforms that ``given`` names, in the order of `TRANSFORMS`.
+    """Returns the transforms that ``given`` names, in the order of `TRANSFORMS`.
 
-    Raises `ConfigError` for values that are not of their kind, and for environments around which they cannot be put.
+    Raises:
+        ConfigError: If a value is not of its kind, or a transform cannot be put around the environment.
     """
     found: list[Callable[[Rows], Rows]] = []
     for name, (transform, kind) in TRANSFORMS.items():

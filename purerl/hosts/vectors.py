@@ -1,4 +1,4 @@
-"""Vector environments of Gymnasium that begin an episode in the step that ended one, or when they are told to."""
+"""Vector environments of Gymnasium that begin an episode in the step that ended one, or on request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +15,13 @@ from purerl.hosts.singles import numbers, observed, picture
 
 
 def vector(name: str, make: Callable[[int], Any]) -> Source:
-    """The environment of which ``make(num_envs)`` makes vectors.
+    """Returns the environment of which ``make(num_envs)`` makes vectors.
 
-    Their ``metadata["autoreset_mode"]`` is SAME_STEP or DISABLED. A `SyncVectorEnv` of another mode is told to leave
-    its environments alone. Raises `ConfigError` for others, since NEXT_STEP spends a step, in which no action is taken,
-    on each beginning.
+    Their ``metadata["autoreset_mode"]`` is SAME_STEP or DISABLED. A `SyncVectorEnv` of another mode is set to DISABLED.
+
+    Raises:
+        ConfigError: If the mode is another, since NEXT_STEP spends a step, in which no action is taken, on each
+            beginning.
     """
 
     def made(num_envs: int) -> tuple[VectorEnv, AutoresetMode]:

@@ -1,7 +1,7 @@
 """A process that steps environments for another: ``python -m purerl.hosts.worker JSON``. Needs no JAX.
 
-It reads commands of one byte from a pipe (`command`) and answers each on the pipe of its group, with one byte or with
-a line. Arrays lie in shared memory. It ends when the pipe does, and at once when the process that started it is gone.
+It reads commands of one byte from a pipe (`command`) and answers each on the pipe of its group, with one byte or with a
+line. Arrays lie in shared memory. It ends when the pipe does, and at once when the process that started it is gone.
 What environments print goes to the standard error.
 """
 
@@ -23,12 +23,15 @@ READY, REFUSED, RAISED, NONSENSE, HUNG = b"r", b"c", b"f", b"n", b"h"
 MAP = b"m"
 """The first command: the memory has its size."""
 INTERRUPT = signal.SIGUSR1
-"""Asks a worker that takes too long where it is."""
+"""The signal that asks a worker that takes too long where it is."""
 
 
 class Share(NamedTuple):
-    """What a worker is told, as JSON: which it is of how many, the environment, the sizes of all groups, the rows
-    ``[start, stop]`` of each that are its own, the number of its first environment in each, and file descriptors."""
+    """The input of a worker, as JSON.
+
+    It has its number and the number of all workers, the environment, the sizes of all groups, the rows ``[start,
+    stop]`` of each group that are its own, the number of its first environment in each, and file descriptors.
+    """
 
     worker: int
     workers: int
@@ -44,11 +47,11 @@ class Share(NamedTuple):
 
 
 class _Hung(BaseException):
-    """Raised wherever the worker is when it has taken too long."""
+    """An interruption, raised wherever the worker is when it has taken too long."""
 
 
 def command(group: int, slot: int, begins: bool) -> bytes:
-    """A step of a group, or the beginning of its episodes, whose observations go to ``slot``, as one byte."""
+    """Returns one byte for a step of a group, or the beginning of its episodes, whose observations go to ``slot``."""
     return bytes((group << 2 | slot << 1 | begins,))
 
 
@@ -90,7 +93,7 @@ def _serve(share: Share) -> None:
 
 
 def _layout(env: Any) -> Any:
-    """The `memory.Layout` of a `HostEnv`, read off its spaces."""
+    """Returns the `memory.Layout` of a `HostEnv`, given by its spaces."""
     from purerl.hosts.leaves import flat
     from purerl.hosts.memory import Layout
 
@@ -101,7 +104,7 @@ def _layout(env: Any) -> Any:
 
 
 def _step(share: Share, batches: list[Any], shared: Any) -> None:
-    """Does what it is told to until the inbox ends."""
+    """Executes commands until the inbox ends."""
     import numpy as np
 
     from purerl.errors import place, told
@@ -138,7 +141,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
 
 
 def _rows(x: Any, rows: slice) -> Any:
-    """The rows of an array, or of each in a tuple."""
+    """Returns the rows of an array, or of each in a tuple."""
     return tuple(_rows(each, rows) for each in x) if isinstance(x, tuple) else x[rows]
 
 
@@ -155,7 +158,8 @@ def _interrupt(*_: Any) -> None:
 def end_with(life: int) -> None:
     """Ends this process, which leads its group, once the other end of a socket is closed.
 
-    On Linux the kernel does, whatever this process is at then, and ends with it what it has started.
+    On Linux the kernel ends it, whatever the process does at that moment, and with it the processes that it has
+    started.
     """
     os.set_inheritable(life, False)
     if not hasattr(fcntl, "F_SETSIG"):
