@@ -1,6 +1,6 @@
 """Asynchronous PPO: PPO's epochs on experience of older parameters, with V-trace and a target network.
 
-As in Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
+It follows Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
 """
 
 from typing import Any

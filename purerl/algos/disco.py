@@ -106,10 +106,11 @@ class State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the loss compares the network's outputs with, for ``T`` steps of ``N`` sequences.
+    """Targets and inputs of the loss, for ``T`` steps of ``N`` sequences.
 
     ``obs`` and ``action`` are those of the steps, ``following`` the policy's logits ``[T, N, A]`` after them, ``value``
-    the targets of action values ``[T, N]``; ``weight`` ``[N]`` multiplies a sequence's loss.
+    the targets of action values ``[T, N]``. Only steps that are ``known`` count, and ``weight`` ``[N]`` multiplies a
+    sequence's loss.
     """
 
     obs: PyTree
@@ -295,7 +296,7 @@ def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree
 
 
 def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
-    """Makes a `Trainer` whose iterations learn from sequences."""
+    """Makes one iteration as a `Trainer` that learns from sequences."""
     return from_replay.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))
 
 

@@ -102,8 +102,9 @@ MAZE = {
     "memory_size": 256,
     "total_steps": 245_760_000,
 }
-"""JaxUED's settings for `Maze-v0` (github.com/DramaCow/jaxued, examples/maze_plr.py) and its length, 30,000 iterations,
-with gradients through all steps of each. Its network has a layer more: 5 units for the direction."""
+"""JaxUED's settings for `Maze-v0` (github.com/DramaCow/jaxued, examples/maze_plr.py) and its length, 30,000
+iterations, with gradients through all steps of each. JaxUED's network has one layer more, of 5 units for the
+direction."""
 
 
 @cfg.config

@@ -15,7 +15,7 @@ KINDS = {
     "memory": ("observations that hide what matters", lambda env: env.partly_observed),
     "continuous": ("continuous actions", lambda env: isinstance(env.action_space, Box)),
 }
-"""For each preset what an environment must have for it to fit, in words and as a predicate."""
+"""What an environment must have for each preset to fit, in words and as a predicate."""
 
 
 def fitting(algorithm: Any, config: Any, env: Env) -> dict[str, str]:

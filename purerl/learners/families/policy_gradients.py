@@ -109,7 +109,7 @@ class State(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What acting needs."""
+    """What acting and the evaluated policy need: parameters, and the moments of observations."""
 
     params: PyTree
     obs_moments: PyTree

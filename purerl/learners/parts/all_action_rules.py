@@ -91,9 +91,9 @@ class Targets(NamedTuple):
 class Rule(NamedTuple):
     """An update rule for an agent with ``K = num_predictions``.
 
-    ``init()`` is the state that the rule keeps of an agent for as long as it learns, and ``targets(seen, state)``
-    returns the `Targets` of one update and the next state. Gradients may flow through the targets into the rule, but
-    none flow into the agent.
+    ``init()`` makes the state that the rule keeps of an agent for as long as the agent learns, and ``targets(seen,
+    state)`` returns the `Targets` of one update and the next state. Gradients may flow through the targets into the
+    rule, but none flow into the agent.
     """
 
     num_predictions: int

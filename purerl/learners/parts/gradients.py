@@ -117,7 +117,7 @@ def gradient_step(
     `shards`; the optimiser clips it after that.
 
     Args:
-        loss: The loss, a mean over the batch.
+        loss: The loss function.
         optimiser: Any optax transformation.
         params: Parameters before the step.
         opt_state: The optimiser's state, begun by `init_optimiser`.

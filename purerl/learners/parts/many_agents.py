@@ -17,7 +17,7 @@ from purerl.types import Array, Distribution, Env, PyTree
 
 @cfg.config
 class Numbers:
-    """How agents are told apart."""
+    """Settings of how agents recognise themselves."""
 
     agent_ids: bool = True
     """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""

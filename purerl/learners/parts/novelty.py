@@ -28,7 +28,7 @@ ERRORS = 50_000
 """The same number for errors of distillation."""
 ADAM_EPSILON = 1e-4
 Torso = Callable[[Sequence[int]], nn.Module]
-"""``hidden_sizes ->`` a module from observations to features."""
+"""A function ``hidden_sizes ->`` a module from observations to features."""
 
 
 class Episode(NamedTuple):
@@ -75,7 +75,7 @@ class InverseDynamics(NamedTuple):
 
 
 class Judge(NamedTuple):
-    """The network that learns, its random target, and moments of observations and of errors."""
+    """The parameters of the network that learns and of its random target, and moments of observations and of errors."""
 
     params: PyTree
     target: PyTree

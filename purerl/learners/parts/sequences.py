@@ -38,7 +38,7 @@ class Spans:
 
 @cfg.config
 class Sequences(Spans):
-    """Settings of what a sequence is for a network that remembers."""
+    """Settings of a sequence for a network with a memory."""
 
     burn_in: cfg.NonNegativeCount = 8
     """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""

@@ -114,7 +114,7 @@ def make_curriculum(config: Any, env: Env, design: Design) -> Curriculum:
 
 
 def kept(config: Any) -> int:
-    """Returns the number of levels in the buffer of SFL."""
+    """Computes the number of levels in the buffer of SFL."""
     return min(config.level_capacity, max(config.level_period * config.num_envs // SMALLER, 1))
 
 
