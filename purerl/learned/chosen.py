@@ -28,7 +28,7 @@ class TimeAware:
 
 @dataclasses.dataclass(frozen=True)
 class AwareLayers(Layers, TimeAware):
-    """Those of a function that may see where in its training an agent is."""
+    """Widths of hidden layers, for a function that may see how far an agent's training has progressed."""
 
 
 def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> Made:

@@ -1,4 +1,4 @@
-"""Trees of arrays as safetensors files, written piece by piece from where they lie, and read back onto devices."""
+"""Trees of arrays as safetensors files, written piece by piece without copies, and read back onto devices."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -32,33 +32,34 @@ DTYPES = {
 
 
 Put = Callable[[np.ndarray, Any], jax.Array]
-"""Places an array, that of a leaf."""
+"""Places the array that was read for a leaf, which is its second argument."""
 on_default: Put = lambda array, leaf: jnp.asarray(array)
 
 
 def blocks(tree: PyTree, rows: int | None = None) -> Iterator[Any]:
-    """The bytes of a file, piece by piece, without a copy of arrays that lie in the host's memory.
+    """Yields the bytes of a file, piece by piece, without a copy of arrays that lie in the host's memory.
 
-    ``tree`` has arrays and typed keys, which become their uint32 words. With ``rows`` only so many rows of the leading
-    axis of every array are written.
+    Args:
+        tree: A tree of arrays and typed keys, which become their uint32 words.
+        rows: If given, only so many rows of the leading axis of every array are written.
     """
     return file_of(named(tree), rows)
 
 
 def named(tree: PyTree) -> dict[str, Any]:
-    """The leaves of a tree by their names in a file, typed keys as their words."""
+    """Returns the leaves of a tree by their names in a file, typed keys as their words."""
     return {jax.tree_util.keystr(at): plain(leaf) for at, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def file_of(leaves: Mapping[str, Any], rows: int | None = None) -> Iterator[Any]:
-    """`blocks` of arrays by their names."""
+    """Yields the `blocks` of arrays by their names."""
     yield _header(leaves, rows)
     for leaf in leaves.values():
         yield from _pieces(leaf, rows)
 
 
 def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
-    """A copy of ``tree`` as numpy arrays, with typed keys as their words; `blocks` are those of ``tree``."""
+    """Copies ``tree`` to numpy arrays, with typed keys as their words; the copy has the `blocks` of ``tree``."""
 
     def copy(leaf: Any) -> np.ndarray:
         pieces = [piece.view(leaf.dtype) for piece in _pieces(leaf, rows)]
@@ -68,11 +69,18 @@ def on_host(tree: PyTree, rows: int | None = None) -> PyTree:
 
 
 def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
-    """The arrays of a file of `blocks`, in the structure of ``like``, a tree of arrays or of `jax.ShapeDtypeStruct`.
+    """Reads the arrays of a file of `blocks` in the structure of ``like``.
 
-    The file must have proved to be what was written. ``put(array, leaf)`` places the array of a leaf of ``like``.
-    Raises `ConfigError`, naming the first that does not match, if arrays differ from ``like`` in name, shape or dtype,
-    before any is allocated, and if the file ends too soon.
+    The caller has verified that the file is what was written.
+
+    Args:
+        path: The file.
+        like: A tree of arrays or of `jax.ShapeDtypeStruct`.
+        put: ``put(array, leaf)`` places the array of a leaf of ``like``.
+
+    Raises:
+        ConfigError: Arrays differ from ``like`` in name, shape or dtype, which is known before any is allocated (the
+            message names the first), or the file ends too soon.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(plain, leaf) for at, leaf in leaves}
@@ -94,35 +102,37 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
 
 
 def fill(file: Any, array: np.ndarray, path: Path) -> None:
-    """Reads on into an array, whose elements lie one after another. Raises `ConfigError` if the file ends too soon."""
+    """Reads the next bytes of a file into a contiguous array. Raises `ConfigError` if the file ends too soon."""
     if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
         raise ConfigError(f"{path}: is cut off")
 
 
 def placed(array: np.ndarray, leaf: Any, put: Put) -> jax.Array:
-    """What was read of a leaf where ``put`` places it, a typed key if the leaf is one."""
+    """Places the array that was read for a leaf by ``put``; makes a typed key of it if the leaf is one."""
     there = put(array, leaf)
     return jax.random.wrap_key_data(there) if _is_key(leaf) else there
 
 
 def _is_key(leaf: Any) -> bool:
-    """Whether a leaf is an array of typed random keys."""
+    """Returns whether a leaf is an array of typed random keys."""
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def plain(leaf: Any) -> Any:
-    """A leaf; if it is a typed key, its uint32 words."""
+    """Returns a leaf, or its uint32 words if it is a typed key."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _shape(leaf: Any, rows: int | None) -> tuple[int, ...]:
-    """The shape of an array, or of its first ``rows``."""
+    """Returns the shape of an array, or of its first ``rows``."""
     return leaf.shape if rows is None else (min(rows, leaf.shape[0]), *leaf.shape[1:])
 
 
 def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
-    """The bytes of an array, or of its first ``rows``, in order, as vectors of uint8; without a copy where its memory
-    is the host's and whole, or in parts along its leading axis."""
+    """Yields the bytes of an array, or of its first ``rows``, in order, as vectors of uint8.
+
+    There is no copy where its memory is the host's and whole, or in parts along its leading axis.
+    """
     held = [(0, leaf)]
     shards = [x for x in leaf.addressable_shards if x.replica_id == 0] if isinstance(leaf, jax.Array) else []
     if shards and all(shard.data.shape[1:] == leaf.shape[1:] for shard in shards):
@@ -135,7 +145,7 @@ def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
 
 
 def _header(leaves: Mapping[str, Any], rows: int | None) -> bytes:
-    """The beginning of a safetensors file: its length, and what lies where."""
+    """Makes the beginning of a safetensors file: the header's length, and the dtype, shape and place of each array."""
     entries, end = {}, 0
     for name, leaf in leaves.items():
         shape, start = _shape(leaf, rows), end

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files and folders that are replaced atomically: they are there whole or not at all."""
 
 import contextlib
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; the file takes the place of ``path`` when the block ends without an error.
+    """Yields a path beside ``path`` to write to; its file replaces ``path`` when the block ends without an error.
 
-    After an error it is removed, and ``path`` stays as it was. A file that is made with `open` has the mode that the
-    umask allows. What lay at either path is replaced, and is not written through if it was a symbolic link.
+    After an error that file is removed, and ``path`` stays as it was. A file that is made with `open` has the mode that
+    the umask allows. A file or a symbolic link at either path is replaced; a link is not written through.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -26,8 +26,10 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """An empty folder beside ``path`` to write into; it takes the place of the folder ``path`` when the block ends
-    without an error. After an error it is removed, and ``path`` stays as it was."""
+    """Yields an empty folder beside ``path`` to write into; it replaces ``path`` when the block ends without an error.
+
+    After an error it is removed, and ``path`` stays as it was.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Files of arrays with a card: one safetensors file each, with the card in its metadata. No pickle.
 
-The card is JSON: what the arrays are and where they come from, the numbers by which their shapes are known, and a
-SHA-256 over all of it and the arrays, which also tells two files apart.
+The card is JSON. It describes the arrays and their origin, has the numbers from which their shapes follow, and a
+SHA-256 over all of it and the arrays, which also identifies the file.
 """
 
 import json
@@ -19,14 +19,17 @@ from purerl.store.atomic import atomic
 FORMAT = 1
 """Format version of the files, in their cards; other versions are refused."""
 CARD = "card"
-"""Name of the card in a file's metadata."""
+"""The name of the card in a file's metadata."""
 MOST_BYTES = 2**30
-"""Size of the largest file that is read, in bytes. What is read may become part of a compiled program."""
+"""The size of the largest file that is read, in bytes. What is read may become part of a compiled program."""
 
 
 class Kind(NamedTuple):
-    """What files are: ``name`` completes "no", ``counts`` are numbers of their cards, each at least 1, and ``less``
-    says what to do with a file that would be too large."""
+    """A kind of files.
+
+    ``name`` completes "no" in messages, ``counts`` are names of numbers in their cards, each at least 1, and ``less``
+    advises what to do about a file that would be too large.
+    """
 
     name: str
     counts: tuple[str, ...]
@@ -38,14 +41,18 @@ LEVELS = Kind("file of levels of a curriculum", ("agents", "capacity"), "give a 
 
 
 class Stored(NamedTuple):
-    """What a file holds: its card, and its arrays by their names."""
+    """The contents of a file: its card, and its arrays by their names."""
 
     card: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
 
 def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[str, Any]) -> dict[str, Any]:
-    """Writes a file, atomically, and returns its card as it is written: with format and digest."""
+    """Writes a file, atomically, and returns its card as it is written: with format and digest.
+
+    Raises:
+        ConfigError: The file would be larger than `MOST_BYTES`.
+    """
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     document = json.loads(json.dumps(json_files.finite({"format": FORMAT, **card})))
     document["sha256"] = tensors.digest(document, whole)
@@ -58,11 +65,18 @@ def save(kind: Kind, path: Path, arrays: Mapping[str, np.ndarray], card: dict[st
 
 
 def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Stored:
-    """Reads a file, which is untrusted. ``expected(card)`` gives the shapes and dtypes of its arrays by their names.
+    """Reads a file, which is untrusted.
 
-    It is asked before memory is taken for any array, of a card whose counts are at least 1, and may raise `ConfigError`
-    itself. Raises `ConfigError`, with one line that names the path, for what is no such file
-    and for anything in it that is not what was written.
+    Args:
+        kind: The kind of the file.
+        path: The file.
+        expected: ``expected(card)`` returns the shapes and dtypes of the file's arrays by their names. It is called
+            before memory is allocated for any array, with a card whose counts are at least 1, and may raise
+            `ConfigError` itself.
+
+    Raises:
+        ConfigError: The file is none of this kind, or something in it is not what was written; one line that names the
+            path.
     """
     file, size = regular_files.opened(path)
     with file:
@@ -78,7 +92,7 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
 
 
 def _card(kind: Kind, path: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    """The card in a file's metadata."""
+    """Reads the card from a file's metadata. Raises `ConfigError`."""
     try:
         card = json_files.parse(metadata.get(CARD, "").encode(errors="replace"))
     except ConfigError as error:

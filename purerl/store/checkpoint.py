@@ -1,11 +1,12 @@
 """Checkpoints: the whole state of a run as one directory, which is there whole or not at all.
 
-A directory of checkpoints holds one folder for each save, a step, named by its number. In it lie the arrays as
+A directory of checkpoints holds one folder for each save, a step, named by its number. In it are the arrays as
 ``state.safetensors``, and ``card.json`` with a format version, the step's number, a description by the caller
 (``about``), the versions of the libraries, and a SHA-256 digest of all of this. A step that does not match its digest
 is reported as damaged.
 
-Of several processes each writes a piece of the arrays (`pieces`), and the first one the card, which lists them.
+If there are several processes, each writes a piece of the arrays (`pieces`), and the first one the card, which lists
+them.
 """
 
 import contextlib
@@ -25,22 +26,30 @@ from purerl.store import arrays, json_files, pieces, regular_files, tensors
 from purerl.types import PyTree
 
 FORMAT = 3
-"""Format version of a step; steps of other versions are refused. Since 3 no state of an environment resets itself."""
+"""The format version of a step; steps of other versions are refused. Since 3 no state of an environment resets itself.
+"""
 IN_PIECES = 4
-"""That of a step whose arrays are in pieces."""
+"""The format version of a step whose arrays are in pieces."""
 EARLIER = "it was written by an earlier version of purerl, which can resume it; saved policies still load"
 KEEP = 2
-"""Number of steps that are kept by default: the newest, and one to fall back to."""
+"""The number of steps that are kept by default: the newest, and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
 ARRAYS, CARD = "state.safetensors", "card.json"
 BLOCK = 2**20
-"""Bytes that are read at once to compute a digest."""
+"""The number of bytes that are read at once to compute a digest."""
 
 
 class Step(NamedTuple):
-    """A step that has proved to be what was written: its folder and number, the caller's description, the versions of
-    the libraries that wrote it, what is wrong with newer steps, by number, which were skipped as damaged, and in how
-    many pieces its arrays are (0: in none)."""
+    """A step whose contents have been verified to be what was written.
+
+    Attributes:
+        path: The folder.
+        number: The number of the step.
+        about: The caller's description.
+        versions: The versions of the libraries that wrote it.
+        damaged: What is wrong with newer steps that were skipped as damaged, by number.
+        pieces: The number of pieces of its arrays; 0 if they are not in pieces.
+    """
 
     path: Path
     number: int
@@ -59,10 +68,19 @@ def save(
 ) -> None:
     """Writes ``state`` as the step ``directory/step``, atomically, and removes all but the newest ``keep`` steps.
 
-    ``state`` is a tree of arrays and typed keys, which are written one after another without copies of them all.
-    ``about`` is JSON; counts that exceed an int32 belong there. With ``rows`` only so many rows of the leading axis of
-    every array are written. Raises `FileExistsError` if the step exists, and another `OSError` if it cannot be written;
-    earlier steps stay unchanged.
+    Arrays are written one after another, without a copy of all of them.
+
+    Args:
+        directory: The directory of checkpoints.
+        step: The number of the step.
+        state: A tree of arrays and typed keys.
+        about: A description as JSON; counts that exceed an int32 belong there.
+        keep: The number of steps that are kept.
+        rows: If given, only so many rows of the leading axis of every array are written.
+
+    Raises:
+        FileExistsError: The step exists.
+        OSError: The step cannot be written; earlier steps stay unchanged.
     """
     path, temporary = directory / str(step), directory / f"{step}.tmp"
     if path.exists():
@@ -91,11 +109,23 @@ def save_piece(
     token: str,
     keep: int = KEEP,
 ) -> None:
-    """`save` by ``count`` processes, each of which calls it with its own ``parts`` (`pieces.own`) and number
-    ``process``.
+    """Writes a step by ``count`` processes, each of which calls it with its own ``parts``; see `save`.
 
-    The first one waits for the pieces of the others, and makes a step of them; it alone knows ``about``. ``token`` is
-    the same for all of a run and no other run's, so that nothing of a run that was killed is taken for theirs.
+    The first process waits for the pieces of the others, and makes a step of them.
+
+    Args:
+        directory: The directory of checkpoints.
+        step: The number of the step.
+        parts: The parts that this process writes (`pieces.own`).
+        about: A description as JSON, which only the first process writes.
+        process: The number of this process.
+        count: The number of processes.
+        token: A text that is the same for all processes of a run and differs between runs, so that no piece of a run
+            that was killed is taken for one of this run.
+        keep: The number of steps that are kept.
+
+    Raises:
+        OSError: The step cannot be written.
     """
     path, temporary = directory / str(step), directory / f"{step}.{token}.tmp"
     with _writing(path, temporary):
@@ -111,7 +141,7 @@ def save_piece(
 
 @contextlib.contextmanager
 def _writing(path: Path, temporary: Path) -> Iterator[None]:
-    """Within it a step is written. Raises `OSError`, with nothing left behind, if it cannot be."""
+    """Runs the block that writes a step. Raises `OSError`, with nothing left behind, if it cannot be written."""
     try:
         yield
     except OSError as error:
@@ -120,7 +150,7 @@ def _writing(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def _finish(path: Path, temporary: Path, card: dict[str, Any], digest: Any) -> None:
-    """Writes the card of a step whose arrays are written, and ``digest``ed, and makes the step be there."""
+    """Writes the card of a step whose arrays are written, with their ``digest``, and moves the step to its place."""
     digest.update(json_files.canonical(card))
     with open(temporary / CARD, "xb") as file:
         file.write(json.dumps({**card, "sha256": digest.hexdigest()}).encode())
@@ -136,16 +166,19 @@ def _prune(directory: Path, keep: int) -> None:
 
 
 def steps(directory: Path) -> list[int]:
-    """The numbers of the steps in a directory, ascending; empty if there is no such directory."""
+    """Returns the numbers of the steps in a directory, ascending; empty if there is no such directory."""
     entries = directory.iterdir() if directory.is_dir() else ()
     return sorted(int(path.name) for path in entries if path.name.isdecimal() and path.is_dir())
 
 
 def newest(directory: Path, *, strict: bool = False) -> Step:
-    """The newest step of ``directory``, whose contents are those that were written.
+    """Returns the newest step of ``directory`` whose contents are verified to be what was written.
 
-    If it is damaged, the step before it is taken, unless ``strict``. Raises `Damaged` if no step can be read (with
-    ``strict``: if the newest cannot), and `ConfigError` if there is none, or its format differs.
+    If the newest is damaged, the step before it is taken, unless ``strict``.
+
+    Raises:
+        Damaged: No step can be read (with ``strict``: the newest cannot).
+        ConfigError: There is no step, or its format differs.
     """
     existing = steps(directory)
     if not existing:
@@ -165,14 +198,14 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
 
 
 def read(step: Step, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
-    """The state of a step, in the structure of ``like``; `arrays.read` tells of the arguments and errors."""
+    """Reads the state of a step in the structure of ``like``; arguments and errors are those of `arrays.read`."""
     if step.pieces:
         return pieces.read(step.path, step.pieces, like, put)
     return arrays.read(step.path / ARRAYS, like, put)
 
 
 def peek(directory: Path) -> dict[str, Any]:
-    """What the caller said in the newest readable card of ``directory``, unverified; empty if there is none."""
+    """Returns the description in the newest readable card of ``directory``, unverified; empty if there is none."""
     for number in reversed(steps(directory)):
         with contextlib.suppress(ConfigError):
             card = json_files.read_json(directory / str(number) / CARD)
@@ -189,13 +222,17 @@ def put_aside(step: Step) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the libraries that the bits of a run depend on."""
+    """Returns the versions of the libraries that the bits of a run depend on."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def _card(path: Path) -> dict[str, Any]:
-    """The card of a step whose contents are those that were written. Raises `Damaged`, or `ConfigError` for a step of
-    another format."""
+    """Reads the card of a step and verifies its contents.
+
+    Raises:
+        Damaged: The contents are not what was written.
+        ConfigError: The step has another format.
+    """
     if (path / "_CHECKPOINT_METADATA").exists():
         raise ConfigError(f"{path}: format 1, expected {FORMAT}; {EARLIER}")
     try:
@@ -224,7 +261,7 @@ def _card(path: Path) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> Any:
-    """The digest of a step's arrays, to go on with. Raises `Damaged`."""
+    """Computes the digest of a step's arrays, which the caller continues. Raises `Damaged`."""
     digest = hashlib.sha256()
     try:
         with regular_files.opened(path / ARRAYS)[0] as file:
@@ -239,7 +276,7 @@ def _digest(path: Path) -> Any:
 
 
 def _check_size(path: Path, file: Any) -> None:
-    """Raises `Damaged` for arrays of another size than their header says, of which nothing more is read."""
+    """Raises `Damaged` if a file's size is not the one that its header declares, before more is read."""
     try:
         tensors.header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
     except ConfigError as error:
@@ -248,13 +285,13 @@ def _check_size(path: Path, file: Any) -> None:
 
 
 def _through(file: Any) -> None:
-    """Writes a file through to the disk."""
+    """Flushes a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _sync(directory: Path) -> None:
-    """Writes the names in a directory through to the disk."""
+    """Flushes the names in a directory to the disk."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

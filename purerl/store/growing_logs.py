@@ -1,4 +1,4 @@
-"""Logs that still grow, read on from where they were read last, as columns of numbers."""
+"""Logs that still grow, read in steps as columns of numbers; each step reads what is new."""
 
 import math
 import threading
@@ -13,26 +13,26 @@ from purerl.errors import ConfigError
 from purerl.store import log, regular_files, untrusted
 
 MOST_BYTES = 2**28
-"""Size of the largest log that is read, in bytes."""
+"""The size of the largest log that is read, in bytes."""
 MOST_IN_LINE = 2**20
-"""Length of the longest line that is read, in bytes with its end."""
+"""The length of the longest line that is read, in bytes with its end."""
 MOST_COLUMNS = 200
-"""Names of numbers that are kept of a log."""
+"""The most columns that are kept of a log."""
 TAIL = 256
-"""Bytes of what was read last by which a log is known again."""
+"""The number of bytes before the offset by which a log is recognised as the one that was read before."""
 
 
 class Column(NamedTuple):
-    """The numbers of one name, and the row that each stands in, ascending."""
+    """The numbers of one name, and the rows that they are in, ascending."""
 
     rows: array
     values: array
 
 
 class Columns(Mapping[str, np.ndarray]):
-    """What was read of a log: columns of one length, float64, nan where a line has no such number.
+    """The columns that were read from a log, of one length, float64, nan where a line has no such number.
 
-    A column is made each time it is looked up, so that what nobody looks up takes no memory.
+    A column is made each time it is looked up, so that other columns take no memory.
     """
 
     def __init__(self, columns: dict[str, Column], length: int, lock: threading.Lock):
@@ -55,9 +55,9 @@ class Columns(Mapping[str, np.ndarray]):
 
 
 class Followed:
-    """The numbers in a log of JSON lines. `read` reads on, from any thread.
+    """The numbers in a log of JSON lines. `read` reads what was added, from any thread.
 
-    It remembers the numbers that there are, 12 bytes each, so its memory is in proportion to the log's size.
+    It stores the numbers in 12 bytes each, so its memory is in proportion to the log's size.
     """
 
     def __init__(self, path: Path):
@@ -67,10 +67,13 @@ class Followed:
         self._columns: dict[str, Column] = {}
 
     def read(self) -> Columns:
-        """The columns so far, with a row for each line. A log that was replaced or cut is read anew.
+        """Reads what was added and returns all columns so far, with a row for each line.
 
-        Its last line may be half written. A line that is no JSON object, an empty one, or longer than `MOST_IN_LINE`
-        is left out. Raises `ConfigError` for what is no regular file, or too large.
+        A log that was replaced or cut is read anew. Its last line may be half written. A line that is no JSON object,
+        an empty one, or one longer than `MOST_IN_LINE` is left out.
+
+        Raises:
+            ConfigError: The file is not regular, or too large.
         """
         file, size = regular_files.opened(self.path)
         with file, self._lock:
@@ -108,8 +111,10 @@ class Followed:
 
 
 def _whole_lines(file: BinaryIO, start: int, size: int) -> Iterator[tuple[bytes, int]]:
-    """The lines that have their end, from byte ``start`` up to ``size`` or beyond, each with the byte after it; nothing
-    in place of one that is too long."""
+    """Yields the lines that have their end, from byte ``start`` up to ``size`` or beyond, each with the byte after it.
+
+    A line that is too long is yielded as an empty one.
+    """
     short = True
     while start < size and (part := file.readline(MOST_IN_LINE)):
         start += len(part)
@@ -120,7 +125,7 @@ def _whole_lines(file: BinaryIO, start: int, size: int) -> Iterator[tuple[bytes,
 
 
 def _numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a line by name; those of an object within it as ``name.inner``."""
+    """Yields the numbers of a line by name; the numbers of an object within it as ``name.inner``."""
     for name, value in row.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for inner, number in parts:

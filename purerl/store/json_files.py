@@ -1,4 +1,4 @@
-"""JSON files: written atomically, and read as what anybody may have changed."""
+"""JSON files: written atomically, and read as untrusted input."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from purerl.store import regular_files
 from purerl.store.atomic import atomic
 
 MOST_BYTES = 2**26
-"""Size of the largest JSON file that is read, in bytes."""
+"""The size of the largest JSON file that is read, in bytes."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -24,15 +24,16 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON as bytes that follow from its contents alone, for digests."""
+    """Encodes JSON as bytes that follow from its contents alone, for digests."""
     return json.dumps(value, sort_keys=True).encode()
 
 
 def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
-    """The contents of a JSON file, which is untrusted.
+    """Reads a JSON file, which is untrusted.
 
-    Raises `ConfigError`, with one line that names the path, for what is no regular file or larger than ``most_bytes``,
-    and for what `parse` refuses.
+    Raises:
+        ConfigError: The file is not regular, larger than ``most_bytes``, or `parse` refuses it; one line that names the
+            path.
     """
     raw = regular_files.read(path, most_bytes)
     try:
@@ -42,7 +43,7 @@ def read_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
 
 
 def parse(raw: bytes) -> Any:
-    """JSON from UTF-8. Raises `ConfigError` for anything else, duplicate names, nan, infinity, and deep nesting."""
+    """Parses JSON in UTF-8. Raises `ConfigError` for anything else, duplicate names, nan, infinity and deep nesting."""
     try:
         return json.loads(
             raw.decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_number, parse_float=_finite_number
@@ -72,7 +73,7 @@ def _finite_number(text: str) -> float:
 
 
 def finite(value: Any) -> Any:
-    """``value`` ready for JSON: arrays as lists, numpy numbers as Python's, and None for every non-finite number."""
+    """Converts ``value`` for JSON: arrays to lists, numpy numbers to Python's, and every non-finite number to None."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

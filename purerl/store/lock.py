@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""Locks of run directories: one process at a time."""
 
 import contextlib
 import fcntl
@@ -16,9 +16,10 @@ LOCK = "run.lock"
 
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """An exclusive lock on a run directory, which the operating system releases when the process ends, even if killed.
+    """Locks a run directory exclusively; the operating system releases the lock when the process ends, even if killed.
 
-    Raises `ConfigError`, with the id of the process that holds it, if it is taken.
+    Raises:
+        ConfigError: Another process holds the lock; the message has its id.
     """
     opened = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     with os.fdopen(opened, "r+") as file:
@@ -33,9 +34,9 @@ def lock(directory: Path) -> Iterator[None]:
 
 
 def holder(directory: Path) -> int | None:
-    """The id of the process that wrote itself into the lock of a run directory, if it still runs; None: nobody does.
+    """Returns the id of the process in the lock file of a run directory if it still runs, else None.
 
-    It takes no lock, so that it is in nobody's way. The file may be anybody's.
+    It takes no lock, so that it blocks no process. The file is untrusted.
     """
     try:
         written = regular_files.read(directory / LOCK, 100).strip()

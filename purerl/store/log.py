@@ -14,7 +14,7 @@ from purerl.store.atomic import atomic
 
 
 class Log:
-    """A file of lines, opened to add to. What a full disk keeps from being written whole is not written at all."""
+    """A file of lines, opened to append to. If a full disk prevents that lines are written whole, none is written."""
 
     def __init__(self, path: Path):
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
@@ -28,8 +28,12 @@ class Log:
         os.close(self._file)
 
     def write(self, lines: Iterable[str]) -> None:
-        """Adds lines, each with its end. Raises `OSError` if they cannot be written; then none of them is; and if the
-        file no longer lies where it was opened, because somebody has removed, moved or replaced it."""
+        """Appends lines, each with its end.
+
+        Raises:
+            OSError: The lines cannot be written, and then none of them is; or the file is no longer at its path,
+                because it was removed, moved or replaced.
+        """
         self._check_there()
         data = memoryview("".join(lines).encode())
         try:
@@ -50,26 +54,31 @@ class Log:
             raise OSError(errno.ENOENT, f"{self.path}: was removed or replaced while it was written")
 
     def sync(self) -> None:
-        """Writes the log through to the disk."""
+        """Flushes the log to the disk."""
         os.fsync(self._file)
 
 
 def rows(path: Path, under_way: bool = False) -> Iterator[dict[str, Any]]:
-    """What the lines of a log say; nothing if there is no such file.
+    """Yields the objects in the lines of a log; none if there is no such file.
 
-    - ``under_way``: the log may be growing, so a last line without its end is left out.
+    Args:
+        path: The log.
+        under_way: Whether the log may be growing, so that a last line without its end is left out.
 
-    Raises `ConfigError`, naming the line, for one that is not a JSON object.
+    Raises:
+        ConfigError: A line is not a JSON object; the message names it.
     """
     for _, row in _lines(path, under_way):
         yield row
 
 
 def cut(path: Path, saved: Callable[[dict[str, Any]], bool], count: int) -> None:
-    """Leaves the first ``count`` rows of a log for which ``saved(row)``, those that a checkpoint knows.
+    """Keeps the first ``count`` rows of a log for which ``saved(row)``, those that a checkpoint counts.
 
-    What follows them may be damaged. Raises `ConfigError` if one of them is missing or damaged; then the log stays as
-    it is.
+    What follows them may be damaged.
+
+    Raises:
+        ConfigError: One of them is missing or damaged; then the log stays as it is.
     """
     kept: list[list[int]] = []  # where kept rows begin and end, in bytes; neighbours as one
     start = 0
@@ -97,7 +106,7 @@ def cut(path: Path, saved: Callable[[dict[str, Any]], bool], count: int) -> None
 
 
 def trim(path: Path, saved: Callable[[dict[str, Any]], bool]) -> None:
-    """Leaves the rows of a log for which ``saved(row)``, up to the first damaged one, however many they are."""
+    """Keeps the rows of a log for which ``saved(row)``, up to the first damaged one, however many they are."""
     count = 0
     with contextlib.suppress(ConfigError):
         for row in rows(path):
@@ -106,7 +115,7 @@ def trim(path: Path, saved: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """What a line of a log says; None if it is no JSON object."""
+    """Parses a line of a log; None if it is no JSON object."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -115,7 +124,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def _lines(path: Path, under_way: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines of a log, each with what it says; none if there is no such file."""
+    """Yields the lines of a log, each with its object; none if there is no such file."""
     if not path.exists():
         return
     with regular_files.opened(path)[0] as file:

@@ -1,7 +1,8 @@
-"""Where else metrics go: a table, TensorBoard, Weights & Biases. What fails is told once, and stops no training.
+"""Further destinations of metrics: a table, TensorBoard, Weights & Biases.
 
-A point is a few numbers by name, of all members together (`metrics.means`), after a chunk of iterations or after an
-evaluation. These loggers are for watching; the whole record is in ``metrics.jsonl``.
+A logger that fails is reported once, and stops no training. A point is a few numbers by name, of all members together
+(`metrics.means`), after a chunk of iterations or after an evaluation. These loggers are for watching; the whole record
+is in ``metrics.jsonl``.
 """
 
 import contextlib
@@ -18,23 +19,28 @@ Point = Mapping[str, float]
 
 
 class Logger(NamedTuple):
-    """``write(env_steps, point)`` takes note of a point, which belongs to that many frames of an agent."""
+    """A destination of metrics: ``write(env_steps, point)`` records a point after that many frames of an agent."""
 
     write: Callable[[int, Point], None]
     close: Callable[[], None]
 
 
 class Known(NamedTuple):
-    """What the run had saved when this process began: so many frames of an agent, after so many seconds of training.
-    What an earlier process wrote of more than that comes again."""
+    """What the run had saved when this process began: frames of an agent, and seconds of training.
+
+    Points that an earlier process wrote beyond these are computed again.
+    """
 
     env_steps: int = 0
     seconds: float = 0.0
 
 
 def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
-    """``log.csv``: a line for each point, with the same columns in all; an evaluation fills its own. A file of an
-    earlier process is cut to what is known, and added to."""
+    """Opens ``log.csv``: a line for each point, with the same columns in all; an evaluation fills its own columns.
+
+    A file of an earlier process is cut to what is ``known``, and appended to. The table is in ``directory``; ``about``
+    is not used.
+    """
     path = directory / "log.csv"
     columns = _cut(path, known.seconds) if path.exists() else []
     file = open(path, "a", newline="")  # noqa: SIM115 - closed by `close`
@@ -52,8 +58,10 @@ def table(directory: Path, about: dict[str, Any], known: Known) -> Logger:
 
 
 def _cut(path: Path, seconds: float) -> list[str]:
-    """Leaves the points of a table that came in the first ``seconds`` of training, and returns its columns. An
-    evaluation came with the point before it. What a kill left half written is left out."""
+    """Keeps the points of a table that came in the first ``seconds`` of training, and returns its columns.
+
+    An evaluation came with the point before it. A line that a killed process left half written is removed.
+    """
     with open(path, newline="") as old, atomic(path) as temporary, open(temporary, "w", newline="") as new:
         rows, writer, is_known = csv.reader(line for line in old if line.endswith("\n")), csv.writer(new), True
         if columns := next(rows, []):
@@ -67,8 +75,10 @@ def _cut(path: Path, seconds: float) -> list[str]:
 
 
 def tensorboard(directory: Path, about: dict[str, Any], known: Known) -> Logger:
-    """The folder ``tensorboard``, by tensorboardX (``pip install 'purerl[tensorboard]'``). Points of an earlier process
-    beyond the frames that are known are no longer shown."""
+    """Opens the folder ``tensorboard`` in ``directory`` by tensorboardX (``pip install 'purerl[tensorboard]'``).
+
+    Points of an earlier process beyond the frames that are ``known`` are no longer shown. ``about`` is not used.
+    """
     from tensorboardX import SummaryWriter
 
     path = directory / "tensorboard"
@@ -83,8 +93,11 @@ def tensorboard(directory: Path, about: dict[str, Any], known: Known) -> Logger:
 
 
 def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
-    """The folder ``wandb`` (``pip install 'purerl[wandb]'``), with a run of its own for each process; nothing leaves
-    the machine unless ``WANDB_MODE=online`` is in the environment."""
+    """Opens the folder ``wandb`` in ``directory`` (``pip install 'purerl[wandb]'``), with a run for each process.
+
+    Nothing leaves the machine unless ``WANDB_MODE=online`` is in the environment. ``about`` is the run's config;
+    ``known`` is not used.
+    """
     import wandb
 
     settings = wandb.Settings(symlink=False, console="off", silent=True, x_disable_meta=True, x_disable_stats=True)
@@ -110,14 +123,16 @@ MAKERS = {"csv": table, "tensorboard": tensorboard, "wandb": wandb}
 def opened(
     names: Sequence[str], directory: Path, about: dict[str, Any], known: Known, warn: Callable[[str], None]
 ) -> Iterator[Logger]:
-    """All the named loggers as one, closed when the block ends. Of one that fails, or cannot be opened, ``warn`` is
-    told once, and it is left alone from there on.
+    """Yields all the named loggers as one, closed when the block ends.
 
-    - ``names``: of `MAKERS`.
-    - ``directory``: the run's.
-    - ``about``: what the run is, as JSON.
-    - ``known``: what an earlier process has saved.
-    - ``warn``: takes a line of text.
+    A logger that fails, or cannot be opened, is reported once and not used any more.
+
+    Args:
+        names: Names among `MAKERS`.
+        directory: The directory of the run.
+        about: The description of the run, as JSON.
+        known: What an earlier process has saved.
+        warn: Called with a line of text about a logger that fails.
     """
     working: dict[str, Logger] = {}
 

@@ -1,4 +1,4 @@
-"""Metrics as JSON lines, and as the few numbers that a person watches."""
+"""Metrics as JSON lines, and as a few numbers for watching a training."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from purerl.store.json_files import finite
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles over a population that `quantile_rows` writes."""
 IQM = "iqm"
-"""What their interquartile mean is called there."""
+"""The name of the interquartile mean in these rows."""
 TEXTS = {"b": "%s", "i": "%d", "u": "%d", "f": "%.9g"}
-"""How a number is written, by the kind of its array. Nine digits are all that a float32 has."""
+"""The format of a number, by the kind of its array. Nine digits are all that a float32 has."""
 NULLS = ": nan", ": inf", ": -inf"
-"""Numbers that JSON has not, as they stand in a line."""
+"""Numbers that JSON does not have, as they are formatted in a line."""
 MOST_LINES = 4096
-"""Lines that are made at once, about."""
+"""The approximate number of lines that are made at once."""
 OF_EPISODES = "episode_return", "episode_length"
 """Metrics that are means over the episodes that ended."""
 
@@ -26,11 +26,13 @@ OF_EPISODES = "episode_return", "episode_length"
 def rows(
     metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, labels: list[dict[str, int]]
 ) -> Iterator[str]:
-    """Metrics ``[iterations, P]`` as JSON lines, one for each iteration and member; many lines at once.
+    """Yields metrics ``[iterations, P]`` as JSON lines, one for each iteration and member; many lines at once.
 
-    ``env_steps`` ``[iterations]`` is the number of environment steps of one member after each iteration;
-    ``first_iteration`` is the number of the first row, counted from 1; ``labels`` ``[P]`` are added to each member's
-    lines.
+    Args:
+        metrics: ``[iterations, P]`` by name.
+        env_steps: ``[iterations]``, the environment steps of one member after each iteration.
+        first_iteration: The number of the first row, counted from 1.
+        labels: ``[P]``, added to each member's lines.
     """
     size, at_once = len(labels), max(1, MOST_LINES // len(labels))
     for start in range(0, len(env_steps), at_once):
@@ -47,11 +49,16 @@ def rows(
 def quantile_rows(
     metrics: dict[str, np.ndarray], env_steps: Sequence[int], first_iteration: int, first_member: int
 ) -> Iterator[str]:
-    """Metrics ``[iterations, P]`` summarised as JSON lines, one for each iteration.
+    """Yields metrics ``[iterations, P]`` summarised as JSON lines, one for each iteration.
 
     A line has the number of members alive, and the `QUANTILES` and the interquartile mean of ``episode_return`` over
-    members in which an episode ended. ``env_steps`` and ``first_iteration`` are as for `rows`; ``first_member``
-    identifies the batch of members.
+    members in which an episode ended.
+
+    Args:
+        metrics: ``[iterations, P]`` by name.
+        env_steps: As for `rows`.
+        first_iteration: As for `rows`.
+        first_member: The number that identifies the batch of members.
     """
     columns = {
         "iteration": first_iteration + np.arange(len(env_steps)),
@@ -67,9 +74,9 @@ def quantile_rows(
 def _lines(
     columns: dict[str, np.ndarray], name: str = "", inner: Mapping[str, np.ndarray] = MappingProxyType({})
 ) -> str:
-    """Columns ``[N]`` as ``N`` JSON lines, in each of which ``inner`` ones are an object called ``name``.
+    """Formats columns ``[N]`` as ``N`` JSON lines, in each of which the ``inner`` ones are an object called ``name``.
 
-    One format for all lines: it takes an eighth of the time of a `json.dumps` for each.
+    One format serves all lines: it takes an eighth of the time of a `json.dumps` for each.
     """
     of = lambda columns: ", ".join(f"{_quoted(key)}: {TEXTS[x.dtype.kind]}" for key, x in columns.items())
     form = of(columns) + (f", {_quoted(name)}: {{{of(inner)}}}" if inner else "")
@@ -87,21 +94,22 @@ def _lines(
 
 
 def line(row: dict) -> str:
-    """One JSON line."""
+    """Formats one JSON line."""
     return json.dumps(finite(row), allow_nan=False) + "\n"
 
 
 def returns(metrics: dict[str, np.ndarray]) -> np.ndarray:
-    """The mean return of the episodes that ended in metrics ``[iterations, P]``, for each member ``[P]``; nan: none."""
+    """Computes each member's mean return ``[P]`` over the episodes that ended in ``[iterations, P]``; nan if none."""
     return _over_episodes(metrics, "episode_return", axis=0)
 
 
 def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
-    """Each of the metrics ``[iterations, P]`` as one number: its mean over iterations and members in which it exists,
-    over episodes of what is a mean over episodes, and in all of ``episodes``; of ``alive`` and ``stopped`` the members
-    that are so.
+    """Reduces each of the metrics ``[iterations, P]`` to one number.
 
-    Of several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
+    It is the mean over iterations and members in which the metric exists, for means over episodes the mean over
+    episodes, for ``episodes`` the sum, and for ``alive`` and ``stopped`` the number of members that are so at the end.
+
+    With several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
     """
     found = {}
     for name, values in metrics.items():
@@ -122,12 +130,12 @@ def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def _quoted(name: str) -> str:
-    """A name in a format of JSON."""
+    """Quotes a name for a format of JSON."""
     return json.dumps(name).replace("%", "%%")
 
 
 def _over_episodes(metrics: dict[str, np.ndarray], name: str, axis: int | None = None) -> np.ndarray:
-    """The mean of a metric over the episodes that ended; nan where none did."""
+    """Computes the mean of a metric over the episodes that ended; nan where none did."""
     ended = metrics["episodes"].astype(np.float64)
     total, count = np.where(ended > 0, metrics[name] * ended, 0.0).sum(axis=axis), ended.sum(axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -1,7 +1,8 @@
-"""The arrays of a checkpoint that several processes write: each writes a piece, what it holds of the state.
+"""The arrays of a checkpoint that several processes write: each writes a piece, its part of the state.
 
-A piece is a safetensors file. It has a part of an array as ``NAME@START,START,...``, by the places along all axes at
-which the part begins. Beside it lies a note with its size and its SHA-256 digest, which says that it is whole.
+A piece is a safetensors file. It has a part of an array as ``NAME@START,START,...``, by the indices along all axes at
+which the part begins. Beside it is a note with its size and its SHA-256 digest, whose presence means that the piece is
+whole.
 """
 
 import contextlib
@@ -23,14 +24,18 @@ from purerl.store.atomic import atomic
 from purerl.types import PyTree
 
 WAIT_SECONDS = 300.0
-"""How long one process waits for the pieces of the others."""
+"""The time that one process waits for the pieces of the others, in seconds."""
 LOOK_SECONDS = 0.05
 BLOCK = 2**20
-"""Bytes that are read at once to compute a digest."""
+"""The number of bytes that are read at once to compute a digest."""
 
 
 class Part(NamedTuple):
-    """A part of an array in a file: where it begins along all axes, where it lies, and from which byte on."""
+    """A part of an array in a file.
+
+    ``starts`` are the indices at which the part begins along all axes, ``place`` is its place in the file's data, and
+    ``offset`` is the byte at which the data begin.
+    """
 
     starts: tuple[int, ...]
     place: tensors.Place
@@ -39,13 +44,20 @@ class Part(NamedTuple):
 
 
 def of_process(shard: Any) -> bool:
-    """Whether this process is the one that writes a shard of an array, all of which are its own devices'."""
+    """Returns whether this process, on one of whose devices a shard lies, is the one that writes it."""
     return shard.replica_id == 0
 
 
 def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_process) -> dict[str, Any]:
-    """Returns the parts of a tree of arrays and typed keys that this process writes, by name and place; of the leading
-    axis of every array only ``rows`` (None: all). No two processes write the same, and together they write all."""
+    """Returns the parts of a tree of arrays and typed keys that this process writes, by name and place.
+
+    No two processes write the same part, and together they write all.
+
+    Args:
+        tree: A tree of arrays and typed keys.
+        rows: The number of rows of the leading axis of every array that are written; None: all.
+        mine: ``mine(shard)`` returns whether this process writes a shard.
+    """
     found = {}
     for name, leaf in arrays.named(tree).items():
         for shard in leaf.addressable_shards if isinstance(leaf, jax.Array) else ():
@@ -57,7 +69,7 @@ def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_
 
 
 def write(folder: Path, process: int, parts: Mapping[str, Any]) -> None:
-    """Writes the piece of a process through to the disk, and then its note. Raises `OSError`."""
+    """Writes the piece of a process, flushes it to the disk, and then writes its note. Raises `OSError`."""
     digest, size = hashlib.sha256(), 0
     with open(folder / _name(process), "wb") as file:
         for block in arrays.file_of(parts):
@@ -71,9 +83,10 @@ def write(folder: Path, process: int, parts: Mapping[str, Any]) -> None:
 
 
 def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict[str, Any]]:
-    """Waits for the pieces of ``count`` processes, and returns what their notes say, which are removed.
+    """Waits for the pieces of ``count`` processes, and returns their notes, which are removed.
 
-    Raises `OSError` if one does not come in time, or is not as long as its note says.
+    Raises:
+        OSError: A piece does not come within ``seconds``, or is not as long as its note says.
     """
     found, until = [], time.monotonic() + seconds
     for process in range(count):
@@ -92,7 +105,7 @@ def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict
 
 
 def problem(folder: Path, listed: Any) -> str | None:
-    """Returns what is wrong with the pieces that a card has ``listed``; None: they are what was written."""
+    """Returns what is wrong with the pieces that a card has ``listed``; None if they are what was written."""
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed) or not listed:
         return "lists no pieces"
     for process, each in enumerate(listed):
@@ -113,8 +126,10 @@ def problem(folder: Path, listed: Any) -> str | None:
 
 
 def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
-    """The arrays of ``count`` pieces in the structure of ``like``, array after array; arguments and errors are those of
-    `arrays.read`."""
+    """Reads the arrays of ``count`` pieces in the structure of ``like``, array after array.
+
+    Arguments and errors are those of `arrays.read`.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(arrays.plain, leaf) for at, leaf in leaves}
     with contextlib.ExitStack() as stack:
@@ -131,7 +146,7 @@ def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_def
 
 
 def _parts(folder: Path, count: int, stack: contextlib.ExitStack) -> Iterator[tuple[str, Part]]:
-    """The parts of all arrays in the pieces, which ``stack`` closes, by the arrays' names."""
+    """Yields the parts of all arrays in the pieces, by the arrays' names; ``stack`` closes the files."""
     for process in range(count):
         path = folder / _name(process)
         opened, size = regular_files.opened(path)
@@ -163,7 +178,7 @@ def _check(folder: Path, name: str, parts: Sequence[Part], shape: Any) -> None:
 
 
 def _joined(folder: Path, parts: Sequence[Part], shape: Any) -> np.ndarray:
-    """The array of the shape and dtype of ``shape`` that parts make up."""
+    """Joins parts to the array of the shape and dtype of ``shape``."""
     array = np.empty(shape.shape, shape.dtype)
     for part in parts:
         place: Any = (*(slice(a, a + b) for a, b in zip(part.starts, part.place.shape, strict=True)), ...)

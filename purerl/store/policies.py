@@ -15,7 +15,7 @@ from purerl.store.atomic import atomic
 from purerl.types import PyTree
 
 FORMAT = 3
-"""Format version of the policy files, written to ``policy.json``; other versions are refused."""
+"""The format version of the policy files, written to ``policy.json``; other versions are refused."""
 DESCRIPTION, ARRAYS = "policy.json", "policy.safetensors"
 
 
@@ -34,9 +34,13 @@ def save_policy(directory: Path, policy: PyTree, description: dict[str, Any]) ->
 
 
 def load_description(directory: Path) -> dict[str, Any]:
-    """What ``policy.json`` holds. Raises `ConfigError` if it is no JSON object, or of another format.
+    """Reads ``policy.json``.
 
-    Nothing else of it has been checked: its digest is that of `load_policy`, which needs to know the shapes.
+    Nothing but its format is checked: its digest also covers the arrays, so `load_policy`, which knows their shapes,
+    verifies it.
+
+    Raises:
+        ConfigError: The file is no JSON object, or has another format.
     """
     path = directory / DESCRIPTION
     document = json_files.read_json(path)
@@ -53,9 +57,12 @@ def load_description(directory: Path) -> dict[str, Any]:
 def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTree:
     """Reads the arrays of `save_policy` into the structure of ``like``, a tree of `jax.ShapeDtypeStruct`.
 
-    ``document`` is that of `load_description`. Nothing is allocated before the file's header agrees with ``like`` and
-    with the file's size. Raises `ConfigError` if the file is missing, if its arrays differ in name, shape or dtype, if
-    anything in it or in ``document`` is not what was written, and for numbers that are not finite.
+    ``document`` is the result of `load_description`. Nothing is allocated before the file's header agrees with ``like``
+    and with the file's size.
+
+    Raises:
+        ConfigError: The file is missing, its arrays differ in name, shape or dtype, something in it or in ``document``
+            is not what was written, or numbers are not finite.
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
     file, size = regular_files.opened(path)

@@ -1,4 +1,4 @@
-"""Files from outside, opened without waiting for a pipe and without reading a device."""
+"""Untrusted files, opened without waiting for a pipe and without reading a device."""
 
 import io
 import os
@@ -9,7 +9,7 @@ from purerl.errors import ConfigError
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a regular file lies there, and no link to one."""
+    """Returns whether ``path`` is a regular file, and no link to one."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -17,10 +17,13 @@ def is_plain(path: Path) -> bool:
 
 
 def opened(path: Path) -> tuple[io.BufferedReader, int]:
-    """A regular file, open for reading, and its size in bytes. Close it.
+    """Opens a regular file for reading; returns it and its size in bytes. The caller closes it.
 
-    Raises `ConfigError`, which names the path, for what cannot be opened and for what is no regular file: a directory,
-    a pipe, a device. Opening a pipe does not wait for its writer.
+    Opening a pipe does not wait for its writer.
+
+    Raises:
+        ConfigError: The file cannot be opened, or is not regular but a directory, a pipe or a device; the message names
+            the path.
     """
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
@@ -36,7 +39,7 @@ def opened(path: Path) -> tuple[io.BufferedReader, int]:
 
 
 def read(path: Path, most_bytes: int) -> bytes:
-    """What a regular file holds. Raises `ConfigError` as `opened` does, and if it is larger than ``most_bytes``."""
+    """Reads a regular file. Raises `ConfigError` as `opened` does, and if it is larger than ``most_bytes``."""
     file, size = opened(path)
     with file:
         if size > most_bytes:

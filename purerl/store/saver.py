@@ -1,4 +1,4 @@
-"""Logging and saving while the training goes on."""
+"""Logging and saving in the background of a training."""
 
 import collections
 import concurrent.futures
@@ -14,14 +14,14 @@ from purerl.store.log import Log
 from purerl.types import PyTree
 
 OVERLAP_BYTES = 2**28
-"""Size of the largest state that is copied and written in the background. Copies of larger ones might not fit into
+"""The size of the largest state that is copied and written in the background. Copies of larger ones might not fit into
 memory: they are written before the training goes on, array by array."""
 MOST_WAITING = 8
-"""Tasks that may wait in the background; who asks for another one waits."""
+"""The most tasks that wait in the background; a call that adds another one blocks."""
 
 
 class Saver:
-    """Does one thing after another in the background. The error of one is raised by the next call of any method."""
+    """A queue of tasks in the background. The error of a task is raised by the next call of any method."""
 
     def __init__(self, pool: concurrent.futures.Executor):
         self._pool = pool
@@ -29,7 +29,7 @@ class Saver:
         self._token = processes.told(secrets.token_hex(4))
 
     def later(self, task: Callable[[], Any]) -> None:
-        """Calls ``task()`` after all that was asked for before."""
+        """Adds a task, which is called after all tasks that were added before."""
         self.check()
         while len(self._pending) >= MOST_WAITING:
             self._pending.popleft().result()
@@ -46,10 +46,19 @@ class Saver:
         logs: Sequence[Log],
         rows: int | None = None,
     ) -> None:
-        """`checkpoint.save`, of several processes each its piece, unless the step was saved before; after ``logs`` are
-        written through to the disk, so that no checkpoint is ahead of them. All processes must call it.
+        """Saves a checkpoint in the background, unless the step was saved before; see `checkpoint.save`.
 
-        ``state`` may be overwritten as soon as this returns.
+        If there are several processes, each writes its piece, and all must call this. ``logs`` are first flushed to the
+        disk, so that no checkpoint is ahead of them.
+
+        Args:
+            directory: The directory of checkpoints.
+            step: The number of the step.
+            state: The state, which may be overwritten as soon as this returns.
+            about: As for `checkpoint.save`.
+            keep: As for `checkpoint.save`.
+            logs: The logs of the run.
+            rows: As for `checkpoint.save`.
         """
         self.wait()
         if processes.told(step in checkpoint.steps(directory)):
@@ -75,19 +84,19 @@ class Saver:
             self.wait()
 
     def check(self) -> None:
-        """Raises the error of what has failed."""
+        """Raises the error of a task that has failed."""
         while self._pending and self._pending[0].done():
             self._pending.popleft().result()
 
     def wait(self) -> None:
-        """Returns when nothing is left to do."""
+        """Waits until all tasks are done."""
         while self._pending:
             self._pending.popleft().result()
 
 
 @contextlib.contextmanager
 def saver() -> Iterator[Saver]:
-    """A `Saver` that has done everything when the block ends without an error."""
+    """Yields a `Saver` whose tasks are all done when the block ends without an error."""
     with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="saver") as pool:
         made = Saver(pool)
         yield made

@@ -1,4 +1,4 @@
-"""Safetensors files from outside: their header is compared with what is expected before memory is taken for arrays."""
+"""Untrusted safetensors files: their header is compared with what is expected before arrays are allocated."""
 
 import hashlib
 import json
@@ -15,14 +15,14 @@ from purerl.store import json_files
 from purerl.store.arrays import DTYPES
 
 MOST_HEADER_BYTES = 2**24
-"""Size of the largest safetensors header that is read, in bytes."""
+"""The size of the largest safetensors header that is read, in bytes."""
 MOST_AXES = 32
 METADATA = "__metadata__"
-"""Name of the entry of a header that is no array: texts by their names."""
+"""The name of the entry of a header that is not an array: texts by their names."""
 
 
 class Place(NamedTuple):
-    """Where an array lies in the data of a safetensors file, and what it is there."""
+    """The shape and dtype of an array in a safetensors file, and its place in the data."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -38,9 +38,12 @@ class Header(NamedTuple):
 
 
 def header(file: BinaryIO, size: int, path: Path) -> Header:
-    """What a safetensors file of ``size`` bytes holds, one array after the other, up to its end.
+    """Reads the header of a safetensors file of ``size`` bytes, whose arrays lie one after the other up to its end.
 
-    Leaves ``file`` where the data begin. Raises `ConfigError` for any other file.
+    It leaves ``file`` where the data begin.
+
+    Raises:
+        ConfigError: The file is any other.
     """
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, MOST_HEADER_BYTES):
@@ -61,9 +64,17 @@ def header(file: BinaryIO, size: int, path: Path) -> Header:
 
 
 def read(file: BinaryIO, path: Path, places: dict[str, Place], like: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of a file whose `header` was read, which must be those of ``like``, by name, with shapes and dtypes.
+    """Reads the arrays of a file whose `header` was read.
 
-    Raises `ConfigError`, which names the first that differs, before any is allocated.
+    Args:
+        file: The file, at the beginning of its data.
+        path: Its path, for messages.
+        places: The places of its arrays, by name.
+        like: Expected arrays by name, with shapes and dtypes.
+
+    Raises:
+        ConfigError: An array differs, which is known before any is allocated (the message names the first), or a byte
+            of a bool is neither true nor false.
     """
     for name in sorted(like.keys() | places.keys()):
         wanted = _kind(like[name].shape, DTYPES[like[name].dtype.name]) if name in like else "nothing"
@@ -89,7 +100,10 @@ def check_finite(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over a JSON document and the name, dtype, shape and bytes of every array, as hexadecimal digits."""
+    """Computes the SHA-256 of a JSON document and the arrays, as hexadecimal digits.
+
+    It covers the name, dtype, shape and bytes of every array.
+    """
     found = hashlib.sha256(json_files.canonical(document))
     for name, array in sorted(arrays.items()):
         found.update(json.dumps([name, array.dtype.name, array.shape]).encode())
@@ -102,7 +116,7 @@ def _kind(shape: tuple[int, ...], dtype: str) -> str:
 
 
 def _place(entry: Any) -> Place | None:
-    """An entry of a header, or None if it is none."""
+    """Reads an entry of a header; None if it is not valid."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         return None
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -114,5 +128,5 @@ def _place(entry: Any) -> Place | None:
 
 
 def _are_sizes(value: Any) -> bool:
-    """Whether ``value`` is a list of at most `MOST_AXES` whole numbers of 0 or more."""
+    """Returns whether ``value`` is a list of at most `MOST_AXES` whole numbers of 0 or more."""
     return isinstance(value, list) and len(value) <= MOST_AXES and all(type(x) is int and x >= 0 for x in value)

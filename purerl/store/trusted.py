@@ -1,7 +1,8 @@
-"""What a person has trusted: modules that runs and artefacts name, remembered outside of them.
+"""Modules of runs and artefacts that the user has trusted, remembered outside of these.
 
-One of these is a place, the real path of a run directory or an artefact; a ``MODULE:ATTRIBUTE`` that it names; and the
-SHA-256 of the module's source as it was then. Whatever differs is not trusted. No module is imported or run for that.
+An entry is a place, which is the real path of a run directory or an artefact; a ``MODULE:ATTRIBUTE`` that its files
+name; and the SHA-256 of the module's source at that time. If any of these differs, the module is not trusted. No module
+is imported or run for this check.
 """
 
 import contextlib
@@ -18,15 +19,15 @@ from purerl.store import json_files, regular_files
 from purerl.store.atomic import atomic
 
 MOST = 1000
-"""Most entries that are remembered, the latest."""
+"""The most entries that are remembered; the latest are kept."""
 MOST_BYTES = 2**22
-"""Size of the file, and of a module's source, beyond which nothing is read, in bytes."""
+"""The largest size of the file, and of a module's source, that is read, in bytes."""
 Entry = tuple[str, str, str]
 """The place, the ``MODULE:ATTRIBUTE``, and the digest."""
 
 
 def location() -> Path:
-    """Where it is remembered: in the user's directory of state, ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+    """Returns the file of entries, in the user's directory of state: ``$XDG_STATE_HOME`` or ``~/.local/state``."""
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"))
     folder = folder if folder.is_absolute() else Path(os.devnull)  # who has no home has nothing remembered
@@ -34,8 +35,10 @@ def location() -> Path:
 
 
 def memory(given: bool) -> Trust:
-    """How a command trusts: what was trusted before and has not changed; and all that is asked for if ``--trust`` is
-    ``given``, which is remembered."""
+    """Makes the `Trust` of a command: in what was trusted before and has not changed.
+
+    If ``given`` (``--trust``), everything that is asked for is trusted, and remembered.
+    """
 
     def refusal(where: Path, name: str) -> str:
         if given:
@@ -47,9 +50,9 @@ def memory(given: bool) -> Trust:
 
 
 def remember(where: Path, names: Iterable[str]) -> None:
-    """Remembers each ``MODULE:ATTRIBUTE`` among ``names`` as trusted in a place, if its source can be told.
+    """Remembers each ``MODULE:ATTRIBUTE`` among ``names`` as trusted in a place, if its source can be determined.
 
-    Where the file cannot be written nothing is remembered.
+    If the file cannot be written, nothing is remembered.
     """
     found = [(os.path.realpath(where), part, digest(part)) for name in names for part in _parts(name)]
     new = {entry[:2]: entry for entry in found if entry[2]}
@@ -67,7 +70,7 @@ def remember(where: Path, names: Iterable[str]) -> None:
 
 
 def _reason(where: str, name: str) -> str:
-    """Why what a place names is not trusted; empty: it is."""
+    """Returns why the module that a place names is not trusted; empty if it is."""
     known = {entry[:2]: entry[2] for entry in _entries()}
     for part in _parts(name):
         was, now = known.get((where, part)), digest(part)
@@ -81,8 +84,10 @@ def _reason(where: str, name: str) -> str:
 
 
 def digest(name: str) -> str:
-    """The SHA-256 of the source of the module in ``MODULE:ATTRIBUTE`` and of the packages that it is in, which are run
-    with it; empty if they cannot be told apart from what Python would import."""
+    """Computes the SHA-256 of the source of the module in ``MODULE:ATTRIBUTE`` and of the packages that contain it.
+
+    The packages are run with the module. Empty if the sources that Python would import cannot be determined.
+    """
     found = _sources(name.partition(":")[0])
     try:
         parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in found]
@@ -92,8 +97,10 @@ def digest(name: str) -> str:
 
 
 def _sources(module: str) -> list[Path]:
-    """The files that importing a module runs: those of its packages, from the outermost on, and its own; none if they
-    are not all plain source that lies where `sys.path` leads."""
+    """Returns the files that importing a module runs: those of its packages, from the outermost on, and its own.
+
+    Empty if they are not all plain source that lies where `sys.path` leads.
+    """
     here = [os.getcwd()] if os.getcwd() not in sys.path and "" not in sys.path else []
     folders = [Path(folder or os.getcwd()) for folder in [*sys.path, *here]]
     names, found = module.split("."), []
@@ -108,8 +115,11 @@ def _sources(module: str) -> list[Path]:
 
 
 def _step(name: str, folders: list[Path]) -> tuple[Path | None, list[Path]]:
-    """The source of a module that is looked for in ``folders``, and the folders in which its own modules are looked
-    for: its package's, or those of a package without source. Neither if Python would import something else."""
+    """Returns the source of a module that is looked for in ``folders``, and the folders of its own modules.
+
+    The latter are its package's folder, or those of a package without source. Neither is returned if Python would
+    import something else.
+    """
     without: list[Path] = []
     for folder in folders:
         if folder.is_file():  # an archive, in which it may be
@@ -126,12 +136,12 @@ def _step(name: str, folders: list[Path]) -> tuple[Path | None, list[Path]]:
 
 
 def _parts(name: str) -> list[str]:
-    """Each ``MODULE:ATTRIBUTE`` in the name of an algorithm or an environment."""
+    """Returns each ``MODULE:ATTRIBUTE`` in the name of an algorithm or an environment."""
     return [part for part in name.split("+") if ":" in part]
 
 
 def _entries() -> list[Entry]:
-    """What the file holds; nothing, and a line on stderr, if it is damaged."""
+    """Reads the entries in the file; none, with a line on stderr, if it is damaged."""
     path = location()
     if not os.path.lexists(path):
         return []
