@@ -1,5 +1,7 @@
-"""A network that says of every action what would follow: DiscoRL's agent (Oh et al. 2025, doi
-10.1038/s41586-025-09761-x, Methods)."""
+"""A network that predicts what follows each action: DiscoRL's agent.
+
+Oh et al. 2025 (doi 10.1038/s41586-025-09761-x), Methods.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +16,7 @@ from purerl.types import Array, PyTree
 
 
 class Outputs(NamedTuple):
-    """What the network puts out for observations ``[...]``, all of it logits, with ``A`` actions.
+    """The outputs of the network for observations ``[...]`` with ``A`` actions: all of them are logits.
 
     - ``policy`` ``[..., A]``.
     - ``y`` ``[..., K]``: predictions about the observation, whose meaning an update rule gives them.
@@ -33,15 +35,20 @@ class Outputs(NamedTuple):
 
 
 def truncated(scale: float) -> Callable[..., Array]:
-    """Makes an initialiser ``init(key, shape, dtype)`` that draws Gaussians of standard deviation ``scale``, cut off at
-    two of them. It consumes ``key``."""
+    """Makes an initialiser ``init(key, shape, dtype)`` of truncated Gaussians, which consumes its key.
+
+    It draws from a Gaussian of standard deviation ``scale`` that is cut off at two of these.
+    """
     return nn.initializers.truncated_normal(scale)
 
 
 class AllActions(nn.Module):
-    """`Outputs` of a ``torso``: policy and ``y`` are linear in its features, of which there are ``width`` after a
-    linear layer. One step of an LSTM of ``size`` units, fed with an action, makes of them what the other outputs are
-    made of, each by a hidden layer of ``size`` units with relu."""
+    """A module from observations to `Outputs`.
+
+    ``policy`` and ``y`` are linear in ``width`` features, a linear layer on ``torso``. One step of an LSTM of ``size``
+    units, whose input is an action, turns the features into what ``z``, ``q`` and ``following`` are computed from, each
+    by a hidden layer of ``size`` units with relu.
+    """
 
     torso: nn.Module
     num_actions: int
@@ -70,18 +77,21 @@ class AllActions(nn.Module):
         return self._outputs(features, cell[..., None, :], each)
 
     def of_action(self, obs: PyTree, action: Array) -> Outputs:
-        """Returns the `Outputs` of observations ``[..., *obs]`` for the number of one action each, int ``[...]``."""
+        """Returns the `Outputs` of observations ``[..., *obs]`` for one action each, int ``[...]``."""
         features, cell, gates = self._root(obs)
         return self._outputs(features, cell, gates + jax.nn.one_hot(action, self.num_actions) @ self.action)
 
     def logits(self, obs: PyTree) -> Array:
-        """Returns the policy's logits ``[..., A]`` alone."""
+        """Returns the logits ``[..., A]`` of the policy alone."""
         made: Array = self.policy(self.features(self.torso(obs)))
         return made
 
     def _root(self, obs: PyTree) -> tuple[Array, Array, Array]:
-        """The features ``[..., width]``, the cell ``[..., size]`` before the action, and its gates ``[..., 4 * size]``
-        but for what the action adds."""
+        """Returns what does not depend on the action.
+
+        These are the features ``[..., width]``, the cell ``[..., size]`` before the action, and the gates
+        ``[..., 4 * size]`` without the action's part.
+        """
         features = self.features(self.torso(obs))
         cell = self.root(features)
         return features, cell, self.gates(jnp.tanh(cell))

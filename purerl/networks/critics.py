@@ -1,4 +1,4 @@
-"""Actors and critics of their actions: a policy, and ``K`` critics that judge any action, with parameters of each."""
+"""A policy, and ``K`` critics that judge any of its actions, each with parameters of its own."""
 
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from purerl.types import Array, Key, PyTree
 
 
 class ActorAndCritics(NamedTuple):
-    """A policy network, and ``K`` critics of actions in the box ``[-1, 1]`` of ``D`` dimensions or, of discrete
-    actions, of all of them.
+    """A policy network and ``K`` critics of its actions.
 
-    The critics share no parameters with the actor, nor with each other.
+    Actions lie in the box ``[-1, 1]`` of ``D`` dimensions, or are discrete; critics of discrete actions judge all of
+    them at once. The critics share no parameters with the actor, nor with each other.
     """
 
     actor: nn.Module  # obs -> [..., outputs]
@@ -24,18 +24,18 @@ class ActorAndCritics(NamedTuple):
     size: int = 0  # D; 0: discrete actions
 
     def init(self, key: Key, obs: PyTree) -> dict[str, PyTree]:
-        """Parameters ``{"actor", "critic"}`` for observations ``[B, ...]``. Consumes ``key``."""
+        """Returns parameters ``{"actor", "critic"}`` for observations ``[B, ...]``. Consumes ``key``."""
         key_actor, key_critic = jax.random.split(key)
         action = (jnp.zeros((trees.length(obs), self.size)),) if self.size else ()
         return {"actor": self.actor.init(key_actor, obs), "critic": self.critics.init(key_critic, obs, *action)}
 
     def act(self, params: PyTree, obs: PyTree) -> Array:
-        """What the actor puts out, by its own parameters."""
+        """Returns the output of the actor, of which ``params`` are the parameters."""
         out: Any = self.actor.apply(params, obs)
         return out
 
     def judge(self, params: PyTree, obs: PyTree, *action: Array) -> Array:
-        """What the critics put out, by their own parameters."""
+        """Returns the outputs of the critics, of which ``params`` are the parameters."""
         out: Any = self.critics.apply(params, obs, *action)
         return out
 
@@ -43,8 +43,8 @@ class ActorAndCritics(NamedTuple):
 class Critic(nn.Module):
     """The value of an action in a box: ``obs, action [..., D] -> [...]``.
 
-    ``features`` turns an observation into a vector, beside which the action is laid before the dense layers of
-    ``joint``.
+    ``features`` turns an observation into a vector. The action is concatenated to it, and ``joint`` with its dense
+    layers and one linear layer follow.
     """
 
     features: nn.Module
@@ -52,6 +52,7 @@ class Critic(nn.Module):
 
     @nn.compact
     def __call__(self, obs: PyTree, action: Array) -> Array:
+        """Returns the value ``[...]`` of each observation and action."""
         x = jnp.concatenate([self.features(obs), action], axis=-1)
         return dense(1, 1.0)(self.joint(x))[..., 0]
 
@@ -59,20 +60,31 @@ class Critic(nn.Module):
 def for_box(
     size: int, outputs: int, num_critics: int, torso: nn.Module, features: nn.Module, joint: MLP
 ) -> ActorAndCritics:
-    """For actions of ``size`` dimensions: an actor with ``outputs`` numbers after ``torso``, and critics that lay the
-    action beside the ``features`` of the observation, before the dense layers of ``joint``."""
+    """Makes an actor and ``K = num_critics`` critics of actions of ``size`` dimensions.
+
+    Args:
+        size: The number ``D`` of dimensions of an action.
+        outputs: The number of outputs of the actor, by a linear layer on ``torso``.
+        num_critics: The number ``K`` of critics.
+        torso: The actor's torso, from observations to features.
+        features: The torso of each critic: the action is concatenated to its features.
+        joint: The dense layers of each critic after that.
+    """
     return ActorAndCritics(Head(torso, outputs, scale=0.01), several(Critic, num_critics, -1)(features, joint), size)
 
 
 def for_discrete(num_actions: int, num_critics: int, torso: nn.Module) -> ActorAndCritics:
-    """For ``A = num_actions``: an actor of logits, and critics of all actions."""
+    """Makes an actor of logits ``[..., A]`` and ``K = num_critics`` critics ``[..., K, A]`` of ``A = num_actions``."""
     return ActorAndCritics(
         Head(torso, num_actions, scale=0.01), several(Head, num_critics, -2)(torso, num_actions, 1.0)
     )
 
 
 def several(kind: type[nn.Module], num_critics: int, axis: int) -> Any:
-    """Modules of one ``kind`` with parameters of their own, what they put out side by side along ``axis``."""
+    """Makes a module of ``num_critics`` copies of a ``kind``, each with parameters of its own.
+
+    Their outputs are stacked along ``axis``.
+    """
     return nn.vmap(
         kind,
         in_axes=None,

@@ -1,4 +1,4 @@
-"""Output heads on a torso, and the actor-critic networks made of them."""
+"""Output heads on a torso, and the actor-critic networks that are built from them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,8 +14,10 @@ from purerl.types import Array, Key, PyTree
 
 
 class Head(nn.Module):
-    """A torso and a linear layer of ``size`` outputs. ``free`` more are parameters that do not depend on the
-    observation; ``beside`` more come from a layer of their own, so that the others are in the bits of a head without.
+    """A torso and a linear layer of ``size`` outputs.
+
+    ``free`` further outputs are parameters that do not depend on the observation. ``beside`` further outputs come from
+    a linear layer of their own, so that the first ``size`` are bit for bit those of a head without ``beside``.
     """
 
     torso: nn.Module
@@ -26,6 +28,7 @@ class Head(nn.Module):
 
     @nn.compact
     def __call__(self, obs: PyTree) -> Array:
+        """Returns the outputs ``[..., size + beside + free]``, in this order."""
         features = self.torso(obs)
         out = dense(self.size, self.scale)(features)
         if self.beside:
@@ -37,10 +40,10 @@ class Head(nn.Module):
 
 
 class ActorCritic(NamedTuple):
-    """A policy, as distribution parameters, and its value; with a memory, or with ``()`` for its ``carry``.
+    """A policy, as parameters of a distribution, and its value; ``carry`` is the memory, or ``()`` without one.
 
-    ``unroll`` begins a new episode after each step whose ``last`` is true, and returns the carries as each step leaves
-    them. Without a memory, any leading axes will do everywhere.
+    ``unroll`` begins a new episode after each step whose ``last`` is true, and returns the carry after each step,
+    before any reset. Without a memory the functions take any leading axes.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> params
@@ -53,8 +56,12 @@ class ActorCritic(NamedTuple):
 
 
 def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
-    """Two modules without memory that share nothing: the actor puts out distribution parameters, the critic
-    ``[..., K]`` predictions, or ``[..., 1]`` for a value ``[...]``."""
+    """Makes an `ActorCritic` of two modules without memory, which share nothing. Its ``init`` consumes its key.
+
+    Args:
+        actor: From observations to parameters of a distribution ``[..., num_params]``.
+        critic: From observations to ``[..., K]`` predictions, or ``[..., 1]`` for a value ``[...]``.
+    """
 
     def init(key: Key, obs: PyTree) -> PyTree:
         key_actor, key_critic = jax.random.split(key)
@@ -78,9 +85,12 @@ def actor_critic(actor: nn.Module, critic: nn.Module) -> ActorCritic:
 
 
 def as_actor_critic(network: Any) -> ActorCritic:
-    """``network`` itself, or the `ActorCritic` of a Flax Linen module.
+    """Returns ``network`` itself, or the `ActorCritic` of a Flax Linen module.
 
-    The module maps ``obs`` to ``(policy [..., num_params], value [...])``. Raises `ConfigError` for anything else.
+    The module maps ``obs`` to ``(policy [..., num_params], value [...])``.
+
+    Raises:
+        ConfigError: ``network`` is neither.
     """
     if isinstance(network, ActorCritic):
         return network
@@ -105,7 +115,10 @@ def as_actor_critic(network: Any) -> ActorCritic:
 
 
 def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array]) -> ActorCritic:
-    """A policy of logits in which those of actions that are not ``legal`` (as of `Env`) are `exploration.ILLEGAL`."""
+    """Masks a policy of logits: those of illegal actions become `exploration.ILLEGAL`.
+
+    ``legal`` is that of `Env`: the mask of actions that an observation allows.
+    """
 
     def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
         policy, carry = network.act(params, obs, carry)
@@ -119,8 +132,15 @@ def legal_only(network: ActorCritic, legal: Callable[[PyTree], Array]) -> ActorC
 
 
 def one_each(network: ActorCritic, num_agents: int, which: Callable[[PyTree], Array]) -> ActorCritic:
-    """``network`` with parameters of its own for each of ``N = num_agents``, of which an observation takes those that
-    ``which(obs)``, one-hot ``[..., N]``, names. All ``N`` are computed for every observation."""
+    """Makes a network with separate parameters of ``network`` for each of ``N = num_agents`` agents.
+
+    All ``N`` results are computed for every observation, and one of them is selected. ``init`` consumes its key.
+
+    Args:
+        network: The network of one agent.
+        num_agents: The number ``N`` of agents.
+        which: ``which(obs)`` is one-hot ``[..., N]``: the agent whose parameters apply to an observation.
+    """
 
     def init(key: Key, obs: PyTree) -> PyTree:
         return jax.vmap(network.init, in_axes=(0, None))(jax.random.split(key, num_agents), obs)
@@ -150,14 +170,16 @@ def one_each(network: ActorCritic, num_agents: int, which: Callable[[PyTree], Ar
 
 
 def predictions(out: Array) -> Array:
-    """What a critic puts out, ``[..., K]``; a single prediction without its axis."""
+    """Returns the output ``[..., K]`` of a critic, without its last axis if ``K`` is 1."""
     return jnp.squeeze(out, axis=-1) if out.shape[-1] == 1 else out
 
 
 class PolicyAndValue(nn.Module):
-    """Two `Head`s on the same features ``[..., F]``: ``(policy [..., size], value [...])``, each with a dense layer of
-    ``width`` before it. ``free`` more parameters of the policy do not depend on the features. With several
-    ``num_predictions`` the value is ``[..., num_predictions]``."""
+    """Two `Head`s on the same features ``[..., F]``: ``(policy [..., size], value [...])``.
+
+    Each has a dense layer of ``width`` units before it. ``free`` further outputs of the policy are parameters that do
+    not depend on the features. With ``num_predictions`` above 1 the value is ``[..., num_predictions]``.
+    """
 
     width: int
     size: int
@@ -167,6 +189,7 @@ class PolicyAndValue(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> tuple[Array, Array]:
+        """Returns the policy's outputs, those of ``free`` last, and the value."""
         hidden = MLP((self.width,), self.activation), MLP((self.width,), self.activation)
         policy = Head(hidden[0], self.size, scale=0.01, free=self.free)(features)
         value = Head(hidden[1], 1, scale=1.0, beside=self.num_predictions - 1)

@@ -16,13 +16,13 @@ ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "silu": nn.silu, "gelu": nn.gel
 
 
 def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
-    """An initialiser ``init(key, shape, dtype)`` of ``[..., in, out]`` kernels: orthonormal rows or columns times
-    ``scale``. It consumes ``key``.
+    """Makes an initialiser ``init(key, shape, dtype)`` of orthogonal kernels ``[..., in, out]``.
 
-    Saxe et al. 2014 (arXiv 1312.6120). Gram-Schmidt orthogonalisation of Gaussian columns, with every projection
-    applied twice ("twice is enough", Giraud et al. 2005), yields the factor Q of the QR decomposition whose R has a
-    positive diagonal; it is uniformly distributed over the orthogonal matrices. LAPACK is avoided because its batched
-    calls, which result from initialisers under vmap, deadlock XLA on CPU.
+    Rows or columns are orthonormal, times ``scale`` (Saxe et al. 2014, arXiv 1312.6120). The initialiser consumes its
+    key. Gram-Schmidt orthogonalisation of Gaussian columns, with every projection applied twice ("twice is enough",
+    Giraud et al. 2005), yields the factor Q of the QR decomposition whose R has a positive diagonal; it is uniformly
+    distributed over the orthogonal matrices. LAPACK is avoided because its batched calls, which result from
+    initialisers under vmap, deadlock XLA on CPU.
     """
 
     def init(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
@@ -45,17 +45,23 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
 
 
 def dense(size: int, scale: float, dtype: Any = None, init: Callable[[float], Callable] = orthogonal) -> nn.Dense:
-    """A dense layer of ``size`` units, its kernel initialised by ``init(scale)``, its bias by zeros; it computes in
-    ``dtype`` (None: that of its parameters and inputs), its parameters are float32."""
+    """Makes a dense layer of ``size`` units with float32 parameters.
+
+    Args:
+        size: The number of units.
+        scale: The kernel is initialised by ``init(scale)``, the bias by zeros.
+        dtype: The type in which the layer computes; None: that of its parameters and inputs.
+        init: Makes the initialiser of the kernel.
+    """
     return nn.Dense(size, kernel_init=init(scale), dtype=dtype)
 
 
 class MLP(nn.Module):
-    """Flattens the last ``obs_ndim`` axes and applies dense layers of ``hidden_sizes``. ``[..., *obs] -> [..., F]``.
+    """Dense layers of ``hidden_sizes`` on an observation with its last ``obs_ndim`` axes flattened.
 
-    With ``layer_norm`` the outputs of each dense layer are normalised before the activation (Ba et al. 2016,
-    arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). With empty ``hidden_sizes`` the features
-    are the flattened observation.
+    ``[..., *obs] -> [..., F]``. With ``layer_norm`` the outputs of each dense layer are normalised before the
+    activation (Ba et al. 2016, arXiv 1607.06450), as PQN needs (Gallici et al. 2024, arXiv 2407.04811). With empty
+    ``hidden_sizes`` the features are the flattened observation.
     """
 
     hidden_sizes: Sequence[int]
@@ -65,6 +71,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
+        """Returns the features ``[..., F]`` of observations, which are converted to float32."""
         x = obs.astype(jnp.float32).reshape(*obs.shape[: obs.ndim - self.obs_ndim], -1)
         for size in self.hidden_sizes:
             x = dense(size, np.sqrt(2), backend.activations())(x)
@@ -72,17 +79,17 @@ class MLP(nn.Module):
         return x
 
     def activate(self, x: Array) -> Array:
-        """Applies the activation function. As a method it can be watched (`nn.intercept_methods`)."""
+        """Applies the activation function. It is a method so that `nn.intercept_methods` can observe it."""
         return self.activation(x)
 
 
 class Conv(nn.Module):
     """A convolution with orthogonal initialisation. ``[..., H, W, C] -> [..., h, w, features]``.
 
-    A ``size`` x ``size`` kernel moves by ``stride``: ``h = (H - size) // stride + 1``, and ``w`` likewise. With ``pad``
-    the input of a 3x3 one is padded with zeros, so that height and width are kept. It is computed as one matrix product
-    over all patches: the kernel gradient of `flax.linen.Conv` takes ten times as long in a loop on CPU, and `jax.vmap`
-    over kernels would turn it into a grouped convolution.
+    A kernel of ``size`` x ``size`` moves by ``stride``: ``h = (H - size) // stride + 1``, and ``w`` likewise. With
+    ``pad`` the input is padded with one border of zeros, which keeps the height and width of a 3x3 kernel with stride
+    1. It is computed as one matrix product over all patches: the kernel gradient of `flax.linen.Conv` takes ten times
+    as long in a loop on CPU, and `jax.vmap` over kernels would turn it into a grouped convolution.
     """
 
     features: int
@@ -92,6 +99,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Returns the convolution of images ``[..., H, W, C]``."""
         kernel = self.param("kernel", orthogonal(np.sqrt(2)), (self.size, self.size, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         patches = jnp.concatenate(windows(_border(x, 0.0) if self.pad else x, self.size, self.stride), axis=-1)
@@ -100,19 +108,22 @@ class Conv(nn.Module):
 
 
 def windows(x: Array, size: int = 3, stride: int = 1) -> list[Array]:
-    """Lists the elements of each ``size`` x ``size`` window of ``[..., H, W, C]``, row by row: ``size ** 2`` arrays
-    ``[..., (H - size) // stride + 1, (W - size) // stride + 1, C]``."""
+    """Lists the elements of each ``size`` x ``size`` window of ``[..., H, W, C]``, row by row.
+
+    Returns:
+        ``size ** 2`` arrays ``[..., (H - size) // stride + 1, (W - size) // stride + 1, C]``.
+    """
     height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
     return [x[..., i : i + height : stride, j : j + width : stride, :] for i in range(size) for j in range(size)]
 
 
 def _border(x: Array, value: float, low: tuple[int, int] = (1, 1)) -> Array:
-    """``[..., H, W, C]`` padded with ``value``: ``low`` rows and columns before, one row and one column after."""
+    """Pads ``[..., H, W, C]`` with ``value``: ``low`` rows and columns before, one row and one column after."""
     return jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(low[0], 1), (low[1], 1), (0, 0)], constant_values=value)
 
 
 def halve(x: Array) -> Array:
-    """3x3 max pooling with stride 2. ``[..., H, W, C] -> [..., ceil(H / 2), ceil(W / 2), C]``.
+    """Applies 3x3 max pooling with stride 2. ``[..., H, W, C] -> [..., ceil(H / 2), ceil(W / 2), C]``.
 
     It equals `flax.linen.max_pool` with padding "SAME", whose gradient takes longer on CPU.
     """

@@ -1,4 +1,4 @@
-"""Mixers: how the action values of a team's ``M`` agents make values of what they do together."""
+"""Mixers: how the action values of a team's ``M`` agents are combined into values of their joint action."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,32 +11,38 @@ from purerl.types import Array, Key, PyTree
 
 
 class Mixer(NamedTuple):
-    """``mix(params, q [..., M], state [..., S])`` gives ``G`` values ``[..., G]``: one of the whole team, or one of
-    each agent."""
+    """``mix(params, q [..., M], state [..., S])`` gives ``G`` values ``[..., G]``.
+
+    ``G`` is 1, the value of the whole team, or ``M``, a value of each agent.
+    """
 
     init: Callable[[Key, Array, Array], PyTree]  # (key, q, state) -> params
     mix: Callable[[PyTree, Array, Array], Array]
 
 
 def apart() -> Mixer:
-    """Every agent's value is its own: independent learners."""
+    """Makes the `Mixer` of independent learners: the value of every agent stays its own."""
     return Mixer(lambda key, q, state: {}, lambda params, q, state: q)
 
 
 def summed() -> Mixer:
-    """The sum over agents: value decomposition networks (Sunehag et al. 2017, arXiv 1706.05296, eq. 4)."""
+    """Makes the `Mixer` that sums over agents.
+
+    These are value decomposition networks (Sunehag et al. 2017, arXiv 1706.05296, eq. 4).
+    """
     return Mixer(lambda key, q, state: {}, lambda params, q, state: jnp.sum(q, axis=-1, keepdims=True))
 
 
 SCALE = 0.2
-"""Of the layers that give weights at first: a team's value then moves about as much as those of its agents."""
+"""The initial scale of the layers that give weights: a team's value then moves about as much as those of its agents."""
 
 
 class Monotonic(nn.Module):
-    """A network of the values that grows with each of them (Rashid et al. 2018, arXiv 1803.11485, section 4).
+    """A network of agents' values that increases with each of them.
 
-    ``|W_2(s)| elu(|W_1(s)| q + b_1(s)) + V(s)``, with ``width`` hidden units. The weights, which may not be negative,
-    come from networks of the state with a hidden layer of ``hyper_width`` (0: none); the biases may be.
+    ``|W_2(s)| elu(|W_1(s)| q + b_1(s)) + V(s)`` with ``width`` hidden units (Rashid et al. 2018, arXiv 1803.11485,
+    section 4). The weights, which may not be negative, come from networks of the state with a hidden layer of
+    ``hyper_width`` units (0: none). The biases may be negative.
     """
 
     width: int
@@ -44,6 +50,8 @@ class Monotonic(nn.Module):
 
     @nn.compact
     def __call__(self, q: Array, state: Array) -> Array:
+        """Returns the team's value ``[..., 1]`` for ``q`` ``[..., M]`` and ``state`` ``[..., S]``."""
+
         def weights(size: int) -> Array:
             hidden = MLP((self.hyper_width,) if self.hyper_width else (), nn.relu)(state)
             return jnp.abs(dense(size, SCALE)(hidden))
@@ -56,7 +64,7 @@ class Monotonic(nn.Module):
 
 
 def monotonic(width: int, hyper_width: int) -> Mixer:
-    """QMIX's: `Monotonic`."""
+    """Makes the `Mixer` of QMIX: `Monotonic`. Its ``init`` consumes its key."""
     module = Monotonic(width, hyper_width)
 
     def mix(params: PyTree, q: Array, state: Array) -> Array:

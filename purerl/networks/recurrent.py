@@ -1,4 +1,4 @@
-"""Recurrent networks: a torso, a layer that remembers, and a head."""
+"""Recurrent networks: a torso, a memory and a head."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,10 +15,11 @@ from purerl.types import Array, Key, PyTree
 
 
 class Recurrent(NamedTuple):
-    """A network with a memory, the ``carry``: ``[B, ...]`` leading, zeros at the start of an episode.
+    """A network with a memory, the ``carry``: leading axis ``[B]``, zeros at the start of an episode.
 
-    ``unroll`` sets the carry back to that after each step whose ``last`` is true, so that the next step begins an
-    episode. It also returns the carries as each step leaves them, and the carry that continues where the steps ended.
+    ``unroll`` resets the carry after each step whose ``last`` is true, so that the next step begins an episode. It
+    returns the outputs; the carry after each step, before any reset; and the carry for the step that follows, after any
+    reset.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [B, ...]) -> params
@@ -30,9 +31,9 @@ class Recurrent(NamedTuple):
 
 
 def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
-    """``head(memory(torso(obs)))``; ``head`` maps ``[..., size]`` to anything.
+    """Makes the network ``head(memory(torso(obs)))``. Its ``init`` consumes its key.
 
-    ``unroll`` applies torso and head to all steps at once.
+    ``head`` maps ``[..., size]`` to anything. ``unroll`` applies torso and head to all steps at once.
     """
 
     def init(key: Key, obs: PyTree) -> PyTree:
@@ -56,7 +57,10 @@ def recurrent(torso: nn.Module, memory: Memory, head: nn.Module) -> Recurrent:
 
 
 def legal_only(network: Recurrent, legal: Callable[[PyTree], Array | None]) -> Recurrent:
-    """A network of action values in which those of actions that are not ``legal`` are `exploration.ILLEGAL`."""
+    """Masks a network of action values: those of illegal actions become `exploration.ILLEGAL`.
+
+    ``legal`` is that of `Env`: the mask of actions that an observation allows, or None for all.
+    """
 
     def step(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[PyTree, PyTree]:
         q, carry = network.step(params, obs, carry)
@@ -70,10 +74,15 @@ def legal_only(network: Recurrent, legal: Callable[[PyTree], Array | None]) -> R
 
 
 def rows(network: Recurrent, inputs: Callable[[PyTree], PyTree], num_rows: int) -> Recurrent:
-    """``network`` of several rows at a time, each with a carry of its own.
+    """Makes a network that applies ``network`` to several rows at a time, each with a carry of its own.
 
-    ``inputs(obs)`` makes what ``network`` sees, ``[..., M, *obs]`` with ``M = num_rows``, of an observation ``[...]``.
-    What it puts out is ``[..., M, ...]``, and so are the carries.
+    Args:
+        network: The network of one row.
+        inputs: ``inputs(obs)`` are the inputs of ``network``, ``[..., M, *obs]``, for an observation ``[...]``.
+        num_rows: The number ``M`` of rows.
+
+    Returns:
+        A network whose outputs and carries are ``[..., M, ...]``.
     """
 
     def init(key: Key, obs: PyTree) -> PyTree:
@@ -96,7 +105,10 @@ def rows(network: Recurrent, inputs: Callable[[PyTree], PyTree], num_rows: int) 
 
 
 def twins(network: Recurrent) -> Recurrent:
-    """Two networks like ``network`` with parameters and carries of their own: everything is a pair."""
+    """Makes two networks like ``network``, with parameters and carries of their own.
+
+    Parameters, carries and outputs are pairs. ``init`` consumes its key.
+    """
 
     def init(key: Key, obs: PyTree) -> PyTree:
         one, other = jax.random.split(key)
@@ -115,7 +127,14 @@ def twins(network: Recurrent) -> Recurrent:
 
 
 def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:
-    """An actor ``[..., num_params]`` and a critic ``[...]`` with a memory each: the carry is that of both."""
+    """Makes an `ActorCritic` of two networks, each with a memory of its own.
+
+    The carry is the pair of their carries. ``init`` consumes its key.
+
+    Args:
+        actor: Its outputs are parameters of a distribution ``[..., num_params]``.
+        critic: Its output is ``[..., 1]``, which gives a value ``[...]``.
+    """
 
     def init(key: Key, obs: PyTree) -> PyTree:
         key_actor, key_critic = jax.random.split(key)
@@ -141,7 +160,7 @@ def separate(actor: Recurrent, critic: Recurrent) -> ActorCritic:
 
 
 def actor_critic(network: Recurrent) -> ActorCritic:
-    """Of a network whose head puts out ``(policy [..., num_params], value [...])``."""
+    """Makes an `ActorCritic` of a network whose head returns ``(policy [..., num_params], value [...])``."""
 
     def act(params: PyTree, obs: PyTree, carry: PyTree) -> tuple[Array, PyTree]:
         (policy, _), carry = network.step(params, obs, carry)

@@ -1,4 +1,4 @@
-"""Torsos: what turns an observation into features."""
+"""Torsos: modules from observations to features."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from purerl.types import Array, PyTree
 
 
 class Convolution(NamedTuple):
-    """One of a torso's convolutions: its channels, height and width of its kernel, and its stride."""
+    """One convolution of a torso: its channels, the height and width of its kernel, and its stride."""
 
     channels: int
     size: int = 3
@@ -26,24 +26,31 @@ KINDS = {
     "resnet": (Convolution(16), Convolution(32), Convolution(32)),
     "nature": (Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)),
 }
-"""The convolutions of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), of IMPALA (`ResNet`), and of DQN on
-Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them."""
+"""The convolutions of each kind: MinAtar's, IMPALA's and DQN's.
+
+"plain" is that of MinAtar's authors (Young & Tian 2019, arXiv 1903.03176), "resnet" IMPALA's (`ResNet`), "nature" that
+of DQN on Atari (Mnih et al. 2015, Nature 518, Methods), which has a dense layer of 512 behind them.
+"""
 
 
 class Convolutions(NamedTuple):
-    """How images become features: the ``kind`` of network, one of `KINDS`, and its ``layers``, of a resnet each
-    section."""
+    """How images become features: the ``kind`` of network, one of `KINDS`, and its ``layers``.
+
+    In a resnet each of ``layers`` is a section, of which only ``channels`` counts.
+    """
 
     kind: str = "plain"
     layers: tuple[Convolution, ...] = KINDS["plain"]
 
     def fit(self, shape: Sequence[int]) -> bool:
-        """Returns whether an image ``[H, W, C]`` is large enough for them. A resnet pads every image."""
+        """Returns whether an image ``[H, W, C]`` is large enough for them. A resnet takes every image, as it pads."""
         return len(shape) == 3 and (self.kind == "resnet" or min(self.left(shape)) > 0)
 
     def left(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Returns the height and the width that convolutions without padding leave of an image ``[H, W, C]``; 0 or
-        less: it is too small."""
+        """Returns the height and the width that convolutions without padding leave of an image ``[H, W, C]``.
+
+        0 or less means that the image is too small.
+        """
         height, width = shape[:2]
         for _, size, stride in self.layers:
             height, width = (height - size) // stride + 1, (width - size) // stride + 1
@@ -53,9 +60,9 @@ class Convolutions(NamedTuple):
 class CNN(nn.Module):
     """Convolutions without padding, then dense layers. ``[..., H, W, C] -> [..., features]``.
 
-    Each of ``layers`` is a convolution. ``layer_norm`` is that of `MLP`; a
-    convolution is normalised over the channels of each position. Without ``hidden_sizes`` the features are the
-    flattened convolution. With ``bytes`` uint8 images are divided by 255.
+    Each of ``layers`` is a convolution. ``layer_norm`` is that of `MLP`; a convolution is normalised over the channels
+    of each position. Without ``hidden_sizes`` the features are the flattened convolution. With ``bytes`` uint8 images
+    are divided by 255.
     """
 
     layers: Sequence[Convolution] = KINDS["plain"]
@@ -66,6 +73,7 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
+        """Returns the features of images, which are converted to float32."""
         x = obs.astype(jnp.float32)
         x = x / 255 if self.bytes and obs.dtype == jnp.uint8 else x
         for channels, size, stride in self.layers:
@@ -74,15 +82,16 @@ class CNN(nn.Module):
         return MLP(self.hidden_sizes, self.activation, obs_ndim=3, layer_norm=self.layer_norm)(x)
 
     def activate(self, x: Array) -> Array:
-        """Applies the activation function; as `MLP.activate` it can be watched."""
+        """Applies the activation function; like `MLP.activate` it can be observed."""
         return self.activation(x)
 
 
 class ResNet(nn.Module):
     """The deep network of IMPALA (Espeholt et al. 2018, arXiv 1802.01561, figure 3, right), without its memory.
 
-    Each of ``channels`` is a section: a 3x3 convolution, `halve`, and two residual blocks of twice an activation and a
-    convolution. Then an activation and dense ``hidden_sizes``. ``[..., H, W, C] -> [..., features]``.
+    ``[..., H, W, C] -> [..., features]``. Each of ``channels`` is a section: a 3x3 convolution, `halve`, and two
+    residual blocks, each of which is an activation and a convolution, twice. An activation and dense layers of
+    ``hidden_sizes`` follow.
     """
 
     channels: Sequence[int] = (16, 32, 32)
@@ -91,6 +100,7 @@ class ResNet(nn.Module):
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
+        """Returns the features of images, which are converted to float32."""
         x = obs.astype(jnp.float32)
         for size in self.channels:
             x = halve(Conv(size, pad=True)(x))
@@ -101,45 +111,55 @@ class ResNet(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Integers as one-hot vectors side by side: ``[...]`` for one of ``sizes``, ``[..., len(sizes)]`` for several."""
+    """Integers as one-hot vectors, concatenated.
+
+    The input is ``[...]`` for one size, and ``[..., len(sizes)]`` with ``several``.
+    """
 
     sizes: tuple[int, ...]
     several: bool
 
     def __call__(self, x: Array) -> Array:
+        """Returns the one-hot vectors ``[..., sum(sizes)]``."""
         columns = jnp.moveaxis(x, -1, 0) if self.several else [x]
         return jnp.concatenate([jax.nn.one_hot(c, n) for c, n in zip(columns, self.sizes, strict=True)], axis=-1)
 
 
 class Join(nn.Module):
-    """Features of each leaf of an observation by its own part of ``parts``, side by side, through ``joint``."""
+    """The features of each leaf of an observation by its own of ``parts``, concatenated, through ``joint``."""
 
     parts: tuple[nn.Module, ...]
     joint: nn.Module
 
     def __call__(self, obs: PyTree) -> Array:
+        """Returns the features of an observation with one leaf for each of ``parts``."""
         features = [part(x) for part, x in zip(self.parts, jax.tree.leaves(obs), strict=True)]
         return self.joint(jnp.concatenate(features, axis=-1))
 
 
 class Seen(nn.Module):
-    """``inner`` of the part of an observation that ``select`` selects."""
+    """The module ``inner`` on the part of an observation that ``select`` returns."""
 
     select: Callable[[PyTree], PyTree]
     inner: nn.Module
 
     def __call__(self, obs: PyTree) -> Array:
+        """Returns the output of ``inner``."""
         out: Array = self.inner(self.select(obs))
         return out
 
 
 class Informed(nn.Module):
-    """The features of ``inner``, and beside them what ``describe`` makes of all else: of ``(obs, more)``."""
+    """The features of ``inner``, concatenated with a description of all else.
+
+    The input is ``(obs, more)``: the result is ``inner(obs)`` beside ``describe(more)``.
+    """
 
     inner: nn.Module
     describe: Callable[[PyTree], Array]
 
     def __call__(self, seen: tuple[PyTree, PyTree]) -> Array:
+        """Returns the features ``[..., F]`` of a pair ``(obs, more)``."""
         obs, more = seen
         return jnp.concatenate([self.inner(obs), self.describe(more)], axis=-1)
 
@@ -153,10 +173,17 @@ def torso(
 ) -> nn.Module:
     """Makes a module from observations of ``space`` to features.
 
-    A Box alone: `CNN` for three axes ``[H, W, C]`` that the ``convolutions`` fit into, otherwise `MLP`; of the kind
-    "resnet": `ResNet`, for three axes; it has no ``layer_norm``. A tree of spaces: each image through such a network
-    without dense layers, each integer one-hot, all else flattened; then dense ``hidden_sizes`` on all of them side by
-    side.
+    A Box with three axes ``[H, W, C]`` that the ``convolutions`` fit into gets a `CNN`, any other Box an `MLP`; with
+    the kind "resnet" a Box gets a `ResNet`, which needs three axes. Of a tree of spaces each image goes through such a
+    network without dense layers, each integer becomes one-hot, and all else is flattened; dense layers of
+    ``hidden_sizes`` on all of them, concatenated, follow.
+
+    Args:
+        space: The space of observations.
+        hidden_sizes: The units of the dense layers.
+        activation: The name of an activation function, a key of `ACTIVATIONS`.
+        layer_norm: Whether to normalise before the activation, see `MLP`. `ResNet` ignores it.
+        convolutions: The convolutions for images.
     """
     act = ACTIVATIONS[activation]
     if isinstance(space, Box):

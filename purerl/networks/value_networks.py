@@ -23,9 +23,9 @@ from purerl.types import Array, Key, PyTree
 class ValueNetwork(NamedTuple):
     """Action values, or their distributions.
 
-    ``noise(key, shape)`` is what learning draws at random for ``shape`` many forward passes, one element an
-    observation; ``acting_noise(key, shape)`` is what acting draws. ``still(shape)`` stands for none: evaluation. The
-    draws consume their key.
+    ``noise(key, shape)`` draws the randomness of learning for ``shape`` many forward passes, one element for each
+    observation; ``acting_noise(key, shape)`` draws that of acting. Both consume their key. ``still(shape)`` stands for
+    no randomness, in evaluation.
     """
 
     init: Callable[[Key, PyTree], PyTree]  # (key, obs [N, ...]) -> params
@@ -36,7 +36,7 @@ class ValueNetwork(NamedTuple):
 
 
 class NoisyDense(nn.Module):
-    """A dense layer, its weights disturbed anew for each input. ``[..., in], [..., in + size] -> [..., size]``.
+    """A dense layer whose weights are perturbed anew for each input. ``[..., in], [..., in + size] -> [..., size]``.
 
     Factorised Gaussian noise, Fortunato et al. 2018 (arXiv 1706.10295), eq. 9 to 11: the standard normal ``noise`` is
     ``in`` numbers and ``size`` numbers, and the weight from ``i`` to ``j`` is ``mean + deviation * f(noise_i) *
@@ -48,6 +48,7 @@ class NoisyDense(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, noise: Array) -> Array:
+        """Returns the outputs ``[..., size]`` for inputs ``x`` and ``noise``."""
         bound = 1 / np.sqrt(x.shape[-1])
         chex.assert_shape(noise, (*x.shape[:-1], x.shape[-1] + self.size))
         inward, outward = jnp.split(jnp.sign(noise) * jnp.sqrt(jnp.abs(noise)), [x.shape[-1]], axis=-1)
@@ -62,22 +63,22 @@ class NoisyDense(nn.Module):
 
 
 def plain(x: Array, noise: PyTree, size: int, scale: float) -> Array:
-    """The dense layer of `Streams` that knows no noise: ``noise`` is ``()``."""
+    """Applies a dense layer without noise, as the ``layer`` of `Streams`: ``noise`` is ``()``."""
     return layers.dense(size, scale)(x)
 
 
 def noisy_dense(x: Array, noise: Array, size: int, scale: float) -> Array:
-    """The dense layer of `Streams` with `NoisyDense`, whose initial values do not depend on ``scale``."""
+    """Applies `NoisyDense`, as the ``layer`` of `Streams`. Its initial values do not depend on ``scale``."""
     return NoisyDense(size)(x, noise)
 
 
 class Streams(nn.Module):
-    """Features ``[..., F]`` to action values ``[..., A]``, with ``num_atoms`` to ``[..., A, K]``.
+    """Features ``[..., F]`` to action values ``[..., A]``, or with ``num_atoms`` to ``[..., A, K]``.
 
-    A stream is a hidden layer of ``width`` and a linear layer. One stream puts out the values of all actions; with
+    A stream is a hidden layer of ``width`` and a linear layer. A single stream gives the values of all actions; with
     ``dueling`` there are two, and the result is ``value + advantage - mean over actions of advantage`` (Wang et al.
     2016, arXiv 1511.06581, eq. 9), for each atom (Hessel et al. 2018, arXiv 1710.02298). ``layer`` is `plain` or
-    `noisy_dense`; ``noise`` is ``()`` or one vector ``[..., sum(noise_sizes(F))]``, which the layers cut up among them.
+    `noisy_dense`. ``noise`` is ``()`` or one vector ``[..., sum(noise_sizes(F))]``, which is split among the layers.
     """
 
     num_actions: int
@@ -89,16 +90,17 @@ class Streams(nn.Module):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """What each stream puts out: values, or the value and the advantages."""
+        """The number of outputs of each stream: of values, or of the value and of the advantages."""
         atoms = self.num_atoms or 1
         return (atoms, self.num_actions * atoms) if self.dueling else (self.num_actions * atoms,)
 
     def noise_sizes(self, num_features: int) -> list[int]:
-        """Inputs and outputs of each layer, both layers of one stream after the other."""
+        """Returns the number of inputs and outputs of each layer, first both layers of one stream, then of the next."""
         return [n for size in self.sizes for n in (num_features + self.width, self.width + size)]
 
     @nn.compact
     def __call__(self, features: Array, noise: PyTree = ()) -> Array:
+        """Returns the action values of features."""
         parts, streams = iter(_cut(noise, self.noise_sizes(features.shape[-1]))), []
         for size in self.sizes:
             hidden = self.activation(self.layer(features, next(parts), self.width, np.sqrt(2)))
@@ -111,7 +113,7 @@ class Streams(nn.Module):
 
 
 def _cut(noise: PyTree, sizes: list[int]) -> list[PyTree]:
-    """The last axis, cut into parts of these ``sizes``."""
+    """Splits the last axis into parts of these ``sizes``."""
     chex.assert_tree_shape_suffix(noise, (sum(sizes),))
     ends = np.cumsum(sizes)
     return [
@@ -121,17 +123,18 @@ def _cut(noise: PyTree, sizes: list[int]) -> list[PyTree]:
 
 
 class TorsoAndStreams(nn.Module):
-    """A torso and streams."""
+    """A torso, and `Streams` on its features."""
 
     torso: nn.Module
     streams: Streams
 
     def __call__(self, obs: PyTree, noise: PyTree) -> Array:
+        """Returns the action values of observations."""
         return self.streams(self.torso(obs), noise)
 
 
 def cosines(taus: Array, num_cosines: int) -> Array:
-    """``cos(pi i tau)`` for ``i = 0 .. num_cosines - 1``. ``[...] -> [..., num_cosines]``."""
+    """Computes ``cos(pi i tau)`` for ``i = 0 .. num_cosines - 1``. ``[...] -> [..., num_cosines]``."""
     return jnp.cos(jnp.multiply.outer(taus, jnp.pi * jnp.arange(num_cosines)))
 
 
@@ -139,7 +142,7 @@ class ImplicitQuantiles(nn.Module):
     """Quantiles ``[N, A, K]`` of the return at ``taus`` ``[N, K]``, and ``taus``.
 
     Dabney et al. 2018 (arXiv 1806.06923), eq. 4: ``phi_j(tau) = relu(sum_i cos(pi i tau) w_ij + b_j)`` multiplies the
-    features, and the streams make action values of each product.
+    features, and the streams compute action values of each product.
     """
 
     torso: nn.Module
@@ -148,6 +151,7 @@ class ImplicitQuantiles(nn.Module):
 
     @nn.compact
     def __call__(self, obs: PyTree, taus: Array) -> tuple[Array, Array]:
+        """Returns the quantiles ``[N, A, K]``, and ``taus``."""
         features = self.torso(obs)
         chex.assert_equal_rank([features, taus])
         chex.assert_equal_shape_prefix([features, taus], features.ndim - 1)
@@ -168,11 +172,24 @@ def q_network(
     num_atoms: int | None = None,
     noisy: bool = False,
 ) -> ValueNetwork:
-    """Action values ``[N, A]``, or ``[N, A, K]`` with ``num_atoms``.
+    """Makes a network of action values ``[N, A]``, or ``[N, A, K]`` with ``num_atoms``.
 
-    The torso has all ``hidden_sizes`` but the last, which is the width of the `Streams`; ValueError if there is none.
-    ``noise`` is ``()``; with ``noisy`` the streams' layers are `NoisyDense`, ``noise`` is standard normal ``[N, D]``,
-    acting draws it likewise, and ``still`` is zeros, which leaves the mean weights.
+    The ``noise`` of the network is ``()``. With ``noisy`` it is standard normal ``[N, D]``, acting draws it likewise,
+    and ``still`` is zeros, which leaves the mean weights.
+
+    Args:
+        space: The space of observations.
+        num_actions: The number ``A`` of actions.
+        hidden_sizes: Units of the dense layers; the last is the width of the `Streams`, the others are the torso's.
+        activation: The name of an activation function, see `torso`.
+        dueling: Whether there are streams of the value and of the advantages.
+        layer_norm: Whether the torso normalises, see `torso`.
+        convolutions: The torso's convolutions for images.
+        num_atoms: The number ``K`` of atoms or quantiles; None: plain action values.
+        noisy: Whether the layers of the streams are `NoisyDense`.
+
+    Raises:
+        ValueError: ``hidden_sizes`` is empty.
     """
     *torso_sizes, width = hidden_sizes
     torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, convolutions)
@@ -202,12 +219,26 @@ def implicit_quantile_network(
     num_cosines: int,
     level: Array | float,
 ) -> ValueNetwork:
-    """Quantiles of the return, ``(quantiles [N, A, K], taus [N, K])``, by `ImplicitQuantiles`.
+    """Makes a network of quantiles of the return, ``(quantiles [N, A, K], taus [N, K])``: `ImplicitQuantiles`.
 
-    Torso and streams are those of `q_network`. ``noise`` is ``num_quantiles`` taus, uniform; ``apply`` takes any
-    number of them. ``acting_noise`` is ``level`` times that, and ``still`` is the midpoints ``(k + 0.5) / K * level``:
-    the mean of the quantiles is then the conditional value at risk, the mean of the lower part ``level`` of the
-    returns. ``level`` in ``(0, 1]`` may be traced; 1 is the plain mean.
+    ``noise`` is ``num_quantiles`` uniform taus; ``apply`` takes any number of them. ``acting_noise`` is ``level`` times
+    such taus, and ``still`` is the midpoints ``(k + 0.5) / K * level``. The mean of the quantiles is then the
+    conditional value at risk: the mean of the lower part ``level`` of the returns.
+
+    Args:
+        space: The space of observations.
+        num_actions: The number ``A`` of actions.
+        hidden_sizes: Units of the dense layers, as in `q_network`.
+        activation: The name of an activation function, see `torso`.
+        dueling: Whether there are streams of the value and of the advantages.
+        layer_norm: Whether the torso normalises, see `torso`.
+        convolutions: The torso's convolutions for images.
+        num_quantiles: The number ``K`` of quantiles that are drawn.
+        num_cosines: The number of cosines that embed a tau.
+        level: In ``(0, 1]``; may be traced. 1 gives the plain mean.
+
+    Raises:
+        ValueError: ``hidden_sizes`` is empty.
     """
     *torso_sizes, width = hidden_sizes
     torso = torsos.torso(space, tuple(torso_sizes), activation, layer_norm, convolutions)
@@ -225,9 +256,12 @@ def implicit_quantile_network(
 
 
 def as_value_network(network: Any) -> ValueNetwork:
-    """``network`` itself, or the `ValueNetwork` of a Flax Linen module ``obs [N, ...] -> out [N, ...]`` without noise.
+    """Returns ``network`` itself, or the `ValueNetwork` of a Flax Linen module.
 
-    Raises `ConfigError` for anything else.
+    The module maps ``obs [N, ...]`` to ``out [N, ...]``, without noise.
+
+    Raises:
+        ConfigError: ``network`` is neither.
     """
     if isinstance(network, ValueNetwork):
         return network
@@ -241,8 +275,10 @@ def as_value_network(network: Any) -> ValueNetwork:
 
 
 def legal_only(network: ValueNetwork, legal: Callable[[PyTree], Array | None]) -> ValueNetwork:
-    """A network of action values ``[N, A]`` in which those of actions that are not ``legal`` are
-    `exploration.ILLEGAL`."""
+    """Masks a network of action values ``[N, A]``: those of illegal actions become `exploration.ILLEGAL`.
+
+    ``legal`` is that of `Env`: the mask of actions that an observation allows, or None for all.
+    """
 
     def apply(params: PyTree, obs: PyTree, noise: PyTree) -> Array:
         return exploration.masked(network.apply(params, obs, noise), legal(obs))
@@ -261,7 +297,7 @@ def _bundle(module: nn.Module, noise, acting_noise, still) -> ValueNetwork:
 
 
 def _num_features(torso: nn.Module, space: Space) -> int:
-    """The length of the vector that ``torso`` makes of an observation; nothing is computed."""
+    """Returns the length of the vector that ``torso`` makes of an observation; nothing is computed."""
     obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
     features, _ = jax.eval_shape(torso.init_with_output, jax.random.key(0), obs)
     return features.shape[-1]

@@ -15,9 +15,12 @@ MEMORIES = ("gru", "lstm", "lru", "gtrxl")
 
 
 def make(kind: str, size: int, window: int = 32) -> Memory:
-    """A memory with ``size`` outputs: ``gru`` and ``lstm`` are `cell`, ``lru`` is `linear`, ``gtrxl`` is `transformer`.
+    """Makes a memory with ``size`` outputs.
 
-    Only ``gtrxl`` uses ``window``, the number of past steps that it attends to.
+    Args:
+        kind: One of `MEMORIES`: "gru" and "lstm" are `cell`, "lru" is `linear`, "gtrxl" is `transformer`.
+        size: The number of outputs.
+        window: The number of past steps that "gtrxl" attends to; the others ignore it.
     """
     if kind == "lru":
         return linear(size)

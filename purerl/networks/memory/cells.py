@@ -14,10 +14,10 @@ from purerl.types import Array, Key, PyTree
 
 
 def cell(kind: str, size: int) -> Memory:
-    """A gated recurrent cell of ``size`` units, unrolled by a scan.
+    """Makes a gated recurrent cell of ``size`` units, unrolled by a scan.
 
-    ``gru``: Cho et al. 2014 (arXiv 1406.1078), with the reset gate applied to the recurrent product, as in Flax.
-    ``lstm``: Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias is initialised to 1
+    "gru": Cho et al. 2014 (arXiv 1406.1078), with the reset gate applied to the recurrent product, as in Flax.
+    "lstm": Hochreiter & Schmidhuber 1997, with a forget gate (Gers et al. 2000) whose bias is initialised to 1
     (Jozefowicz et al. 2015, section 2.2). Recurrent kernels are initialised by `layers.orthogonal`. ``init`` consumes
     its key.
     """

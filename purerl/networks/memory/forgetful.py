@@ -1,10 +1,10 @@
-"""No memory, as a `Memory`: for networks that may have one."""
+"""A `Memory` that remembers nothing, for networks that may have none."""
 
 from purerl.networks.memory.base import Memory
 
 
 def forgetful() -> Memory:
-    """Gives what it is given, and carries nothing."""
+    """Makes a memory that returns its input, with the carry ``()``."""
     return Memory(
         init=lambda key, x: {},
         init_carry=lambda num_envs: (),

@@ -24,6 +24,7 @@ class Gate(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, y: Array) -> Array:
+        """Returns the gated sum of the skip input ``x`` and the layer's output ``y``."""
         size = x.shape[-1]
 
         def linear(name: str, of: Array) -> Array:
@@ -44,6 +45,7 @@ class GatedAttention(nn.Module):
     window: int
 
     def setup(self):
+        """Makes the layers."""
         parts = self.size // self.heads
         self.embedding = layers.dense(self.size, np.sqrt(2))
         self.norm, self.norm_out = nn.LayerNorm(), nn.LayerNorm()
@@ -57,19 +59,22 @@ class GatedAttention(nn.Module):
         self.gate, self.gate_out = Gate(), Gate()
 
     def embed(self, x: Array) -> Array:
-        """``[..., F] -> [..., size]``."""
+        """Returns the embedded inputs: ``[..., F] -> [..., size]``."""
         return self.embedding(x)
 
     def look(self, embedded: Array) -> tuple[Array, Array]:
-        """Keys and values ``[..., heads, parts]`` of embedded inputs."""
+        """Returns keys and values ``[..., heads, parts]`` of embedded inputs."""
         normed = self.norm(embedded)
         return self.key(normed), self.value(normed)
 
     def attend(self, embedded: Array, keys: Array, values: Array, visible: Array) -> Array:
-        """The block's output ``[..., size]`` for a step with embedded input ``embedded`` ``[..., size]``.
+        """Returns the block's output ``[..., size]`` for one step.
 
-        ``keys`` and ``values`` ``[..., W + 1, heads, parts]`` are those of the window, the step itself last;
-        ``visible`` ``[..., W + 1]`` is the attention mask.
+        Args:
+            embedded: ``[..., size]``, the embedded input of the step.
+            keys: ``[..., W + 1, heads, parts]``, those of the window, the step itself last.
+            values: As ``keys``.
+            visible: ``[..., W + 1]``, the attention mask.
         """
         query = self.query(self.norm(embedded))  # [..., heads, parts]
         shifted = query + self.position_bias.reshape(*[1] * (query.ndim - 2), *self.position_bias.shape)
@@ -80,19 +85,22 @@ class GatedAttention(nn.Module):
         return self.gate_out(y, nn.relu(self.out(nn.relu(self.hidden(self.norm_out(y))))))
 
     def __call__(self, x: Array) -> Array:
+        """Returns the output for a window that holds only the step itself, over and over: ``init`` traces it."""
         embedded = self.embed(x)
         keys, values = (jnp.repeat(part[..., None, :, :], self.window + 1, axis=-3) for part in self.look(embedded))
         return self.attend(embedded, keys, values, jnp.ones((*x.shape[:-1], self.window + 1), bool))
 
 
 def transformer(size: int, window: int) -> Memory:
-    """One block of a gated transformer (Parisotto et al. 2020, arXiv 1910.06764) that attends to ``window`` past steps.
+    """Makes one block of a gated transformer that attends to ``window`` past steps.
 
-    Attention over the current input and those before it, followed by a dense network; each with layer normalisation of
-    its input, not its output, and a `Gate` (eq. 5 and 6). Relative positions have learned embeddings in place of the
-    sinusoids of Dai et al. 2019 (arXiv 1901.02860, term (d) in section 3.3). There are 4 heads, or 2 or 1 if ``size``
-    is not divisible. The carry is the embedded inputs ``[B, window, size]``, oldest first, and a mask
-    ``[B, window]`` (float, 0 or 1) of those that exist.
+    Attention over the current input and those before it, followed by a dense network (Parisotto et al. 2020, arXiv
+    1910.06764); each with layer normalisation of its input, not its output, and a `Gate` (eq. 5 and 6). Relative
+    positions have learned embeddings in place of the sinusoids of Dai et al. 2019 (arXiv 1901.02860, term (d) in
+    section 3.3). There are 4 heads, or 2 or 1 if ``size`` is not divisible.
+
+    The carry is the embedded inputs ``[B, window, size]``, oldest first, and a mask ``[B, window]`` (float, 0 or 1) of
+    those that exist. ``init`` consumes its key.
     """
     heads = next(heads for heads in (4, 2, 1) if size % heads == 0)
     module = GatedAttention(size, heads, window)

@@ -21,6 +21,7 @@ class LinearRecurrentUnit(nn.Module):
     size: int
 
     def setup(self):
+        """Makes the layers."""
         n = self.size
         self.embed, self.norm = layers.dense(n, np.sqrt(2)), nn.LayerNorm()
         self.log_nu = self.param("log_nu", _ring, (n,))
@@ -37,7 +38,10 @@ class LinearRecurrentUnit(nn.Module):
         self.gate, self.value = layers.dense(n, 1.0), layers.dense(n, 1.0)
 
     def before(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """The embedded input ``[..., size]``, the same normalised, the input to the state and lambda, both complex."""
+        """Returns the embedded input, the same normalised, the input to the state, and lambda.
+
+        All but lambda ``[size]`` are ``[..., size]``; the last two are complex.
+        """
         embedded = self.embed(x)
         u = self.norm(embedded)
         added = jnp.exp(like(self.log_gamma, u)) * jax.lax.complex(u @ self.into_real, u @ self.into_imag)
@@ -45,34 +49,35 @@ class LinearRecurrentUnit(nn.Module):
         return embedded, u, added, jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase))
 
     def after(self, embedded: Array, u: Array, state: Array) -> Array:
-        """The output ``embedded + value * sigmoid(gate)``; ``value`` and ``gate`` are linear in ``gelu(y)``."""
+        """Returns the output ``embedded + value * sigmoid(gate)``; ``value`` and ``gate`` are linear in ``gelu(y)``."""
         y = jnp.real(state) @ self.out_real - jnp.imag(state) @ self.out_imag + like(self.direct, u) * u
         y = nn.gelu(y)
         return embedded + self.value(y) * nn.sigmoid(self.gate(y))
 
     def __call__(self, x: Array) -> Array:
+        """Returns the output where the input is the whole state: ``init`` traces it."""
         embedded, u, added, _ = self.before(x)
         return self.after(embedded, u, added)
 
 
 def _ring(key: Key, shape: tuple[int, ...]) -> Array:
-    """Initial ``log nu``, such that the squared moduli ``exp(-2 nu)`` are uniform in [0.9^2, 0.999^2]."""
+    """Draws initial ``log nu``, such that the squared moduli ``exp(-2 nu)`` are uniform in [0.9^2, 0.999^2]."""
     low, high = 0.9**2, 0.999**2
     return jnp.log(-0.5 * jnp.log(low + (high - low) * jax.random.uniform(key, shape)))
 
 
 def _phases(key: Key, shape: tuple[int, ...]) -> Array:
-    """Initial ``log theta``, for phases uniform in [0.001, pi / 10)."""
+    """Draws initial ``log theta``, for phases uniform in [0.001, pi / 10)."""
     return jnp.log(jax.random.uniform(key, shape, minval=1e-3, maxval=np.pi / 10))
 
 
 def linear(size: int) -> Memory:
-    """One block of the linear recurrent unit (Orvieto et al. 2023, arXiv 2303.06349) with ``size`` units.
+    """Makes one block of the linear recurrent unit (Orvieto et al. 2023, arXiv 2303.06349) with ``size`` units.
 
     ``state[t] = lambda * state[t-1] + gamma * (B u[t])`` with ``lambda = exp(-nu + i theta)``, complex and diagonal
     (eq. 6 and 7), and ``y = Re(C state) + D u``; then a gated linear unit and a residual connection. ``unroll`` is an
     associative scan in which lambda is zero at the first step of an episode, as in Lu et al. 2023 (arXiv 2303.03982,
-    section 4). The carry is the state ``[B, 2, size]``, real and imaginary part.
+    section 4). The carry is the state ``[B, 2, size]``, real and imaginary part. ``init`` consumes its key.
     """
     module = LinearRecurrentUnit(size)
     apply: Callable[..., Any] = module.apply
