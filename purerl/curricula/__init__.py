@@ -1,4 +1,4 @@
-"""Curricula: which levels an agent is taught in, as bundles of pure functions."""
+"""Curricula: the levels in which an agent is trained, as bundles of pure functions."""
 
 from purerl.curricula.buffer import Buffer
 from purerl.curricula.curriculum import Curriculum, Plan, accel, replay, sfl

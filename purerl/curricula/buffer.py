@@ -1,4 +1,4 @@
-"""A buffer of levels with scores: who is replayed, who is replaced.
+"""A buffer of levels with scores: which are replayed, and which are replaced.
 
 Prioritised level replay (Jiang et al. 2021, arXiv 2010.03934, section 3).
 """
@@ -15,15 +15,14 @@ from purerl.formulas.levels import Played
 from purerl.types import Array, Key, PyTree, Scalar
 
 Score = Callable[[Played, Array], Array]
-"""``(played [B], best [B]) -> score [B]``; ``best`` is the largest return ever seen in each level."""
+"""``(played [B], best [B]) -> score [B]``; ``best`` is the largest return ever reached in each level."""
 
 
 class Buffer(NamedTuple):
     """``C`` places for levels, of which the first ``size`` (int32) are taken.
 
-    ``levels`` leads with ``[C]``; ``score``, ``best`` (the largest return seen), ``stamp`` (int32, when the level was
-    last played) and ``mark`` (uint32 ``[C, 2]``, by which levels are told apart) are ``[C]``. ``clock`` (int32) counts
-    batches.
+    ``levels`` leads with ``[C]``; ``score``, ``best`` (the largest return), ``stamp`` (int32, when the level was last
+    played) and ``mark`` (uint32 ``[C, 2]``, which identifies a level) are ``[C]``. ``clock`` (int32) counts batches.
     """
 
     levels: PyTree
@@ -36,12 +35,12 @@ class Buffer(NamedTuple):
 
     @property
     def taken(self) -> Array:
-        """Which places hold a level. ``[C]`` bool."""
+        """The places that hold a level, bool ``[C]``."""
         return jnp.arange(self.score.shape[0]) < self.size
 
 
 def empty(levels: PyTree) -> Buffer:
-    """Makes a buffer without levels, as large as the stack ``levels`` ``[C, ...]``, which tells shapes and types."""
+    """Makes a buffer without levels, of the size, shapes and dtypes of ``levels`` ``[C, ...]``."""
     capacity = trees.length(levels)
     none = jnp.full(capacity, -jnp.inf)
     zero = jnp.zeros((), jnp.int32)
@@ -49,8 +48,10 @@ def empty(levels: PyTree) -> Buffer:
 
 
 def marks(levels: PyTree) -> Array:
-    """Computes two numbers for each of the levels ``[B, ...]``, uint32 ``[B, 2]``: the same for equal bits, and for
-    different ones by a chance of about 2^-64."""
+    """Computes two numbers for each of the levels ``[B, ...]``, uint32 ``[B, 2]``, which identify it.
+
+    They are the same for equal bits, and also for different ones with a probability of about 2^-64.
+    """
     words = jnp.concatenate([_words(x) for x in jax.tree.leaves(levels)], axis=1)
     factors = np.random.default_rng(0).integers(0, 2**32, (words.shape[1], 2), np.uint32) | 1
     mixed = words[:, :, None] * factors[None]
@@ -59,7 +60,7 @@ def marks(levels: PyTree) -> Array:
 
 
 def _words(leaf: Array) -> Array:
-    """A leaf ``[B, ...]`` as uint32 ``[B, n]``."""
+    """Converts a leaf ``[B, ...]`` to uint32 ``[B, n]``."""
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -91,11 +92,19 @@ def choose(chance: Array, key: Key, number: int) -> Array:
 
 
 def record(buffer: Buffer, levels: PyTree, place: Array, of: Played, score: Score, chance: Array) -> Buffer:
-    """Takes note of what came of play in ``B`` levels, each of which may come several times.
+    """Records the results of play in ``B`` levels, of which several may be the same.
 
-    ``place`` ``[B]`` is where a level came from, ``C`` if it is new. One that is here gets the mean score of its play.
-    Of the others the k-th best takes the place with the k-th least ``chance`` ``[C]``, empty ones first, if it has a
-    higher score than the level there. Play without a finished episode counts for nothing.
+    A level that the buffer holds gets the mean score of its play. Of the new ones, the k-th best takes the place with
+    the k-th least ``chance``, empty places first, if its score is higher than that of the level there. Play without a
+    finished episode changes no score and adds no level.
+
+    Args:
+        buffer: The buffer before.
+        levels: ``[B, ...]``.
+        place: ``[B]`` int32, where a level came from; ``C`` if it is new.
+        of: The results of play in each level, ``[B]``.
+        score: How levels are scored.
+        chance: ``[C]``, the probability with which each level of the buffer is chosen.
     """
     capacity = buffer.score.size
     mark = marks(levels)
@@ -109,7 +118,7 @@ def record(buffer: Buffer, levels: PyTree, place: Array, of: Played, score: Scor
 
 
 def _rescored(buffer: Buffer, place: Array, of: Played, score: Score) -> Buffer:
-    """The buffer after play in levels that it holds, at ``place`` ``[B]``; ``C`` for none of them."""
+    """Updates the buffer after play in levels that it holds, at ``place`` ``[B]``; ``C`` for one that it lacks."""
     capacity = buffer.score.size
     finite = of.finished & jnp.isfinite(of.best)
     best = buffer.best.at[jnp.where(finite, place, capacity)].max(of.best, mode="drop")
@@ -126,7 +135,7 @@ def _rescored(buffer: Buffer, place: Array, of: Played, score: Score) -> Buffer:
 
 
 def _entered(buffer: Buffer, levels: PyTree, mark: Array, scores: Array, best: Array, chance: Array) -> Buffer:
-    """The buffer with those of new levels that beat what they replace; a ``scores`` of -inf never does."""
+    """Adds those new levels that beat what they replace; a level whose ``scores`` is -inf never does."""
     capacity, number = buffer.score.size, scores.size
     order = jnp.argsort(-scores, stable=True)
     levels, mark, scores, best = trees.take((levels, mark, scores, best), order)

@@ -1,4 +1,4 @@
-"""What a curriculum is, and those that keep a buffer of levels."""
+"""Curricula, and those among them that keep a buffer of levels."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,14 +15,16 @@ from purerl.types import Array, Design, Env, Key, PyTree, Scalar
 
 
 class Replayed(NamedTuple):
-    """The ``buffer`` that levels are chosen from."""
+    """The ``buffer`` from which levels are chosen."""
 
     buffer: Buffer
 
 
 class Refreshed(NamedTuple):
-    """The ``buffer`` that levels are chosen from, and ``coming``, the next one, which is filled for ``age`` iterations
-    (int32) so far."""
+    """The ``buffer`` from which levels are chosen, and the next one.
+
+    ``coming`` is the next buffer, which has been filled for ``age`` iterations (int32) so far.
+    """
 
     buffer: Buffer
     coming: Buffer
@@ -30,8 +32,12 @@ class Refreshed(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``levels`` ``[E, ...]`` to play in, where each of them lies in the buffer (int32 ``[E]``, its capacity for new
-    ones), with which ``chance`` ``[C]`` they were chosen, and whether they were ``replayed`` (bool)."""
+    """The levels of an iteration.
+
+    ``levels`` ``[E, ...]`` are those to play in; ``place`` (int32 ``[E]``) is where each lies in the buffer, whose
+    capacity ``C`` stands for new ones; ``chance`` ``[C]`` are the probabilities with which they were chosen;
+    ``replayed`` (bool) is whether they were replayed.
+    """
 
     levels: PyTree
     place: Array
@@ -40,12 +46,12 @@ class Plan(NamedTuple):
 
 
 class Curriculum(NamedTuple):
-    """Which levels are played, as pure functions of its own state, which has a ``buffer``. All consume their key.
+    """The choice of levels, as pure functions of a state of its own, which has a ``buffer``. Keys are consumed.
 
-    An iteration plays in the levels of ``plan(state, key)``, and ``update(state, plan, played)`` is told what came of
-    it. If there is ``probe``, the agent then plays in the levels ``probe(state, plan, key)`` ``[E, ...]`` without
-    learning from it, and ``probed(state, levels, played)`` is told. With ``replays_alone`` the agent learns from plans
-    that are ``replayed`` and from no other.
+    An iteration plays in the levels of ``plan(state, key)``, and ``update(state, plan, played)`` is given the results.
+    If there is a ``probe``, the agent then plays in the levels ``probe(state, plan, key)`` ``[E, ...]`` without
+    learning from it, and ``probed(state, levels, played)`` is given these results. With ``replays_alone`` the agent
+    learns from plans that are ``replayed`` and from no other.
     """
 
     init: Callable[[Key], PyTree]
@@ -67,11 +73,21 @@ def replay(
     score: Score,
     robust: bool = False,
 ) -> Curriculum:
-    """Makes prioritised level replay (Jiang et al. 2021, arXiv 2010.03934), with ``robust`` its robust variant (Jiang
-    et al. 2021, arXiv 2110.02439, algorithm 1), by which an agent learns from replayed levels alone.
+    """Makes prioritised level replay (Jiang et al. 2021, arXiv 2010.03934).
 
-    All ``num_envs`` environments begin in new levels, or with the probability ``share``, once the buffer of
-    ``capacity`` is half full, in levels chosen from it (`buffer.chances`).
+    All environments begin in levels chosen from the buffer (`buffer.chances`) with the probability ``share``, once the
+    buffer is half full; otherwise they begin in new levels.
+
+    Args:
+        env: The environment.
+        num_envs: The number of environments.
+        capacity: The number of levels that the buffer holds.
+        share: The probability of replayed levels.
+        staleness: The weight of the age of levels, as in `buffer.chances`.
+        temperature: The temperature of their ranks, as in `buffer.chances`.
+        score: How levels are scored.
+        robust: Whether this is the robust variant (Jiang et al. 2021, arXiv 2110.02439, algorithm 1), in which an agent
+            learns from replayed levels alone.
     """
 
     def init(key: Key) -> Replayed:
@@ -91,11 +107,19 @@ def replay(
 
 
 def accel(env: Env, design: Design, num_envs: int, *, edits: int, **settings: Any) -> Curriculum:
-    """Makes ACCEL (Parker-Holder et al. 2022, arXiv 2203.01302, algorithm 1): robust replay, after which levels that
-    were replayed are changed ``edits`` times, and scored. ``settings`` are those of `replay`.
+    """Makes ACCEL, which is robust replay whose levels are also edited.
 
-    Where nothing was replayed, new levels are scored: so each iteration takes as long as any other, and the frames of a
-    training do not depend on chance. The paper's mixture with a share ``p`` is that of a share ``2 p / (1 + p)`` here.
+    Parker-Holder et al. 2022, arXiv 2203.01302, algorithm 1. Levels that were replayed are then changed ``edits``
+    times, and scored. Where no level was replayed, new levels are scored: so all iterations take equally long, and the
+    frames of a training do not depend on chance. The paper's mixture with a share ``p`` is that of a share
+    ``2 p / (1 + p)`` here.
+
+    Args:
+        env: The environment.
+        design: How levels are changed.
+        num_envs: The number of environments.
+        edits: The number of changes of a level.
+        **settings: Those of `replay`, except for ``robust``.
     """
     curriculum = replay(env, num_envs, robust=True, **settings)
     new = jnp.full(num_envs, settings["capacity"], jnp.int32)
@@ -119,10 +143,17 @@ def accel(env: Env, design: Design, num_envs: int, *, edits: int, **settings: An
 def sfl(env: Env, num_envs: int, *, capacity: int, share: Scalar, refresh: int, limit: Scalar | None) -> Curriculum:
     """Makes sampling for learnability (Rutherford et al. 2024, arXiv 2408.15099, algorithm 1).
 
-    A ``share`` of the environments begin in levels of the buffer, each as likely as any other, the rest in new ones.
-    Of the levels that are scored, ``num_envs`` of them in each iteration, the ``capacity`` most learnable ones of
-    ``refresh`` iterations become the buffer. The paper scores them all at once; here each iteration takes as long as
-    any other.
+    A fraction of the environments begins in levels of the buffer, which have equal probabilities, the rest in new ones.
+    Each iteration scores ``num_envs`` levels, and the most learnable ones of ``refresh`` iterations become the buffer.
+    The paper scores them all at once; here all iterations take equally long.
+
+    Args:
+        env: The environment.
+        num_envs: The number of environments.
+        capacity: The number of levels that the buffer holds.
+        share: The fraction of environments that begin in levels of the buffer.
+        refresh: The number of iterations after which the buffer is replaced.
+        limit: The return above which an episode is solved; None: levels are scored by the variance of returns.
     """
     new = jnp.full(num_envs, capacity, jnp.int32)
 
@@ -155,7 +186,7 @@ def sfl(env: Env, num_envs: int, *, capacity: int, share: Scalar, refresh: int, 
 
 
 def _from(buffer: Buffer, place: Array, fresh: PyTree) -> PyTree:
-    """Those of the buffer at ``place`` ``[E]``, and ``fresh`` ones where that is its capacity."""
+    """Selects the levels of the buffer at ``place`` ``[E]``, and ``fresh`` ones where that is its capacity."""
     capacity = buffer.score.size
     held = trees.take(buffer.levels, jnp.minimum(place, capacity - 1))
     return trees.restart(held, fresh, place >= capacity)

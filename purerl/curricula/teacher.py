@@ -14,13 +14,17 @@ from purerl.spaces import Discrete
 from purerl.types import Array, Design, Env, Key, PyTree
 
 BUILDING = "building"
-"""Name of the environments in which levels are built."""
+"""The name of the environments in which levels are built."""
 NOISE = 16
-"""Random numbers that a teacher sees, so that it need not build the same level each time."""
+"""The number of random numbers in a teacher's observation, by which it can build different levels."""
 
 
 class Building(NamedTuple):
-    """The choices made so far, int32 ``[G]``, -1 for those to come; how many they are (int32); and the noise."""
+    """A level that is being built.
+
+    ``choices`` (int32 ``[G]``) are those made so far, -1 for those to come; ``made`` (int32) is their number; ``noise``
+    is what the teacher observes of chance.
+    """
 
     choices: Array
     made: Array
@@ -28,12 +32,11 @@ class Building(NamedTuple):
 
 
 def builder(design: Design) -> Env:
-    """Makes an environment in which a level of ``design`` is built: an episode of ``G`` steps, at each of which an
-    action is a choice. Nothing is paid.
+    """Makes an environment in which a level of ``design`` is built, in an episode of ``G`` steps without rewards.
 
-    Actions are as many as the largest of the design's sizes; a smaller choice takes an action modulo its size.
-    Observations hold each choice as a fraction, which is to come, for each size how often each of its values was
-    chosen, and noise.
+    Each action is a choice. There are as many actions as the largest of the design's sizes; a choice of a smaller size
+    takes the action modulo its size. Observations hold each choice as a fraction, which choice is next, for each size
+    how often each of its values was chosen, and noise.
     """
     sizes = np.array(design.sizes, np.int32)
     number, kinds = len(sizes), sorted(set(design.sizes))
@@ -65,8 +68,10 @@ def builder(design: Design) -> Env:
 
 
 def built(design: Design) -> Callable[[Key, Array], PyTree]:
-    """Makes ``(key, actions [G, E]) -> levels [E, ...]``: the levels that episodes of the `builder` came to. Consumes
-    the key."""
+    """Makes ``(key, actions [G, E]) -> levels [E, ...]``: the levels that episodes of the `builder` have built.
+
+    It consumes the key.
+    """
 
     def levels(key: Key, actions: Array) -> PyTree:
         choices = jnp.remainder(actions.astype(jnp.int32), jnp.array(design.sizes, jnp.int32)[:, None])

@@ -1,4 +1,4 @@
-"""Evaluating a policy on whole episodes."""
+"""Evaluation of policies on whole episodes."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,11 @@ from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
 
 
 class Evaluation(NamedTuple):
-    """Each episode's undiscounted return and its length in steps ``[E]``; ``finished`` is False where it was cut."""
+    """The results of the played episodes, all ``[E]``.
+
+    ``episode_return`` is an episode's undiscounted return, ``episode_length`` its length in steps; ``finished`` is
+    False where the episode was cut off.
+    """
 
     episode_return: Array
     episode_length: Array
@@ -25,26 +29,32 @@ class Evaluation(NamedTuple):
 
 
 class Player(NamedTuple):
-    """Whoever plays rows: ``act(situation [B], key) -> (action, carry)``. ``begin_anew(carry, step)`` is what it
-    remembers after each step; None: where an episode ended, nothing."""
+    """A function that acts in rows, and what it remembers.
+
+    ``act(situation [B], key) -> (action, carry)`` chooses actions; ``begin_anew(carry, step) -> carry`` is applied
+    after each step. If it is None, the carry is reset where an episode ended.
+    """
 
     act: Callable[[Situation, Key], tuple[Array, PyTree]]
     init_carry: Callable[[int], PyTree]
     begin_anew: Callable[[PyTree, Step], PyTree] | None = None
 
     def remember(self, carry: PyTree, step: Step) -> PyTree:
-        """What it remembers after a step."""
+        """Returns the carry after a step."""
         return (self.begin_anew or forgets(self.init_carry))(carry, step)
 
 
 def player(learner: Learner, policy: PyTree) -> Player:
-    """The evaluated policy of ``learner``."""
+    """Makes a `Player` of the evaluated policy of ``learner``."""
     return Player(lambda here, key: learner.exploit(policy, here, key), learner.init_carry, restart(learner))
 
 
 def random_player(env: Env) -> Player:
-    """Uniformly random actions, of those that are legal. Raises `ConfigError` for illegal actions of another space than
-    `Discrete`."""
+    """Makes a `Player` that draws uniformly random actions from those that are legal.
+
+    Raises:
+        ConfigError: Some actions may be illegal, and the action space is not `Discrete`.
+    """
     if env.legal and not isinstance(env.action_space, Discrete):
         raise ConfigError(f"env = {env.name!r}: random actions are legal only if they are Discrete")
 
@@ -61,9 +71,20 @@ def random_player(env: Env) -> Player:
 def versus(
     key: Key, env: Env, one: Player, other: Player, num_episodes: int = 100, max_steps: int = 10_000
 ) -> Evaluation:
-    """Plays ``one`` in one seat of each episode and ``other`` in all other seats: the returns of ``one``.
+    """Plays ``one`` in one seat of each episode and ``other`` in all other seats, and evaluates ``one``.
 
-    The seat of ``one`` changes from one episode to the next. Otherwise it is `evaluate`.
+    The seat of ``one`` changes from one episode to the next. Otherwise this is `evaluate`.
+
+    Args:
+        key: Consumed.
+        env: An environment of several agents.
+        one: The player that is evaluated.
+        other: The player in all other seats.
+        num_episodes: The number of episodes ``E``.
+        max_steps: The number of steps after which an episode is cut off.
+
+    Returns:
+        The results of ``one``, ``[E]``.
     """
     both, rows = seated(one, other, num_episodes, env.num_agents)
     found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
@@ -71,8 +92,11 @@ def versus(
 
 
 def seated(one: Player, other: Player, num_episodes: int, num_agents: int) -> tuple[Player, np.ndarray]:
-    """Who plays all rows of ``num_episodes`` games if ``one`` is in one seat of each, by turns, and ``other`` in the
-    others; and the rows ``[E]`` of ``one``."""
+    """Makes a player of all rows of games in which ``one`` has one seat, by turns, and ``other`` all other seats.
+
+    Returns:
+        The player of ``num_episodes`` games, and the rows ``[E]`` of ``one``.
+    """
     seat = np.arange(num_episodes) % num_agents
     ours = np.arange(num_agents)[None] == seat[:, None]  # [E, N]
     rows = np.flatnonzero(ours.reshape(-1))
@@ -100,18 +124,40 @@ def evaluate(
     max_steps: int = 10_000,
     levels: PyTree = None,
 ) -> Evaluation:
-    """Plays ``num_episodes`` episodes side by side under ``learner.exploit``, each for at most ``max_steps`` steps.
+    """Plays episodes side by side under ``learner.exploit``, for jit and vmap over keys and policies.
 
-    The first episode of each environment counts, whatever its length, so that short episodes are not favoured.
-    Of an environment with several agents, each agent's episode is a row of its own. ``policy`` is
-    ``learner.policy(state)``. Episodes begin in ``levels`` ``[num_episodes, ...]`` (None: in random ones). Consumes
-    ``key``. To jit and vmap over keys and policies.
+    The first episode of each environment counts, whatever its length, so that short episodes are not favoured. In an
+    environment with several agents, each agent's episode is a row of its own.
+
+    Args:
+        key: Consumed.
+        env: An environment that is not the host's.
+        learner: The learner.
+        policy: ``learner.policy(state)``.
+        num_episodes: The number of episodes.
+        max_steps: The number of steps after which an episode is cut off.
+        levels: ``[num_episodes, ...]``, in which the episodes begin; None: random ones.
+
+    Returns:
+        The results, one row for each agent of each episode.
+
+    Raises:
+        ConfigError: The environment is the host's.
     """
     return play(key, env, player(learner, policy), num_episodes, max_steps, levels)
 
 
 def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, levels: PyTree = None) -> Evaluation:
-    """`evaluate` of whoever plays all rows."""
+    """Plays episodes side by side as `evaluate` does, with a player of all rows.
+
+    Args:
+        key: Consumed.
+        env: An environment that is not the host's.
+        whole: The player of all rows.
+        num_episodes: The number of episodes.
+        max_steps: The number of steps after which an episode is cut off.
+        levels: ``[num_episodes, ...]``, in which the episodes begin; None: random ones.
+    """
     begin, move = playing(key, env, whole, num_episodes, levels)
 
     def under_way(loop):
@@ -134,11 +180,22 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
 def playing(
     key: Key, env: Env, whole: Player, num_episodes: int, levels: PyTree = None
 ) -> tuple[Callable[[], Situation], Callable[[Situation, Array], tuple[Situation, Array, Step]]]:
-    """``begin() -> situation`` and ``move(situation, time) -> (situation, action, step)`` of ``num_episodes`` games
-    side by side.
+    """Makes the two functions that play ``num_episodes`` games side by side.
 
-    Arguments are as for `play`; what happens follows from ``key``, which is consumed. Nothing begins anew: of a game
-    that ended, what further moves give means nothing. Raises `ConfigError` for an environment of the host.
+    Nothing begins anew: once a game has ended, the results of its further moves have no meaning.
+
+    Args:
+        key: Consumed. It determines everything that is drawn at random.
+        env: An environment that is not the host's.
+        whole: The player of all rows.
+        num_episodes: The number of games.
+        levels: ``[num_episodes, ...]``, in which the games begin; None: random ones.
+
+    Returns:
+        ``begin() -> situation`` and ``move(situation, time) -> (situation, action, step)``.
+
+    Raises:
+        ConfigError: The environment is the host's.
     """
     on_device(env, "purerl eval plays in it")
     key_reset, key_step = jax.random.split(key)

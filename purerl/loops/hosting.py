@@ -1,6 +1,6 @@
 """An iteration in environments of the host, cut where the host steps: the halves of `rollout` for a group of rows.
 
-`purerl.population.hosting` runs them. All functions are of one agent and of ``B`` rows, which may be a part of the
+`purerl.population.hosting` runs them. All functions are for one agent and ``B`` rows, which may be a part of the
 fleet's.
 """
 
@@ -30,8 +30,11 @@ from purerl.types import (
 
 
 class Lane(NamedTuple):
-    """``B`` rows between two steps: states of the transforms around the host's environments, what the policy sees, and
-    what it remembers."""
+    """``B`` rows between two steps.
+
+    ``env_state`` are the states of the transforms around the host's environments, ``obs`` are the observations that the
+    policy is given, and ``carry`` is what it remembers.
+    """
 
     env_state: PyTree
     obs: PyTree
@@ -39,7 +42,10 @@ class Lane(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is done in a `Lane`: the actions ``[B, ...]``, what the policy remembers then, and what it recorded."""
+    """The choices of a policy in a `Lane`.
+
+    ``action`` ``[B, ...]``, the ``carry`` after it, and the ``extras`` that are recorded.
+    """
 
     action: Array
     carry: PyTree
@@ -47,8 +53,11 @@ class Choice(NamedTuple):
 
 
 class Came(NamedTuple):
-    """What the host's step came to: the `Step` of the plain environments, and what their next one begins with, of
-    those whose episode ended the first observation of a new one. Leaves are ``[E, ...]``, of ``E`` environments."""
+    """The results of a step of the host, with leaves ``[E, ...]`` of ``E`` environments.
+
+    ``step`` is the `Step` of the plain environments. ``first`` are the observations with which their next step begins:
+    the first of a new episode where one ended.
+    """
 
     step: Step
     first: PyTree
@@ -69,8 +78,18 @@ def choose(learner: Learner, behaviour: PyTree, lane: Lane, noise: PyTree) -> Ch
 def go_on(
     env: Env, remember: Callable[[PyTree, Step], PyTree], lane: Lane, choice: Choice, came: Came
 ) -> tuple[Lane, Transition]:
-    """The rows after a step, whose carry is then what ``remember`` makes of it, and the step as a row ``[B]`` of a
-    trajectory."""
+    """Continues the rows of a lane after a step of the host.
+
+    Args:
+        env: The environment.
+        remember: ``(carry, step) -> carry``, applied after the step.
+        lane: The rows before the step.
+        choice: What was chosen in them.
+        came: The results of the host's step.
+
+    Returns:
+        The rows after the step, and the step as a row ``[B]`` of a trajectory.
+    """
     rows = fleet(env, trees.length(came.first))
     env_state, following, step = rows.step((came.step, came.first), lane.env_state, choice.action)
     carry = remember(choice.carry, step)
@@ -79,7 +98,7 @@ def go_on(
 
 
 def keys(key: Key) -> tuple[Key, Key, Key]:
-    """The next key of a training, and those of an iteration's acting and learning, as `Trainer.step` splits them."""
+    """Splits a training's key into its next key and the keys of acting and of learning, as `Trainer.step` does."""
     key, key_collect, key_learn = jax.random.split(key, 3)
     return key, jax.random.split(key_collect)[1], key_learn
 
@@ -87,7 +106,11 @@ def keys(key: Key) -> tuple[Key, Key, Key]:
 def collected(
     actors: Actors, lanes: tuple[Lane, ...], rows: tuple[Transition, ...]
 ) -> tuple[Actors, Transition, Metrics]:
-    """What `Trainer.collect` gives, of the groups' lanes and trajectories ``[T, B]``, side by side in this order."""
+    """Joins lanes and trajectories ``[T, B]`` of groups, side by side in this order.
+
+    Returns:
+        The result of `Trainer.collect`.
+    """
     beside = lambda axis, *parts: parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
     trajectory: Transition = jax.tree.map(lambda *x: beside(1, *x), *rows)
     lane: Lane = jax.tree.map(lambda *x: beside(0, *x), *lanes)
@@ -98,12 +121,20 @@ def collected(
 def learn(
     trainer: Trainer, state: TrainState, next_key: Key, key_learn: Key, *groups: Any
 ) -> tuple[TrainState, Metrics]:
-    """`Trainer.step`, once ``groups`` (the arguments of `collected`) have acted. Consumes ``key_learn``."""
+    """Learns as `Trainer.step` does, after ``groups`` have acted.
+
+    Args:
+        trainer: The trainer.
+        state: The state before the iteration.
+        next_key: The next key of the training.
+        key_learn: Consumed.
+        *groups: The arguments of `collected` after the actors.
+    """
     return trainer.after(state, next_key, collected(state.actors, *groups), key_learn)
 
 
 def fill(trainer: Trainer, state: TrainState, *groups: Any) -> tuple[TrainState, tuple[()]]:
-    """Stores what ``groups`` did in the warm-up."""
+    """Stores the trajectories of ``groups`` in the warm-up."""
     actors, trajectory, _ = collected(state.actors, *groups)
     assert trainer.fill is not None
     return trainer.fill(state._replace(actors=actors), trajectory), ()

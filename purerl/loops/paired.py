@@ -1,4 +1,4 @@
-"""PAIRED: a teacher builds the levels in which two agents play, and is paid for what one has over the other."""
+"""PAIRED: a teacher builds the levels in which two agents play; its reward is the difference of their returns."""
 
 from typing import NamedTuple
 
@@ -15,14 +15,14 @@ from purerl.types import Actors, Design, Env, Key, Learner, Metrics, PyTree, Tra
 
 
 class Others(NamedTuple):
-    """Beside the protagonist, who is the learner of the training: the states of the antagonist and of the teacher."""
+    """The states of the antagonist and of the teacher. The protagonist is the learner of the training."""
 
     antagonist: PyTree
     teacher: PyTree
 
 
 class Lesson(NamedTuple):
-    """Trajectories ``[T, B]`` of the two agents in the same levels, and the teacher's ``[G, E]``, which built them."""
+    """Trajectories ``[T, B]`` of the two agents in the same levels, and ``[G, E]`` of the teacher, which built them."""
 
     protagonist: Transition
     antagonist: Transition
@@ -30,17 +30,24 @@ class Lesson(NamedTuple):
 
 
 def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: Design, *, num_steps: int) -> Trainer:
-    """Makes a training by protagonist-antagonist induced regret environment design (Dennis et al. 2020, arXiv
-    2012.02096, algorithm 1).
+    """Makes a training by protagonist-antagonist induced regret environment design.
 
-    An iteration: ``teacher``, a learner in the `curricula.builder` of ``design``, builds a level for each of the
-    environments of ``rows``; a protagonist and an antagonist, who are two states of ``learner``, play there ``[T =
-    num_steps, B = rows.size]`` each; all three learn. The teacher is paid at its last choice, with the antagonist's
-    best return less the protagonist's mean, at least 0 (`formulas.levels.regret`). What is evaluated and saved is the
-    protagonist.
+    Dennis et al. 2020, arXiv 2012.02096, algorithm 1. In an iteration ``teacher``, a learner in the `curricula.builder`
+    of ``design``, builds a level for each of the environments of ``rows``; a protagonist and an antagonist, which are
+    two states of ``learner``, play there ``[T = num_steps, B = rows.size]`` each; all three learn. The teacher's reward
+    comes at its last choice. It is the antagonist's best return less the protagonist's mean, at least 0
+    (`formulas.levels.regret`). The protagonist is what is evaluated and saved.
 
-    Metrics are the protagonist's, and ``regret``, ``antagonist_return``, ``antagonist_loss``, ``teacher_loss`` and
-    ``solve_rate``.
+    Metrics are the protagonist's, and ``regret``, ``antagonist_return``, ``antagonist_loss``, ``teacher_loss`` and, if
+    ``design`` says when an episode is solved, ``solve_rate``.
+
+    Args:
+        rows: The fleet of ``env``.
+        env: The environment.
+        learner: The learner of the protagonist and of the antagonist.
+        teacher: The learner that builds levels.
+        design: How levels are built.
+        num_steps: The number of steps ``T`` of an iteration.
     """
     num_envs, building, levels_of = rows.env_steps, builder(design), built(design)
     site, num_choices = fleet(building, num_envs), len(design.sizes)
@@ -95,7 +102,7 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
 
 
 def _learned(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Metrics]:
-    """A learner's state after a trajectory, and its metrics. Consumes ``key``."""
+    """Computes a learner's state after a trajectory, and its metrics. Consumes ``key``."""
     told, trajectory, more = observe(learner, state, trajectory, key)
     updated = learner.update(told, trajectory, key)
     return updated.state, {**updated.metrics, **more}

@@ -1,4 +1,4 @@
-"""Recording whole episodes of play as a dataset."""
+"""Recording of whole episodes as a dataset."""
 
 import functools
 from collections.abc import Iterable, Iterator
@@ -13,15 +13,24 @@ from purerl.loops.evaluation import Player, playing
 from purerl.types import Array, Dataset, Env, Key, PyTree
 
 SEGMENT = 64
-"""Steps of each episode that the device plays before the host takes them."""
+"""The number of steps of each episode that the device plays before the host takes them."""
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int = 10_000) -> Dataset:
-    """``num_episodes`` episodes of whoever plays all rows, one after another; those that `evaluation.play` would play.
+    """Records episodes of a player, one after another; they are those that `evaluation.play` would play.
 
-    Arguments are as for `evaluation.play`. An episode that is not over after ``max_steps`` steps counts as truncated
-    there. Of an environment with several agents, each agent's episode is one of its own. Consumes ``key``. Not to jit:
-    the host collects what is played.
+    An episode that is not over after ``max_steps`` steps is truncated there. In an environment with several agents,
+    each agent's episode is one of its own. Do not jit it: the host collects what is played.
+
+    Args:
+        key: Consumed.
+        env: An environment that is not the host's.
+        whole: The player of all rows.
+        num_episodes: The number of episodes.
+        max_steps: The largest number of steps of an episode.
+
+    Raises:
+        ConfigError: The environment is the host's.
     """
     begin, move = playing(key, env, whole, num_episodes)
 
@@ -48,10 +57,10 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int 
 
 
 def joined(segments: Iterable[tuple[Dataset, np.ndarray]]) -> Dataset:
-    """The episodes of rows ``[B]``, one after another, of segments ``[T, B]`` of their play.
+    """Joins the episodes of rows ``[B]``, one after another, from segments ``[T, B]`` of their play.
 
-    In a segment the steps that are of an episode are told, bool ``[T, B]``, and ``final_obs`` is the true next
-    observation of every step.
+    Each segment comes with a mask, bool ``[T, B]``, of the steps that belong to an episode. In a segment ``final_obs``
+    is the true next observation of every step.
     """
     steps, rows, final, final_rows = [], [], [], []
     for made, live in segments:
@@ -64,12 +73,12 @@ def joined(segments: Iterable[tuple[Dataset, np.ndarray]]) -> Dataset:
 
 
 def _where(tree: PyTree, chosen: np.ndarray) -> PyTree:
-    """The elements of leaves ``[T, B, ...]`` that are ``chosen`` ``[T, B]``, in order of time."""
+    """Selects the elements of leaves ``[T, B, ...]`` that are ``chosen`` ``[T, B]``, in order of time."""
     return jax.tree.map(lambda x: x[chosen], tree)
 
 
 def _in_order(parts: list[Any], rows: list[np.ndarray]) -> Any:
-    """What was chosen of each segment, joined, row after row."""
+    """Joins the elements selected from each segment, row after row."""
     order = np.argsort(np.concatenate(rows), kind="stable")
     join = functools.partial(jax.tree.map, lambda *x: np.concatenate(x)[order])
     return join(*parts)

@@ -24,26 +24,32 @@ def init_actors(key: Key, fleet: Fleet, learner: Learner) -> Actors:
 
 
 def restart(learner: Learner) -> Callable[[PyTree, Step], PyTree]:
-    """``(carry [B, ...], step [B]) -> carry``: what ``learner`` remembers after a step that may have ended episodes."""
+    """Makes ``(carry [B, ...], step [B]) -> carry``: how a learner's carry continues after a step.
+
+    This is ``learner.restart``, or a reset of the carry where an episode ended.
+    """
     if learner.restart is not None:
         return learner.restart
     return forgets(learner.init_carry)
 
 
 def forgets(init_carry: Callable[[int], PyTree]) -> Callable[[PyTree, Step], PyTree]:
-    """``(carry [B, ...], step [B]) -> carry`` that begins anew where an episode ended."""
+    """Makes ``(carry [B, ...], step [B]) -> carry``, which resets the carry where an episode ended."""
     return lambda carry, step: trees.restart(carry, init_carry(step.reward.shape[0]), step.last)
 
 
 PACKED_UNROLL = 2
-"""Steps per iteration of the compiled loop of `packed_scan`: with one the state is copied at each step."""
+"""The number of steps per iteration of the compiled loop of `packed_scan`. With one step the state is copied at each
+step."""
 
 
 def packed_scan(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], state: PyTree, xs: PyTree, length: int
 ) -> tuple[PyTree, PyTree]:
-    """`jax.lax.scan` of a state and results whose leaves are ``[B, ...]``, packed (`trees.pack`) into as few arrays as
-    can be, because on a GPU each of them is a kernel a step."""
+    """Scans as `jax.lax.scan` does, with states and results ``[B, ...]`` packed into few arrays (`trees.pack`).
+
+    On a GPU each array costs a kernel at each step.
+    """
     packed, unpack_state = trees.pack(state)
 
     def packed_step(packed, x):
@@ -60,9 +66,20 @@ def rollout(
 ) -> tuple[Actors, Transition, Metrics]:
     """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, by a ``behaviour`` of ``learner``.
 
-    Consumes ``key``. Returns the actors after the last step, the trajectory ``[T, B]``, and the metrics of
-    `episode_metrics` and of the fleet's resets. Where an episode ends the carry begins anew, as `restart` says. No
-    gradient flows from what happens into the behaviour.
+    Where an episode ends the carry begins anew, as `restart` says. No gradient flows from the results into the
+    behaviour.
+
+    Args:
+        key: Consumed.
+        fleet: The rows.
+        learner: The learner.
+        behaviour: ``learner.behaviour(state)``.
+        actors: The actors before the first step.
+        num_steps: The number of steps ``T``.
+
+    Returns:
+        The actors after the last step, the trajectory ``[T, B]``, and the metrics of `episode_metrics` and of the
+        fleet's resets.
     """
     behaviour = jax.lax.stop_gradient(behaviour)
     key_env, key_policy = jax.random.split(key)
@@ -92,12 +109,20 @@ def rollout(
 def episode_metrics(
     episode_return: Array, episode_length: Array, reward: Array, last: Array
 ) -> tuple[Array, Array, Metrics]:
-    """Totals of the episodes that ended within a trajectory, without a word of it inside the rollout's scan.
+    """Computes totals of the episodes that ended within a trajectory, outside of the rollout's scan.
 
-    ``episode_return, episode_length`` ``[B]`` belong to the episodes under way at its start; ``reward, last`` are
-    ``[T, B]``. What ended is what was under way before, plus all that came, less what is under way after. Returns the
-    new running totals ``[B]`` and the metrics ``episode_return`` and ``episode_length`` (means over the episodes that
-    ended; nan if none did) and ``episodes`` (their number).
+    The totals of episodes that ended are those of the episodes under way before, plus those of the trajectory, less
+    those of the episodes under way after it.
+
+    Args:
+        episode_return: ``[B]``, of the episodes under way at the beginning.
+        episode_length: ``[B]``, of the same episodes.
+        reward: ``[T, B]``.
+        last: ``[T, B]``.
+
+    Returns:
+        The new running totals, both ``[B]``, and the metrics ``episode_return`` and ``episode_length`` (means over the
+        episodes that ended; nan if none did) and ``episodes`` (their number).
     """
     time = jnp.arange(reward.shape[0])[:, None]
     last_end = jnp.max(jnp.where(last, time, -1), axis=0)  # [B]

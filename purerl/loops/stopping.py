@@ -1,4 +1,4 @@
-"""Early stopping: a training whose return has reached a target learns no more. Each member does so by itself."""
+"""Early stopping: a training whose return has reached a target stops learning. Each member does so by itself."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,8 +13,11 @@ from purerl.types import Array, Key, Metrics, Trainer, TrainState
 
 
 class Stopping(NamedTuple):
-    """Whether a training has ``stopped`` (bool), after which iteration (``at``), and the sum of the returns and the
-    number (int32) of the episodes that ended since the last look."""
+    """The state of early stopping.
+
+    ``stopped`` (bool) is whether a training has stopped, and ``at`` after which iteration; ``total`` is the sum of the
+    returns and ``ended`` (int32) the number of the episodes that ended since the last check.
+    """
 
     stopped: Array
     at: Count
@@ -23,12 +26,17 @@ class Stopping(NamedTuple):
 
 
 def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
-    """``trainer``, whose learner stays as it is once the mean return has reached ``target``, a number or a tracer.
+    """Makes a trainer whose learner no longer changes once the mean return has reached ``target``.
 
-    Looked at is the mean return of the episodes that ended since the last look, after each iteration by which
-    ``episodes`` of them or more have. The environments go on under the policy that stays, so that members of a
-    population keep step; metrics have ``stopped`` (bool) beside. With a ``target`` of None nothing is looked at in the
-    program, and whoever runs it says who stops (`stopped_by`).
+    A check takes place after each iteration by which ``episodes`` or more episodes have ended since the last check; it
+    takes the mean return of these. The environments continue under the policy that stays, so that members of a
+    population keep step. Metrics also have ``stopped`` (bool).
+
+    Args:
+        trainer: The trainer.
+        target: A number or a tracer. With None the program does not check, and its caller decides which members stop
+            (`stopped_by`).
+        episodes: The least number of episodes of a check.
     """
 
     def looked_at(begin: Callable[[Key], TrainState]) -> Callable[[Key], TrainState]:
@@ -57,7 +65,7 @@ def stop_at(trainer: Trainer, target: Any, episodes: int = 1) -> Trainer:
 
 
 def stopped_by(stopping: Stopping, now: np.ndarray, iteration: int) -> Stopping:
-    """Members ``[P]`` of which those that are ``now`` (bool) have stopped after ``iteration``, as numpy arrays."""
+    """Returns members ``[P]`` of which those in ``now`` (bool) have stopped after ``iteration``, as numpy arrays."""
     had = jax.tree.map(np.asarray, stopping)
     now = now & ~had.stopped
     at = jax.tree.map(lambda new, old: np.where(now, np.asarray(new), old), counters.of(iteration), had.at)
@@ -65,6 +73,6 @@ def stopped_by(stopping: Stopping, now: np.ndarray, iteration: int) -> Stopping:
 
 
 def iterations(stopping: Stopping) -> list[int | None]:
-    """The iteration after which each of the members ``[P]`` stopped; None: it has not."""
+    """Returns the iteration after which each of the members ``[P]`` stopped; None for one that has not."""
     had = jax.tree.map(np.asarray, stopping)
     return [counters.number(trees.take(had.at, i)) if had.stopped[i] else None for i in range(len(had.stopped))]

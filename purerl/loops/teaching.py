@@ -29,7 +29,7 @@ from purerl.types import (
 )
 
 PLAN, PROBE, TEACH = (zlib.crc32(name) for name in (b"planning", b"probing", b"teaching"))
-"""Set the keys of choosing levels, of playing to score them and of a teacher apart from those of learning."""
+"""Separate the keys of choosing levels, of playing to score them and of a teacher from those of learning."""
 Collected = tuple[Actors, Transition, Metrics]
 
 
@@ -43,15 +43,28 @@ class Lesson(NamedTuple):
 def play(
     key: Key, env: Env, learner: Learner, behaviour: PyTree, levels: PyTree, num_envs: int, num_steps: int
 ) -> Collected:
-    """Acts for ``num_steps`` steps, as `rollout` does, from the beginning of the levels ``[num_envs, ...]`` on: where
-    an episode ends its level begins again. Consumes ``key``."""
+    """Acts for ``num_steps`` steps from the beginning of ``levels``, as `rollout` does.
+
+    Where an episode ends its level begins again.
+
+    Args:
+        key: Consumed.
+        env: The environment.
+        learner: The learner.
+        behaviour: ``learner.behaviour(state)``.
+        levels: ``[num_envs, ...]``.
+        num_envs: The number of environments.
+        num_steps: The number of steps.
+    """
     rows = fleet(env, num_envs, resets.again(env, levels))
     return rollout(key, rows, learner, behaviour, init_actors(key, rows, learner), num_steps)
 
 
 def came_of(env: Env, trajectory: Transition, scores: Scores | None = None) -> Played:
-    """Sums up what came of a trajectory in each of its ``E`` levels, by what the learner thought of it (None: not
-    known); of several agents the mean."""
+    """Summarises the results of a trajectory in each of its ``E`` levels; with several agents, their mean.
+
+    ``scores`` are the learner's values and advantages; with None they count as zeros.
+    """
     nothing = jnp.zeros_like(trajectory.reward)
     value, advantage = scores or (nothing, nothing)
     limit = env.design.solved if env.design else None
@@ -62,13 +75,23 @@ def came_of(env: Env, trajectory: Transition, scores: Scores | None = None) -> P
 
 
 def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, num_steps: int) -> Trainer:
-    """Makes a training whose iteration plays ``[T = num_steps, B = rows.size]`` in the levels of a plan of
-    ``curriculum``, learns from it if that is what the plan is for, and plays as many steps more if there are levels to
-    be scored.
+    """Makes a training in levels that ``curriculum`` plans.
 
-    ``rows`` are those of ``env``. Metrics have ``levels`` and ``level_score``, the number and the mean score of those
-    in the buffer, ``replayed``, whether the plan was of them, ``unfinished``, the share of levels in which no episode
-    ended, and ``solve_rate``, the share of episodes that were solved.
+    An iteration plays ``[T = num_steps, B = rows.size]`` in the levels of a plan and learns from it; with
+    ``replays_alone`` it learns only if the plan is ``replayed``. If the curriculum has a ``probe``, the iteration then
+    plays as many steps again in the levels that are to be scored.
+
+    Metrics also have ``levels`` and ``level_score``, the number and the mean score of the levels in the buffer,
+    ``replayed``, whether the plan took its levels from there, ``unfinished``, the fraction of levels in which no
+    episode ended, and, if the environment's design says when an episode is solved, ``solve_rate``, the fraction of
+    episodes that were.
+
+    Args:
+        rows: The fleet of ``env``.
+        env: The environment.
+        learner: The learner.
+        curriculum: The choice of levels.
+        num_steps: The number of steps ``T``.
     """
     num_envs = rows.env_steps
 
@@ -127,18 +150,20 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
 
 
 def unlearned(before: PyTree, updated: Updated) -> Updated:
-    """Returns an update that changes nothing: the learner stays as ``before``, no metric exists, and the scores are
-    kept."""
+    """Returns an update that leaves the learner as ``before``.
+
+    Every metric is nan, or 0 if it is an integer; the scores of ``updated`` are kept.
+    """
     none = lambda x: jnp.full_like(x, jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else 0)
     return Updated(before, jax.tree.map(none, updated.metrics), updated.scores)
 
 
 def solve_rate(played: Played) -> Array:
-    """Computes the share of episodes that were solved, mean over the levels in which one ended; nan if none did."""
+    """Computes the fraction of episodes that were solved, mean over the levels in which one ended; nan if none did."""
     return jnp.sum(jnp.where(played.finished, played.solved, 0.0)) / jnp.sum(played.finished)
 
 
 def told_of(buffer: Buffer) -> Metrics:
-    """Tells how many levels a buffer holds, and their mean score."""
+    """Computes the metrics of a buffer: the number of its levels and their mean score."""
     score = jnp.sum(jnp.where(buffer.taken, buffer.score, 0.0)) / buffer.size
     return {"levels": buffer.size.astype(jnp.float32), "level_score": score}

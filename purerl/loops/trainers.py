@@ -16,7 +16,10 @@ from purerl.types import Actors, Array, Key, Learner, Metrics, PyTree, Replay, R
 
 
 def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
-    """An iteration collects ``[T = num_steps, B = fleet.size]`` under the current policy and learns from it at once."""
+    """Makes a trainer whose iteration collects a trajectory under the current policy and learns from it at once.
+
+    A trajectory is ``[T = num_steps, B = fleet.size]``.
+    """
 
     def init(key: Key) -> TrainState:
         key, key_actors, key_learner = jax.random.split(key, 3)
@@ -34,12 +37,22 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
 def off_policy(
     fleet: Fleet, learner: Learner, replay: Replay, *, num_steps: int, num_updates: int, warmup: int
 ) -> Trainer:
-    """An iteration adds ``[T = num_steps, B = fleet.size]`` under the current policy to ``replay`` and learns from it.
+    """Makes a trainer whose iteration adds a trajectory to ``replay`` and learns from samples of it.
 
-    It learns by ``num_updates`` updates, each from a sample of its own, and tells the replay the priorities that come
-    of it; the metrics are averaged. ``init`` collects the first ``warmup`` rows, a multiple of ``num_steps`` and enough
-    to draw a sample, with the initial policy; episodes that end there are in no metric. Raises `ValueError` for another
-    ``warmup``.
+    The trajectory ``[T = num_steps, B = fleet.size]`` is collected under the current policy. Each of the updates takes
+    a sample of its own and sets the replay's priorities that result from it; the metrics are averaged. ``init``
+    collects the rows of the warm-up with the initial policy; episodes that end there are in no metric.
+
+    Args:
+        fleet: The rows.
+        learner: The learner.
+        replay: The replay.
+        num_steps: The number of steps ``T`` of an iteration.
+        num_updates: The number of updates of an iteration.
+        warmup: The number of rows before the first iteration, a multiple of ``num_steps`` and enough to draw a sample.
+
+    Raises:
+        ValueError: ``warmup`` is not such a number.
     """
     if warmup % num_steps or warmup < replay.rows:
         raise ValueError(
@@ -92,21 +105,21 @@ def off_policy(
 def collector(
     fleet: Fleet, learner: Learner, num_steps: int
 ) -> Callable[[PyTree, Actors, Key], tuple[Actors, Transition, Metrics]]:
-    """`Trainer.collect` in the rows of ``fleet``, ``num_steps`` at a time."""
+    """Makes `Trainer.collect` in the rows of ``fleet``, ``num_steps`` at a time."""
     return lambda behaviour, actors, key: rollout(key, fleet, learner, behaviour, actors, num_steps)
 
 
 def own_rows(learner: Learner, trajectory: Transition) -> Transition:
-    """What ``learner`` learns from of a trajectory ``[T, B]``."""
+    """Selects the rows of a trajectory ``[T, B]`` that ``learner`` learns from."""
     return trajectory if learner.rows is None else trees.take(trajectory, (slice(None), learner.rows))
 
 
 OBSERVE = zlib.crc32(b"observing")
-"""Sets the key of `observe` apart from that of learning."""
+"""Separates the key of `observe` from that of learning."""
 
 
 def observe(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Transition, Metrics]:
-    """Tells a learner of a trajectory ``[T, B]``: returns its state, its own rows ``[T, B']``, and metrics of them.
+    """Shows a trajectory ``[T, B]`` to a learner: returns its state, its own rows ``[T, B']``, and metrics of them.
 
     Does not consume ``key``, but another that is folded from it.
     """
@@ -116,25 +129,35 @@ def observe(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -
 
 
 def initial_state(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:
-    """The state before the first iteration."""
+    """Makes the state before the first iteration."""
     return TrainState(learner, actors, replay, counters.of(), jnp.ones((), bool), key)
 
 
 def next_state(
     state: TrainState, after: PyTree, replay: PyTree, metrics: Metrics, loss: Array | None = None
 ) -> tuple[TrainState, Metrics]:
-    """What `Trainer.learn` returns once the learner is as ``after`` and the replay is ``replay``: the iteration is
-    counted, and the learner kept if it survives the ``loss`` (None: that of the metrics)."""
+    """Makes the result of `Trainer.learn`: counts the iteration, and keeps the new learner if it survives the loss.
+
+    Args:
+        state: The state before the iteration.
+        after: The learner's new state.
+        replay: The replay's new state.
+        metrics: The metrics of the iteration.
+        loss: The loss that decides survival (`survive`); None: that of the metrics.
+
+    Returns:
+        The new state, and the metrics with ``alive``.
+    """
     alive, learner = survive(state, after, metrics["loss"] if loss is None else loss)
     state = state._replace(learner=learner, replay=replay, iteration=counters.increment(state.iteration), alive=alive)
     return state, {**shards.mean(metrics), "alive": alive}
 
 
 def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyTree]:
-    """Whether a training is still alive after an iteration, and its learner: ``learned``, or frozen as it was before.
+    """Decides whether a training is still alive after an iteration, and returns ``alive`` and its learner.
 
-    It dies for good when the loss or any float of the learner is not finite. The choice touches the learner alone, so
-    that no replay buffer is copied.
+    The learner is ``learned``, or frozen as it was before. A training dies for good when the loss or any float of the
+    learner is not finite. The choice touches the learner alone, so that no replay buffer is copied.
     """
 
     def choose(before: PyTree, learned: PyTree, alive: Array, loss: Array) -> tuple[PyTree, Array]:
@@ -148,9 +171,12 @@ def survive(state: TrainState, learned: PyTree, loss: Array) -> tuple[Array, PyT
 
 
 def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
-    """The whole training as one function ``train(key) -> Result(state, metrics [num_iterations])``, to jit and vmap.
+    """Makes the whole training as one function ``train(key) -> Result(state, metrics [num_iterations])``.
 
-    Raises `ConfigError` for environments of the host.
+    The function can be jitted and vmapped, and consumes its key.
+
+    Raises:
+        ConfigError: The environments are the host's.
     """
     _on_device(trainer)
 
@@ -164,10 +190,12 @@ def train(trainer: Trainer, num_iterations: int) -> Callable[[Key], Result]:
 
 
 class Steps(Protocol):
-    """A `Trainer`, or anything else whose ``step(state) -> (state, metrics)`` goes on with it."""
+    """A `Trainer`, or anything else whose ``step(state) -> (state, metrics)`` continues it."""
 
     @property
-    def step(self) -> Callable[[Any], tuple[Any, Metrics]]: ...
+    def step(self) -> Callable[[Any], tuple[Any, Metrics]]:
+        """``(state) -> (state, metrics)``, one iteration."""
+        ...
 
 
 def _on_device(trainer: Any) -> None:
@@ -177,10 +205,12 @@ def _on_device(trainer: Any) -> None:
 
 
 def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTree, Metrics]]:
-    """``chunk(state, length) -> (state, metrics [capacity])``: ``length <= capacity`` iterations of a training.
+    """Makes ``chunk(state, length) -> (state, metrics [capacity])``: ``length <= capacity`` iterations of a training.
 
-    One compiled program serves every length; metrics beyond it are zeros. Raises `ConfigError` for environments of the
-    host.
+    One compiled program serves every length; metrics beyond it are zeros.
+
+    Raises:
+        ConfigError: The environments are the host's.
     """
     _on_device(trainer)
 
