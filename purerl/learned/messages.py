@@ -146,7 +146,7 @@ def goal_of(env: Env) -> Goal:
 
 
 def _on_a_disc(key: Key, shape: tuple[int, ...]) -> Array:
-    """Draws points ``[*shape, 2]``, uniform on the disc of radius 2."""
+    """Draws points ``[*shape, 2]``, uniform on the disc of radius 2. Consumes ``key``."""
     u = jax.random.uniform(key, (*shape, 2))
     return 2.0 * jnp.sqrt(u[..., :1]) * _direction(u[..., 1])
 

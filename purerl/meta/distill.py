@@ -65,7 +65,7 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
         where: As for `artefacts.training`.
 
     Raises:
-        ConfigError: The socket is another, the function is time-aware, or as `artefacts.training` does.
+        ConfigError: The function is of another socket or is time-aware, and in the cases of `artefacts.training`.
     """
     _, config = artefacts.training(learned, trust=trust, where=where)
     artefacts.check_timeless(learned)

@@ -54,8 +54,8 @@ def artefact(
         where: As for `artefacts.training`.
 
     Raises:
-        ConfigError: The socket is not among `POINTS`, the function is time-aware, the sizes are not valid, or as
-            `artefacts.training` does.
+        ConfigError: The socket is not among `POINTS`, the function is time-aware, or the sizes are not valid; and in
+            the cases of `artefacts.training`.
     """
     _, config = artefacts.training(learned, trust=trust, where=where)
     if learned.socket not in POINTS:

@@ -149,6 +149,13 @@ def _smooth(socket: Socket, algo: Any, config: Any, env: Env, judge: Judge) -> C
     """Returns ``make_trainer(meta_params)``, which makes a `Trainer` with the learned function.
 
     Its optimiser can be differentiated through.
+
+    Args:
+        socket: As for `of`.
+        algo: As for `of`.
+        config: As for `of`.
+        env: The environment.
+        judge: The judge of the agents, whose optimiser they train with.
     """
     parts = lambda meta_params: socket.parts(meta_params, config)
     return lambda meta_params: algo.make_trainer(config, env, optimiser=judge.optimiser, **parts(meta_params))

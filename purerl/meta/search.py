@@ -94,7 +94,7 @@ def compile_program(
 
     Raises:
         planning.DoesNotFit: The program does not fit into the devices' memory.
-        ConfigError: Several processes would compute a search by meta-gradients, or as `errors.own_code` does.
+        ConfigError: Several processes would compute a search by meta-gradients; and in the cases of `errors.own_code`.
     """
     if processes.count() > 1 and not setup.evolution.devices:
         raise ConfigError("strategy = 'meta_gradient': is computed by one device, and so by one process")

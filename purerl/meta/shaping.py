@@ -171,7 +171,7 @@ def coin_shaping(
         stolen: As in `CoinGame-v0`.
 
     Raises:
-        ConfigError: A count is not valid, which is named by the parameters above, or as `shaping` does.
+        ConfigError: A count is not valid (the message names the parameter above); and in the cases of `shaping`.
     """
     counts = {"lanes": lanes, "num_trainings": num_trainings, "rounds": rounds, "num_epochs": num_epochs}
     check_counts("CoinShaping", **{name: (value, 1) for name, value in counts.items()})
