@@ -1,4 +1,4 @@
-"""Kernels of our own: a function, or a scan over steps, computed on the chip from its first read to its last write."""
+"""Kernels of our own: functions and scans that are computed on the chip from their first read to their last write."""
 
 from purerl.kernels.choice import AUTO, for_devices, using, wanted
 from purerl.kernels.program import fuse

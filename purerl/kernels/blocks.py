@@ -1,8 +1,8 @@
-"""Arrays inside a kernel: pieces of sizes that are powers of 2, which is all that Triton computes with.
+"""Arrays inside a kernel, in pieces whose sizes are powers of 2: Triton computes with no others.
 
 Every axis is cut into pieces. An axis of at most `UNROLLED` numbers becomes that many pieces without the axis, so that
 slices and stacks of it cost nothing and small products are sums. A longer axis becomes pieces of 16 to `TILE` numbers.
-What a piece holds beyond the end of an axis is undefined; whoever sums over it masks it (`inside`).
+The numbers of a piece beyond the end of an axis are undefined; a sum over them has to mask them (`inside`).
 """
 
 import math
@@ -17,17 +17,17 @@ from purerl import compat
 from purerl.types import Array
 
 UNROLLED = 8
-"""Longest axis that is taken apart."""
+"""The longest axis that is cut into single numbers."""
 TILE = 128
-"""Longest axis of a piece."""
+"""The longest axis of a piece."""
 SHORTEST = 16
-"""Shortest axis of a piece: what the products of Triton take."""
+"""The shortest axis of a piece: the least that Triton's products take."""
 MOST_PIECES = 256
-"""Pieces of one array at most: beyond, a kernel would take too long to compile."""
+"""The most pieces of one array: with more, a kernel would take too long to compile."""
 
 
 class Unsupported(Exception):
-    """What a kernel cannot compute, so that the plain program has to."""
+    """An error: a kernel cannot compute this, so that the plain program has to."""
 
 
 class Axis(NamedTuple):
@@ -39,7 +39,10 @@ class Axis(NamedTuple):
 
 
 class Block(NamedTuple):
-    """An array of a ``shape`` and ``dtype``: ``pieces`` has an axis for each of the shape's, and is of `Axis.parts`."""
+    """An array of a ``shape`` and ``dtype``, in pieces.
+
+    ``pieces`` has an axis for each of the shape's, of length `Axis.parts`.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
@@ -47,7 +50,7 @@ class Block(NamedTuple):
 
 
 class View(NamedTuple):
-    """An array that lies in the device's memory, from number ``start`` of the flat ``ref``."""
+    """An array in the device's memory that begins at number ``start`` of the flat ``ref``."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -56,7 +59,7 @@ class View(NamedTuple):
 
 
 def axis(size: int) -> Axis:
-    """How an axis is cut."""
+    """Returns how an axis of ``size`` numbers is cut."""
     if size <= UNROLLED:
         return Axis(size, size, 0)
     width = min(TILE, max(SHORTEST, 1 << (size - 1).bit_length()))
@@ -64,7 +67,11 @@ def axis(size: int) -> Axis:
 
 
 def axes(shape: tuple[int, ...]) -> list[Axis]:
-    """The axes of a shape. Raises `Unsupported` if they make no piece, or more than `MOST_PIECES`."""
+    """Returns the axes of a shape.
+
+    Raises:
+        Unsupported: They make no piece, or more than `MOST_PIECES`.
+    """
     found = [axis(size) for size in shape]
     if not 0 < math.prod(each.parts for each in found) <= MOST_PIECES:
         raise Unsupported(f"an array of shape {shape}")
@@ -72,22 +79,22 @@ def axes(shape: tuple[int, ...]) -> list[Axis]:
 
 
 def widths(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of each piece."""
+    """Returns the shape of each piece."""
     return tuple(each.width for each in axes(shape) if each.width)
 
 
 def rank_before(shape: tuple[int, ...], which: int) -> int:
-    """The axis of a piece that belongs to axis ``which`` of the array, which must have a width."""
+    """Returns the axis of a piece that belongs to axis ``which`` of the array, which must have a width."""
     return sum(1 for each in axes(shape)[:which] if each.width)
 
 
 def positions(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The places of all pieces."""
+    """Yields the place of each piece."""
     return np.ndindex(*(each.parts for each in axes(shape)))
 
 
 def make(shape: tuple[int, ...], dtype: Any, piece: Any) -> Block:
-    """The array whose pieces are ``piece(place)``."""
+    """Makes the array whose pieces are ``piece(place)``."""
     pieces = np.empty([each.parts for each in axes(shape)], object)
     for place in positions(shape):
         pieces[place] = piece(place)
@@ -95,18 +102,18 @@ def make(shape: tuple[int, ...], dtype: Any, piece: Any) -> Block:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
-    """A piece of the given widths filled with a number."""
+    """Makes a piece of the widths ``shape`` that is filled with a number."""
     number = np.dtype(dtype).type(value)
     return jax.lax.broadcast(number, shape) if shape else number
 
 
 def spread(piece: Any, shape: tuple[int, ...]) -> Any:
-    """A number as a piece of the given widths; a piece is left as it is."""
+    """Broadcasts a number to a piece of the widths ``shape``; leaves a piece as it is."""
     return jax.lax.broadcast(piece, shape) if shape and jnp.ndim(piece) == 0 else piece
 
 
 def counter(shape: tuple[int, ...], place: tuple[int, ...], which: int) -> Any:
-    """The positions along axis ``which`` of the array, int32, as a piece at ``place``."""
+    """Returns the positions along axis ``which`` of the array, int32, as a piece at ``place``."""
     each = axes(shape)[which]
     if not each.width:
         return full(widths(shape), place[which], np.int32)
@@ -115,7 +122,13 @@ def counter(shape: tuple[int, ...], place: tuple[int, ...], which: int) -> Any:
 
 
 def inside(shape: tuple[int, ...], place: tuple[int, ...], whiches: Any = None) -> Any:
-    """Where a piece lies within the axes ``whiches`` (default: all) of its array, bool; None: everywhere."""
+    """Returns where a piece lies within its array, bool, or None if it does everywhere.
+
+    Args:
+        shape: The shape of the array.
+        place: The place of the piece.
+        whiches: The axes of the array that count; None: all.
+    """
     mask = None
     for which in range(len(shape)) if whiches is None else whiches:
         each = axes(shape)[which]
@@ -126,13 +139,13 @@ def inside(shape: tuple[int, ...], place: tuple[int, ...], whiches: Any = None) 
 
 
 def only_inside(block: Block, place: tuple[int, ...], value: Any, whiches: Any = None) -> Any:
-    """A piece in which ``value`` stands beyond the end of axes."""
+    """Returns a piece that holds ``value`` beyond the ends of the axes ``whiches`` (None: all)."""
     mask, piece = inside(block.shape, place, whiches), block.pieces[place]
     return piece if mask is None else jnp.where(mask, piece, full(piece.shape, value, block.dtype))
 
 
 def _offsets(view: View, place: tuple[int, ...], rows: Any = None) -> Any:
-    """Where in the flat array the numbers of a piece lie; ``rows``: instead of positions along the first axis."""
+    """Returns where in the flat array a piece lies; ``rows`` replaces the positions along the first axis."""
     strides = [math.prod(view.shape[i + 1 :]) for i in range(len(view.shape))]
     total = np.int32(0) if isinstance(view.start, int) and view.start == 0 else view.start
     at = spread(total, widths(view.shape))
@@ -143,13 +156,15 @@ def _offsets(view: View, place: tuple[int, ...], rows: Any = None) -> Any:
 
 
 def load(view: View, again: bool = False) -> Block:
-    """An array that lies in memory, in pieces; zeros beyond its axes. ``again``: also if it was read before, and where
-    it is asked for, so that no registers hold it all the time."""
+    """Reads an array from memory, in pieces, with zeros beyond its axes.
+
+    With ``again`` it is read at this point even if it was read before, so that no registers hold it in between.
+    """
     return make(view.shape, view.dtype, lambda place: _load(view, place, _offsets(view, place), None, again=again))
 
 
 def take(view: View, rows: Block, fill: Any) -> Block:
-    """Rows ``[M]`` of an array in memory ``[N, ...]``, as ``[M, ...]``; ``fill`` where there is no such row."""
+    """Reads rows ``[M]`` of an array in memory ``[N, ...]``, as ``[M, ...]``; ``fill`` where there is no such row."""
     size, result = view.shape[0], View((*rows.shape, *view.shape[1:]), view.dtype, view.ref, view.start)
 
     def piece(place: tuple[int, ...]) -> Any:
@@ -162,7 +177,7 @@ def take(view: View, rows: Block, fill: Any) -> Block:
 
 
 def _aligned(piece: Any, shape: tuple[int, ...]) -> Any:
-    """A piece of the first axis alone, or a number, spread over all axes of an array's pieces."""
+    """Broadcasts a number, or a piece of the first axis alone, to all axes of an array's pieces."""
     wide = widths(shape)
     return jax.lax.broadcast_in_dim(piece, wide, (0,)) if jnp.ndim(piece) else spread(piece, wide)
 
@@ -187,11 +202,11 @@ def store(view: View, block: Block) -> None:
 
 
 def flat(block: Block) -> list[Array]:
-    """The pieces of an array as a list, each an array."""
+    """Lists the pieces of an array, each as a JAX array."""
     return [spread(jnp.asarray(piece, block.dtype), widths(block.shape)) for piece in block.pieces.reshape(-1)]
 
 
 def unflat(shape: tuple[int, ...], dtype: Any, pieces: Any) -> Block:
-    """The array of such a list."""
+    """Makes the array of such a list, the inverse of `flat`."""
     found = iter(pieces)
     return make(shape, dtype, lambda place: next(found))

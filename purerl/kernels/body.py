@@ -1,4 +1,4 @@
-"""A function as operations of a kernel, and computing them inside one."""
+"""A function as a list of operations, and their computation inside a kernel."""
 
 import math
 from collections.abc import Callable
@@ -17,13 +17,14 @@ from purerl.kernels.stages import Group
 from purerl.types import PyTree
 
 KEPT = 1024
-"""Arrays of more numbers are read again by each operation that needs them, so that they hold no registers between."""
+"""Arrays of more numbers are read again by each operation that needs them, so that they hold no registers in between.
+"""
 
 
 class Body(NamedTuple):
-    """A function as a kernel computes it: operations in their order, and which inputs and results it has.
+    """A function as a kernel computes it: operations in their order, inputs and results.
 
-    Inputs are constants first, then arguments. Results that are no operation's are not the kernel's.
+    The inputs are constants, then arguments. A kernel computes only the results that are made by an operation.
     """
 
     jaxpr: Any
@@ -34,19 +35,23 @@ class Body(NamedTuple):
 
     @property
     def computed(self) -> list[int]:
-        """Indices of results that operations give."""
+        """The indices of the results that operations make."""
         made = {var for eqn in self.order for var in eqn.outvars}
         return [i for i, var in enumerate(self.jaxpr.outvars) if not isinstance(var, core.Literal) and var in made]
 
     @property
     def read(self) -> list[int]:
-        """Indices of inputs that operations read."""
+        """The indices of the inputs that operations read."""
         used = order.last_reads(self.order)
         return [i for i, var in enumerate(self.jaxpr.invars) if var in used]
 
 
 def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
-    """A function of flat arguments as operations of a kernel. Raises `Unsupported` where it can be known already."""
+    """Traces a function of flat arguments into operations of a kernel.
+
+    Raises:
+        Unsupported: It is already certain that a kernel cannot compute the function.
+    """
     with backend.tracing_kernel():
         traced = order.trace(function, *args)
     jaxpr = traced.inlined.jaxpr
@@ -60,33 +65,36 @@ def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
 
 
 def plain(body: Body, *inputs: Any) -> list[Any]:
-    """The results of a body without a kernel."""
+    """Computes the results of a body without a kernel."""
     first = len(body.consts)
     found: list[Any] = core.jaxpr_as_fun(core.ClosedJaxpr(body.closed.jaxpr, [*inputs[:first]]))(*inputs[first:])
     return found
 
 
 def differentiable(compute: Callable[..., PyTree], plain: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """``compute``, with the derivatives of ``plain``, which computes the same."""
+    """Gives ``compute`` the derivatives of ``plain``, which computes the same."""
     function = jax.custom_jvp(compute)
     function.defjvp(lambda primals, tangents: jax.jvp(plain, primals, tangents))
     return function
 
 
 def alike(array: Any, aval: Any) -> bool:
-    """Whether an array is of the shape and type of ``aval``."""
+    """Returns whether an array has the shape and type of ``aval``."""
     return array.shape == aval.shape and array.dtype == aval.dtype
 
 
 Done = Callable[[int, Any, Block, Any], None]
-"""What is called for each result: ``(group, variable, block, part)``."""
+"""A function that is called with each result: ``(group, variable, block, part)``."""
 
 
 def run(groups: list[Group], values: dict[Any, Any], done: Done) -> None:
-    """Computes groups of operations inside a kernel, from the `View`s and `Block`s of inputs in ``values``.
+    """Computes groups of operations inside a kernel.
 
-    ``done(i, var, block, part)`` is called for each result of group ``i``; ``part`` is None, or which part of a loop's
-    rows it is.
+    Args:
+        groups: The groups, in their order.
+        values: The `View`s and `Block`s of inputs; results are added to it.
+        done: Called as ``done(i, var, block, part)`` with each result of group ``i``. ``part`` is the part of the rows
+            that a loop has reached, or None.
     """
     for i, group in enumerate(groups):
         found = _loop(i, group, values, done) if group.parts else _compute(group.operations, values)
@@ -96,7 +104,7 @@ def run(groups: list[Group], values: dict[Any, Any], done: Done) -> None:
 
 
 def _compute(operations: list[Operation], values: dict[Any, Any]) -> dict[Any, Block]:
-    """The results of operations, which are put among the values."""
+    """Computes operations, and adds their results to ``values``."""
     found: dict[Any, Block] = {}
     for eqn in operations:
         if eqn.primitive.name == "gather":
@@ -109,7 +117,7 @@ def _compute(operations: list[Operation], values: dict[Any, Any]) -> dict[Any, B
 
 
 def _loop(i: int, group: Group, values: dict[Any, Any], done: Done) -> dict[Any, Block]:
-    """The sums of a group of operations over all parts of the samples."""
+    """Computes the sums of a group of operations over all parts of the samples."""
     kind = {var: eqn.primitive.name for eqn in group.operations for var in eqn.outvars}
     shape = {var: eqn.shapes[i] for eqn in group.operations for i, var in enumerate(eqn.outvars)}
 
@@ -136,7 +144,7 @@ def _loop(i: int, group: Group, values: dict[Any, Any], done: Done) -> dict[Any,
 
 
 def read(values: dict[Any, Any], atom: Any) -> Block:
-    """A variable or a literal as a block; of what lies in memory, little is kept."""
+    """Returns a variable or a literal as a block; a small array in memory is read only once."""
     if isinstance(atom, core.Literal):
         number = np.asarray(atom.val, dtype_of(atom))
         if number.shape:
@@ -153,12 +161,12 @@ def read(values: dict[Any, Any], atom: Any) -> Block:
 
 
 def dtype_of(atom: Any) -> Any:
-    """The type of a variable or of a literal."""
+    """Returns the type of a variable or of a literal."""
     return atom.aval.dtype
 
 
 def _rows(eqn: Any, values: dict[Any, Any]) -> Block:
-    """Rows of an array in memory: what ``x[index]`` is, for a vector ``index``."""
+    """Reads rows of an array in memory: ``x[index]`` for a vector ``index``."""
     source, index = eqn.invars
     numbers, shape = eqn.params["dimension_numbers"], eqn.shapes[0]
     view = None if isinstance(source, core.Literal) else values[source]

@@ -1,4 +1,4 @@
-"""Who gets kernels: what a person wants, and what the devices can."""
+"""The choice of kernels: what a user asks for, and what the devices can do."""
 
 import contextlib
 import contextvars
@@ -9,13 +9,16 @@ from purerl.kernels.scans import scan
 from purerl.kernels.setting import OFF, ON, SETTING, setting
 
 AUTO = "auto"
-"""What a person may want: kernels where the devices are GPUs. Without it there are none: no GPU has run them yet."""
+"""The wish for kernels where the devices are GPUs. The default is `OFF`, because no GPU has run them yet."""
 _WANTED = contextvars.ContextVar("kernels_wanted", default=OFF)
 
 
 @contextlib.contextmanager
 def using(chosen: str) -> Iterator[None]:
-    """Within it programs are traced with kernels, those of the scans of formulas and networks included, or without."""
+    """Opens a context in which programs are traced with or without kernels.
+
+    ``chosen`` is `OFF`, `ON` or `INTERPRETED`. It includes the scans of formulas and networks.
+    """
     token = SETTING.set(chosen)
     try:
         with backend.scanning(None if chosen == OFF else scan):
@@ -26,7 +29,7 @@ def using(chosen: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def wanted(wish: str) -> Iterator[None]:
-    """Within it `for_devices` has kernels where they can be (`AUTO`), or nowhere (`OFF`)."""
+    """Opens a context in which `for_devices` turns kernels on where they are possible (`AUTO`), or nowhere (`OFF`)."""
     token = _WANTED.set(wish)
     try:
         yield
@@ -35,8 +38,8 @@ def wanted(wish: str) -> Iterator[None]:
 
 
 def for_devices(platform: str) -> contextlib.AbstractContextManager[None]:
-    """`using` what is wanted and can be on devices of a platform of JAX: kernels are for GPUs alone.
+    """Returns the context `using` that fits the devices of a ``platform`` of JAX: kernels are for GPUs alone.
 
-    What `using` chose around it stays.
+    It leaves a choice of an outer `using` as it is.
     """
     return using(ON) if platform == "gpu" and setting() == OFF and _WANTED.get() == AUTO else contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Launches a kernel by Pallas."""
+"""Launching a kernel by Pallas."""
 
 import math
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from purerl import compat
 from purerl.kernels import setting
 
 NUMBERS_OF_A_WARP = 1024
-"""Numbers of the largest array for each warp of 32 threads."""
+"""The numbers of a kernel's largest array for which it gets one warp of 32 threads."""
 WARPS = 4, 8
-"""Warps of a kernel at least and at most."""
+"""The fewest and the most warps of a kernel."""
 
 
 def launch(
@@ -24,8 +24,18 @@ def launch(
     aliases: dict[int, int],
     operations: list[Any],
 ) -> Any:
-    """Calls a kernel that does some operations with flat inputs; its results are flat, too. What it does not read of
-    them is in its metadata. ``aliases`` tells which result is written over which input: ``{input: result}``."""
+    """Calls a kernel with flattened inputs, and returns its flat results.
+
+    The metadata of the kernel state how many bytes of its inputs it does not read.
+
+    Args:
+        kernel: The kernel, a function of references to inputs and results.
+        name: The name of the kernel.
+        inputs: The inputs, of any shapes.
+        out: The shape and type of each result before it is flattened.
+        aliases: The result that is written over each input: ``{input: result}``.
+        operations: The operations that the kernel computes.
+    """
     pl, plgpu = compat.pallas()
     largest = max((math.prod(var.aval.shape) for eqn in operations for var in eqn.outvars), default=1)
     warps = min(WARPS[1], max(WARPS[0], 1 << max(1, largest // NUMBERS_OF_A_WARP).bit_length() - 1))
@@ -41,7 +51,7 @@ def launch(
 
 
 def _unread(operations: list[Any]) -> int:
-    """Bytes of the inputs that a kernel takes rows of, less those of the rows."""
+    """Counts the bytes of inputs of which a kernel takes rows, less those of the rows."""
     total = 0
     for eqn in operations:
         if eqn.primitive.name == "gather":

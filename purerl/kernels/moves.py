@@ -12,11 +12,11 @@ from purerl.kernels import blocks
 from purerl.kernels.blocks import Block, Unsupported
 
 MOST_COLUMNS = 32
-"""Numbers of an axis with a width that are taken out or put in one by one at most."""
+"""The most numbers of an axis with a width that are taken out or put in one by one."""
 
 
 def transposed(x: Block, order: Sequence[int]) -> Block:
-    """The array with its axes in another order."""
+    """Returns the array with its axes in another order."""
     shape = tuple(x.shape[i] for i in order)
     wide = [blocks.rank_before(x.shape, i) for i in order if blocks.axis(x.shape[i]).width]
     pieces = np.transpose(x.pieces, order)
@@ -26,7 +26,7 @@ def transposed(x: Block, order: Sequence[int]) -> Block:
 
 
 def broadcast(x: Block, shape: Sequence[int], dimensions: Sequence[int]) -> Block:
-    """`jax.lax.broadcast_in_dim`."""
+    """Computes `jax.lax.broadcast_in_dim`."""
     shape, wide = tuple(shape), blocks.widths(tuple(shape))
     kept = [(i, to) for i, to in enumerate(dimensions) if blocks.axis(x.shape[i]).width]
     ranks = tuple(blocks.rank_before(shape, to) for _, to in kept)
@@ -41,7 +41,11 @@ def broadcast(x: Block, shape: Sequence[int], dimensions: Sequence[int]) -> Bloc
 
 
 def reshaped(x: Block, shape: Sequence[int]) -> Block:
-    """The array with other axes, where those with a width stay."""
+    """Returns the array with other axes, of which those with a width stay.
+
+    Raises:
+        Unsupported: An axis with a width would change in another way than between a vector and axes without a width.
+    """
     shape = tuple(shape)
     before, after = _groups(x.shape), _groups(shape)
     if before == after:
@@ -60,7 +64,7 @@ def _long(shape: tuple[int, ...]) -> list[int]:
 
 
 def _groups(shape: tuple[int, ...]) -> list[int]:
-    """Axes with a width as minus their sizes, and between them the products of the others."""
+    """Lists axes with a width as minus their sizes, and between them the products of the others."""
     found, product = [], 1
     for size in shape:
         if blocks.axis(size).width:
@@ -72,7 +76,7 @@ def _groups(shape: tuple[int, ...]) -> list[int]:
 
 
 def _taken_apart(x: Block, shape: tuple[int, ...]) -> Block:
-    """A vector as an array of axes without a width."""
+    """Returns a vector as an array of axes without a width."""
     if _long(shape):
         raise Unsupported(f"a reshape of {x.shape} to {shape}")
     which = next(i for i, size in enumerate(x.shape) if blocks.axis(size).width)
@@ -81,7 +85,7 @@ def _taken_apart(x: Block, shape: tuple[int, ...]) -> Block:
 
 
 def _put_together(x: Block, shape: tuple[int, ...]) -> Block:
-    """An array of axes without a width as a vector."""
+    """Returns an array of axes without a width as a vector."""
     if _long(x.shape):
         raise Unsupported(f"a reshape of {x.shape} to {shape}")
     which = next(i for i, size in enumerate(shape) if blocks.axis(size).width)
@@ -90,7 +94,7 @@ def _put_together(x: Block, shape: tuple[int, ...]) -> Block:
 
 
 def chosen(x: Block, which: int, places: range) -> Block:
-    """The numbers at ``places`` along an axis."""
+    """Returns the numbers at ``places`` along an axis."""
     if len(places) == x.shape[which] and places.step == 1:
         return x
     if not blocks.axis(x.shape[which]).width:
@@ -102,7 +106,7 @@ def chosen(x: Block, which: int, places: range) -> Block:
 
 
 def _columns(x: Block, which: int, places: range) -> list[Block]:
-    """The numbers at ``places`` along an axis with a width, as arrays of length 1 there."""
+    """Lists the numbers at ``places`` along an axis with a width, as arrays of length 1 there."""
     each, rank = blocks.axis(x.shape[which]), blocks.rank_before(x.shape, which)
     if len(places) > MOST_COLUMNS:
         raise Unsupported(f"{len(places)} of {x.shape[which]} numbers of an axis")
@@ -122,14 +126,14 @@ def _columns(x: Block, which: int, places: range) -> list[Block]:
 
 
 def _summed(piece: Any, rank: int) -> Any:
-    """Over an axis on which only one number is not zero."""
+    """Sums over an axis on which only one number is not zero."""
     if piece.dtype == bool:
         return jnp.max(jnp.asarray(piece, np.int32), axis=rank) > 0
     return jnp.sum(piece, axis=rank, dtype=piece.dtype)
 
 
 def joined(given: list[Block], which: int) -> Block:
-    """`jax.lax.concatenate`."""
+    """Computes `jax.lax.concatenate`."""
     given = [x for x in given if x.shape[which]]
     size = sum(x.shape[which] for x in given)
     if len(given) == 1:
@@ -163,14 +167,14 @@ def _all_columns(x: Block, which: int) -> list[Block]:
 
 
 def _beside(given: list[Block], which: int) -> Block:
-    """`joined` along an axis without a width."""
+    """Computes `joined` along an axis without a width."""
     size = sum(x.shape[which] for x in given)
     shape = (*given[0].shape[:which], size, *given[0].shape[which + 1 :])
     return Block(shape, given[0].dtype, np.concatenate([x.pieces for x in given], axis=which))
 
 
 def reversed_along(x: Block, which: int) -> Block:
-    """The array backwards along an axis."""
+    """Returns the array in reverse order along an axis."""
     if blocks.axis(x.shape[which]).width:
         return joined(_columns(x, which, range(x.shape[which]))[::-1], which)
     return Block(x.shape, x.dtype, np.flip(x.pieces, which))

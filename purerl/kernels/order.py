@@ -1,4 +1,4 @@
-"""The operations of a function without calls, in an order in which few of their results are needed at a time."""
+"""A function as a list of operations without calls, in an order in which few results are held at a time."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,12 +10,15 @@ from purerl.types import PyTree
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat2": "jaxpr"}
 CALLS |= {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "checkpoint": "jaxpr"}
-"""Operations that are functions themselves, and the parameter that holds them."""
+"""Operations that call a function, and the parameter that holds the function."""
 
 
 class Traced(NamedTuple):
-    """A function of flat arguments. ``inlined`` is without calls, and takes ``consts`` before the arguments; ``closed``
-    is as JAX traced it; ``structure`` is that of the result."""
+    """A function of flat arguments.
+
+    ``inlined`` has no calls, and takes ``consts`` before the arguments. ``closed`` is the function as JAX traced it.
+    ``structure`` is that of the result.
+    """
 
     inlined: core.ClosedJaxpr
     closed: core.ClosedJaxpr
@@ -24,7 +27,7 @@ class Traced(NamedTuple):
 
 
 def trace(function: Callable[..., PyTree], *args: PyTree) -> Traced:
-    """A function of flat arguments as one list of operations."""
+    """Traces a function of flat arguments into one list of operations."""
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     first = len(closed.consts)
     inlined = jax.make_jaxpr(lambda *flat: _inline(closed.jaxpr, flat[:first], flat[first:]))
@@ -51,9 +54,9 @@ def _inline(jaxpr: core.Jaxpr, consts: Any, args: Any) -> list[Any]:
 
 
 def needed(jaxpr: core.Jaxpr) -> list[Any]:
-    """The operations that results depend on, each just before the first that needs it, result by result.
+    """Lists the operations that results depend on, each just before the first that needs it, result by result.
 
-    So what one result needs is done with before the next one's begins: of two networks with a loss each, the second one
+    So all that one result needs is done before the next result begins: of two networks with a loss each, the second one
     is computed after the gradients of the first.
     """
     source = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
@@ -76,5 +79,5 @@ def needed(jaxpr: core.Jaxpr) -> list[Any]:
 
 
 def last_reads(order: list[Any]) -> dict[Any, int]:
-    """The index of the last operation that reads each variable."""
+    """Returns the index of the last operation that reads each variable."""
     return {atom: i for i, eqn in enumerate(order) for atom in eqn.invars if not isinstance(atom, core.Literal)}

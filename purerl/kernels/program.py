@@ -1,4 +1,4 @@
-"""Makes a kernel of a whole function."""
+"""A whole function as one kernel."""
 
 import functools
 import math
@@ -20,17 +20,22 @@ from purerl.kernels.stages import Group
 from purerl.types import PyTree
 
 MOST_AT_ONCE = 2**18
-"""Numbers that a kernel without samples gives at most: beyond, it spills registers and takes long to compile."""
+"""The most numbers that a kernel without samples returns: with more, it spills registers and takes long to compile."""
 MOST_SUMMED = 2**16
-"""Numbers that a loop over samples adds up at most: a multiprocessor has as many registers."""
+"""The most numbers that a loop over samples sums up: the number of registers of a multiprocessor."""
 
 
 def fuse(function: Callable[..., PyTree], name: str, samples: bool = True) -> Callable[..., PyTree]:
-    """``function(state, *more) -> (state, out)`` as one kernel, where kernels are wanted and it can be one.
+    """Makes one kernel of ``function(state, *more) -> (state, out)``, where kernels are on and one can compute it.
 
-    With ``samples`` the first array of ``more`` leads with samples, of which the kernel computes a few at a time.
     The kernel writes the new state over the old one. Under `jax.vmap` each member has an instance of the kernel. Where
-    a kernel cannot compute the function, the function is what it was, and parts of it may become kernels.
+    a kernel cannot compute the function, the function itself is called, and parts of it may become kernels.
+
+    Args:
+        function: The function.
+        name: The name of the kernel.
+        samples: Whether the leading axis of the first array of ``more`` is of samples, of which the kernel then
+            computes a few at a time.
     """
 
     def call(state: PyTree, *more: PyTree) -> PyTree:
@@ -84,7 +89,7 @@ def _fused(
 
 
 def _groups(body: Body, more: list[Any]) -> list[Group]:
-    """The operations of a body in loops over the samples that lead the first of the inputs ``more`` that it reads."""
+    """Groups operations into loops over the samples that lead the first of the inputs ``more`` that they read."""
     used = order.last_reads(body.order)
     first = next((var for var in more if var in used), None)
     try:
@@ -94,14 +99,14 @@ def _groups(body: Body, more: list[Any]) -> list[Group]:
 
 
 def _overwritten(body: Body, used: list[int], computed: list[int], aliases: dict[int, int]) -> dict[int, Any]:
-    """The input that each result is written over."""
+    """Returns the input that each result is written over."""
     return {computed[at]: body.jaxpr.invars[used[given]] for given, at in aliases.items()}
 
 
 def _write_early(
     groups: list[Group], outvars: Any, values: dict[Any, Any], outs: dict[int, Any], over: dict[int, Any]
 ) -> None:
-    """Computes groups, and writes each result as soon as what it is written over is not read any more."""
+    """Computes groups, and writes each result as soon as the input that it overwrites is not read any more."""
     final = {atom: i for i, group in enumerate(groups) for eqn in group.operations for atom in _variables(eqn)}
     waiting: list[tuple[int, int, Block]] = []
     results: dict[Any, list[int]] = {}
@@ -130,14 +135,14 @@ def _variables(eqn: Operation) -> list[Any]:
 
 
 def _barrier() -> None:
-    """All threads have read what they read so far."""
+    """Waits until all threads have finished their reads so far."""
     if setting.setting() == setting.ON:
         _, plgpu = compat.pallas()
         plgpu.debug_barrier()
 
 
 def _results(body: Body, inputs: Any, made: dict[int, Any]) -> list[Any]:
-    """The results of a body: those of its kernel, and those that are inputs or constants."""
+    """Returns the results of a body: those of its kernel, and those that are inputs or constants."""
     given = dict(zip(body.jaxpr.invars, inputs, strict=True))
     found = []
     for i, var in enumerate(body.jaxpr.outvars):

@@ -1,4 +1,4 @@
-"""What a kernel can compute: a function for each operation of JAX, from `Block`s to `Block`s."""
+"""The operations that a kernel can compute: a function for each operation of JAX, from `Block`s to `Block`s."""
 
 import functools
 from collections.abc import Callable
@@ -30,16 +30,16 @@ CHOICES = {
     "cbrt",
 }
 SPELT_OUT: dict[str, Callable[[Any], Any]] = {"one_minus_square": lambda x: np.float32(1) - x * x}
-"""Operations that Triton lacks, by others; the one is jax 0.11's derivative of tanh."""
+"""Operations that Triton lacks, in terms of others; ``one_minus_square`` is in jax 0.11's derivative of tanh."""
 ELEMENTWISE = frozenset(ARITHMETIC | POWERS | ANGLES | BITS | CHOICES | {*SPELT_OUT})
-"""Operations on numbers that stand at the same place, which Triton has as well."""
+"""Operations on numbers at the same place, which Triton has as well."""
 UNCHANGED = frozenset(["stop_gradient", "copy", "copy_p", "optimization_barrier"])
 
 Rule = Callable[..., list[Block]]
 
 
 class Operation(NamedTuple):
-    """An operation of JAX, the ``shapes`` of its results, which may be a part of those that JAX knows."""
+    """An operation of JAX, with the ``shapes`` of its results, which may be parts of those that JAX knows."""
 
     primitive: Any
     params: dict[str, Any]
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
 
     @classmethod
     def of(cls, eqn: Any, local: dict[Any, tuple[int, ...]] | None = None) -> "Operation":
-        """An equation of a jaxpr, with the shapes of some of its variables replaced."""
+        """Makes an operation of an equation of a jaxpr; ``local`` replaces the shapes of some of its variables."""
         local, params = local or {}, eqn.params
         if eqn.primitive.name == "slice" and eqn.invars[0] in local:
             ends = zip(eqn.params["limit_indices"], eqn.invars[0].aval.shape, local[eqn.invars[0]], strict=True)
@@ -58,7 +58,11 @@ class Operation(NamedTuple):
 
 
 def compute(eqn: Any, given: list[Block]) -> list[Block]:
-    """The results of an operation. Raises `Unsupported`."""
+    """Computes the results of an operation.
+
+    Raises:
+        Unsupported: A kernel cannot compute it.
+    """
     name = eqn.primitive.name
     if name in UNCHANGED:
         return list(given)
@@ -94,13 +98,13 @@ def _elementwise(eqn: Any, given: list[Block]) -> Block:
 
 
 def _constant(eqn: Any, numbers: list[Any], dtype: Any) -> Any:
-    """The result of an operation on constants, a constant."""
+    """Computes an operation on constants, whose result is a constant."""
     with jax.ensure_compile_time_eval():
         return np.asarray(eqn.primitive.bind(*numbers, **eqn.params), dtype)[()]
 
 
 def _reduce(combine: Callable, along: Callable, neutral: Callable[[Any], Any], eqn: Any, x: Block) -> list[Block]:
-    """Over the axes of an operation: piece by piece, masked, and then within a piece one axis after another."""
+    """Reduces over the axes of an operation: piece by piece, masked, and then within a piece one axis after another."""
     shape, dtype = _out(eqn)
     over = sorted(eqn.params["axes"], reverse=True)
     kept = [i for i in range(len(x.shape)) if i not in over]
@@ -138,7 +142,7 @@ _reduce_min = functools.partial(_reduce, jnp.minimum, jnp.min, _highest)
 
 
 def combined(name: str, before: Block, more: Block) -> Block:
-    """The result of a sum (`stages.SUMS`) over some and over more."""
+    """Combines the results of a sum (`stages.SUMS`) over some numbers and over more."""
     combine = {"reduce_max": jnp.maximum, "reduce_min": jnp.minimum, "reduce_and": jnp.logical_and}
     combine |= {"reduce_or": jnp.logical_or}
     own = combine.get(name, jnp.add)
@@ -146,20 +150,20 @@ def combined(name: str, before: Block, more: Block) -> Block:
 
 
 def neutral(name: str, shape: tuple[int, ...], dtype: Any) -> Block:
-    """What a sum over nothing is."""
+    """Returns the result of a sum over nothing."""
     value = {"reduce_max": _lowest, "reduce_min": _highest, "reduce_and": lambda dtype: True}.get(name, lambda dtype: 0)
     return blocks.make(shape, dtype, lambda at: blocks.full(blocks.widths(shape), value(dtype), dtype))
 
 
 def _as_words(reduce: Rule, eqn: Any, x: Block) -> list[Block]:
-    """``reduce_and`` and ``reduce_or`` of bools as a least and a greatest word."""
+    """Computes ``reduce_and`` and ``reduce_or`` of bools as a minimum and a maximum of integers."""
     words = blocks.make(x.shape, np.int32, lambda place: jnp.asarray(x.pieces[place], np.int32))
     [found] = reduce(eqn, words)
     return [blocks.make(found.shape, bool, lambda place: found.pieces[place] > 0)]
 
 
 def _arg(better: Callable, within: Callable, worst: Callable[[Any], Any], eqn: Any, x: Block) -> list[Block]:
-    """``argmax`` and ``argmin`` along one axis: the first of equals."""
+    """Computes ``argmax`` and ``argmin`` along one axis: the first of equals."""
     shape, dtype = _out(eqn)
     [over] = eqn.params["axes"]
     width, rank = blocks.axis(x.shape[over]).width, blocks.rank_before(x.shape, over)
@@ -183,7 +187,7 @@ def _arg(better: Callable, within: Callable, worst: Callable[[Any], Any], eqn: A
 
 
 def _dot_general(eqn: Any, left: Block, right: Block) -> list[Block]:
-    """Products summed over pieces; within a piece by `_product`."""
+    """Sums products over pieces; `_product` computes that of two pieces."""
     (left_over, right_over), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     shape, dtype = _out(eqn)
     if any(blocks.axis(left.shape[i]).width for i in left_batch):
@@ -209,8 +213,10 @@ def _dot_general(eqn: Any, left: Block, right: Block) -> list[Block]:
 
 
 def _product(a: Any, b: Any, summed: int, precision: Any, dtype: Any) -> Any:
-    """``[M, K]`` and ``[N, K]`` to ``[M, N]``, where each of the axes may be absent. Only with all three it is a
-    product for tensor cores."""
+    """Multiplies ``[M, K]`` and ``[N, K]`` to ``[M, N]``, where each of the axes may be absent.
+
+    Only with all three it is a product for tensor cores.
+    """
     rows, columns = jnp.ndim(a) - summed, jnp.ndim(b) - summed
     if rows > 1 or columns > 1 or summed > 1:
         raise Unsupported("a product over several axes")
@@ -221,7 +227,7 @@ def _product(a: Any, b: Any, summed: int, precision: Any, dtype: Any) -> Any:
 
 
 def _product_of_vectors(a: Any, b: Any, rows: int, columns: int, summed: int) -> Any:
-    """`_product` where an axis is absent."""
+    """Computes `_product` where an axis is absent."""
     if not summed:
         wide = jnp.shape(a) + jnp.shape(b)
         return _along(a, wide, range(rows)) * _along(b, wide, range(rows, rows + columns))
@@ -311,4 +317,4 @@ RULES: dict[str, Rule] = {
     "unstack": _unstack,
     "rev": lambda eqn, x: [functools.reduce(moves.reversed_along, eqn.params["dimensions"], x)],
 }
-"""The other operations, by name."""
+"""The operations that are neither elementwise nor unchanged, by name."""

@@ -1,4 +1,4 @@
-"""Makes a kernel of a scan over steps, and of its derivative."""
+"""A scan over steps as one kernel, and its derivative as another."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from purerl.kernels.launch import launch
 from purerl.types import PyTree
 
 MOST_KEPT = 8192
-"""Numbers that a scan reads once at most, before its first step."""
+"""The most numbers that a scan reads once, before its first step."""
 
 Step = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 Scan = Callable[[Step, PyTree, PyTree, int], tuple[PyTree, PyTree]]
@@ -26,15 +26,27 @@ Scan = Callable[[Step, PyTree, PyTree, int], tuple[PyTree, PyTree]]
 def scan(
     step: Step, state: PyTree, xs: PyTree, length: int, name: str, plain: Scan, reverse: bool = False
 ) -> tuple[PyTree, PyTree]:
-    """``plain(step, state, xs, length)``, a `jax.lax.scan`, as one kernel that holds the state on the chip from step to
-    step, where kernels are wanted and it can be one. ``reverse``: ``plain`` goes from the last step to the first.
-    Leaves of ``xs``, and of all but the state in what is returned, are ``[length, ...]``.
+    """Computes ``plain(step, state, xs, length)``, a `jax.lax.scan`, as one kernel that holds the state on the chip.
 
-    What ``step`` reads besides is read once if it is small enough, before the first step.
+    It is a kernel where kernels are on and one can compute it; otherwise ``plain`` is called. What ``step`` reads
+    besides its arguments is read once, before the first step, if it is small enough.
 
-    The derivative of one whose state is of floats is a kernel, too, that goes through the steps the other way and
-    computes each again. What it does not hold on the chip, the derivative by what all steps read, is of all steps at
-    once, in matrix products as large as can be. Such a scan has none forwards: `jax.jvp` raises `TypeError`.
+    The derivative of a scan whose state is of floats is a kernel, too, which goes through the steps the other way and
+    computes each again. It does not hold the derivative by what all steps read on the chip: that is computed for all
+    steps at once, in matrix products as large as possible. Such a scan has no forward derivative: `jax.jvp` raises
+    `TypeError`.
+
+    Args:
+        step: The function of one step, ``(state, x) -> (state, out)``.
+        state: The state before the first step.
+        xs: Leaves are ``[length, ...]``.
+        length: The number of steps.
+        name: The name of the kernel.
+        plain: The scan without a kernel.
+        reverse: Whether ``plain`` goes from the last step to the first.
+
+    Returns:
+        The state after the last step, and the outputs ``[length, ...]``.
     """
     if not setting.active():
         return plain(step, state, xs, length)
@@ -77,7 +89,7 @@ def _scanned(step: Step, state: PyTree, xs: PyTree, length: int, name: str, reve
 
 
 def _with_own_derivative(compute: Callable, one_step: Callable, length: int, name: str, reverse: bool) -> Callable:
-    """``compute``, differentiated backwards by a kernel, see `scan`."""
+    """Gives ``compute`` a backward derivative that is a kernel, see `scan`."""
 
     def forward(consts: Any, state: Any, rows: Any) -> Any:
         def keeping(state: Any, row: Any) -> Any:
@@ -109,7 +121,7 @@ def _with_own_derivative(compute: Callable, one_step: Callable, length: int, nam
 
 
 def _kernel(body: Body, inputs: list[Any], size: int, length: int, name: str, reverse: bool) -> list[Any]:
-    """The state after the last step, of ``size`` arrays, and the results of all steps."""
+    """Computes the state after the last step, of ``size`` arrays, and the results of all steps."""
     first = len(body.consts)
     invars, outvars = body.jaxpr.invars, body.jaxpr.outvars
     shared = _shared(body, inputs[:first])
@@ -153,7 +165,7 @@ def _kernel(body: Body, inputs: list[Any], size: int, length: int, name: str, re
 
 
 def _shared(body: Body, consts: list[Any]) -> dict[Any, Any]:
-    """What all steps read: the constants, and what is made of these alone and is no larger, computed beforehand."""
+    """Returns what all steps read: constants, and what is made of these alone and is no larger."""
     values = dict(zip(body.jaxpr.invars, consts, strict=False))
     size = lambda atoms: sum(math.prod(atom.aval.shape) for atom in atoms)
     for eqn in body.order:

@@ -1,19 +1,20 @@
-"""Whether programs that are being traced get kernels of our own."""
+"""The setting of kernels: whether programs that are being traced get them."""
 
 import contextvars
 
 from purerl import backend, compat
 
 OFF, ON, INTERPRETED = "off", "on", "interpreted"
-"""None; compiled for a GPU; computed by JAX operation by operation, on any device, to compare them."""
+"""No kernels; kernels compiled for a GPU; kernels that JAX computes operation by operation, on any device, to compare.
+"""
 SETTING = contextvars.ContextVar("kernels", default=OFF)
 
 
 def setting() -> str:
-    """`OFF`, `ON` or `INTERPRETED`."""
+    """Returns `OFF`, `ON` or `INTERPRETED`."""
     return SETTING.get()
 
 
 def active() -> bool:
-    """Whether functions that are traced now become kernels."""
+    """Returns whether functions that are traced now become kernels."""
     return setting() != OFF and not backend.in_kernel() and compat.pallas() is not None

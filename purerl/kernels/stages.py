@@ -1,7 +1,7 @@
-"""Cuts a function of many samples into loops over a few of them, so that what a kernel holds at a time stays small.
+"""Cutting a function of many samples into loops over a few of them, so that a kernel holds little at a time.
 
-Samples are told from everything else by where an axis comes from: the leading axis of one input is of samples, and each
-operation says which axes of its results are those of its operands. An operation without such an axis among its
+Which axes are of samples follows from where an axis comes from: the leading axis of one input is of samples, and each
+operation determines which axes of its results are those of its operands. An operation without such an axis among its
 results, but with one among its operands, is a sum over the samples. Sums that wait for no other sum share a loop, which
 adds them up part by part; what is computed for a part is not kept.
 """
@@ -15,16 +15,16 @@ from purerl.kernels.blocks import Unsupported
 from purerl.kernels.rules import ELEMENTWISE, UNCHANGED, Operation
 
 ROWS = 16
-"""Samples of a part."""
+"""The number of samples of a part."""
 SUMS = frozenset(["reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "dot_general"])
 """Operations that may be sums over samples."""
 
 
 class Group(NamedTuple):
-    """Operations that a kernel runs one after another: once or, of ``parts`` above 0, for each part of the samples.
+    """Operations that a kernel runs one after another: once, or if ``parts`` is above 0 for each part of the samples.
 
-    ``sums`` are the variables that a loop adds up, ``rows`` those whose parts it writes, ``inputs`` those of which it
-    reads parts.
+    ``sums`` are the variables that a loop adds up, ``rows`` those whose parts it writes, and ``inputs`` those of which
+    it reads parts.
     """
 
     operations: list[Operation]
@@ -35,13 +35,18 @@ class Group(NamedTuple):
 
 
 def whole(order: list[Any]) -> list[Group]:
-    """Every operation once."""
+    """Returns groups that compute every operation once."""
     return [Group([Operation.of(eqn)]) for eqn in order]
 
 
 def stages(jaxpr: Any, order: list[Any], first: Any) -> list[Group]:
-    """``order`` as loops over parts of the samples, which lead the input ``first``, and what is computed between and
-    after them. Raises `Unsupported` where the samples cannot be told apart."""
+    """Groups the operations ``order`` into loops over parts of the samples, and what is between and after them.
+
+    ``first`` is the input whose leading axis is of samples.
+
+    Raises:
+        Unsupported: The samples cannot be divided into parts, or an operation cannot be computed part by part.
+    """
     number = first.aval.shape[0] if first.aval.shape else 0
     if number % ROWS or number <= ROWS:
         raise Unsupported("samples that cannot be divided")
@@ -90,7 +95,7 @@ def _part(var: Any, axis: dict[Any, int]) -> tuple[int, ...]:
 
 
 def _before(ends: list[Any], source: dict[Any, Any], sums: set[int]) -> set[int]:
-    """The operations that some depend on, but for what is behind sums."""
+    """Returns the operations that ``ends`` depend on, except those that lie behind sums."""
     found: set[int] = set()
     waiting = list(ends)
     while waiting:
@@ -104,7 +109,7 @@ def _before(ends: list[Any], source: dict[Any, Any], sums: set[int]) -> set[int]
 
 
 def _stages(jaxpr: Any, order: list[Any], sums: list[Any]) -> dict[int, int]:
-    """The loop of each sum, from 1 on: as late as possible, so that few loops compute the same."""
+    """Assigns a loop to each sum, from 1 on: as late as possible, so that few loops compute the same."""
     own: set[int] = {id(eqn) for eqn in sums}
     depth: dict[Any, int] = {}
     for eqn in order:
@@ -124,7 +129,7 @@ def _stages(jaxpr: Any, order: list[Any], sums: list[Any]) -> dict[int, int]:
 
 
 def _check(eqn: Any, axis: dict[Any, int], is_sum: bool) -> None:
-    """Raises `Unsupported` for an operation that cannot be done part by part."""
+    """Raises `Unsupported` for an operation that cannot be computed part by part."""
     name = eqn.primitive.name
     if is_sum:
         bad = name not in SUMS
@@ -138,7 +143,7 @@ def _check(eqn: Any, axis: dict[Any, int], is_sum: bool) -> None:
 
 
 def _sample_axes(order: list[Any], first: Any) -> dict[Any, int]:
-    """The axis of samples of every variable that has one: the leading one of ``first``, and all that are the same."""
+    """Finds the axis of samples of every variable that has one: the leading one of ``first``, and all its equals."""
     parent: dict[tuple[Any, int], tuple[Any, int]] = {}
 
     def find(x: tuple[Any, int]) -> tuple[Any, int]:
@@ -166,7 +171,7 @@ def _sample_axes(order: list[Any], first: Any) -> dict[Any, int]:
 
 
 def _same(eqn: Any) -> list[tuple[tuple[Any, int], tuple[Any, int]]]:
-    """Axes of the operands of an operation, and the axes of results or of other operands that are the same."""
+    """Pairs axes of the operands of an operation with the axes of results or of other operands that are the same."""
     name, params, outs = eqn.primitive.name, eqn.params, eqn.outvars
     shape = lambda var: var.aval.shape
     axes = lambda var: range(len(shape(var)))
