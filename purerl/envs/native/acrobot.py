@@ -28,21 +28,27 @@ def acrobot(
     max_vel_2: float = 9 * math.pi,
     max_steps: int = 500,
 ) -> Env:
-    """Acrobot-v1. The reward is -1 per step, and 0 on the step that lifts the tip above the line and terminates.
+    """Makes Acrobot-v1.
+
+    The reward is -1 per step, and 0 on the step that lifts the tip above the line and terminates.
 
     Actions 0, 1, 2 are the torques ``-max_torque``, 0, ``max_torque``. The physical state is ``(theta_1, theta_2,
     velocity_1, velocity_2)`` in rad and rad/s, integrated by one fourth-order Runge-Kutta step; the observation ``[6]``
     is ``(cos theta_1, sin theta_1, cos theta_2, sin theta_2, velocity_1, velocity_2)``.
 
-    - ``gravity``: in m/s^2.
-    - ``dt``: seconds per step.
-    - ``link_length_1``: length of the first link, in m.
-    - ``link_mass_1, link_mass_2``: masses of the links, in kg.
-    - ``link_com_pos_1, link_com_pos_2``: distance of each link's centre of mass from its joint, in m.
-    - ``link_moi``: moment of inertia of each link, in kg m^2.
-    - ``max_torque``: in N m.
-    - ``max_vel_1, max_vel_2``: angular velocities are clipped to these, in rad/s.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        gravity: Gravitational acceleration, in m/s^2.
+        dt: Seconds per step.
+        link_length_1: Length of the first link, in m.
+        link_mass_1: Mass of the first link, in kg.
+        link_mass_2: Mass of the second link, in kg.
+        link_com_pos_1: Distance of the first link's centre of mass from its joint, in m.
+        link_com_pos_2: Distance of the second link's centre of mass from its joint, in m.
+        link_moi: Moment of inertia of each link, in kg m^2.
+        max_torque: The largest torque, in N m.
+        max_vel_1: The first link's angular velocity is clipped to this, in rad/s.
+        max_vel_2: The second link's angular velocity is clipped to this, in rad/s.
+        max_steps: Steps after which an episode is truncated.
     """
     m1, m2, l1, c1, c2 = link_mass_1, link_mass_2, link_length_1, link_com_pos_1, link_com_pos_2
 
@@ -98,10 +104,10 @@ def acrobot(
 
 
 def _move(y, slope, dt):
-    """``y + dt * slope``, element by element."""
+    """Returns ``y + dt * slope``, element by element."""
     return tuple(a + dt * b for a, b in zip(y, slope, strict=True))
 
 
 def _wrap(angle):
-    """The same angle in [-pi, pi)."""
+    """Returns the same angle in [-pi, pi)."""
     return (angle + math.pi) % (2 * math.pi) - math.pi

@@ -24,22 +24,26 @@ def cartpole(
     max_steps: int = 500,
     hide_velocity: int = 0,
 ) -> Env:
-    """CartPole-v1. The reward is 1 per step, including the step on which the pole falls or the cart leaves the track.
+    """Makes CartPole-v1.
 
-    Action 0 pushes left, 1 right. The physical state ``(x, x_dot, theta, theta_dot)``, in m, m/s, rad and rad/s, is the
-    observation ``[4]``; it is integrated by explicit Euler steps.
+    The reward is 1 per step, including the step on which the pole falls or the cart leaves the track. Action 0 pushes
+    left, 1 right. The physical state ``(x, x_dot, theta, theta_dot)``, in m, m/s, rad and rad/s, is the observation
+    ``[4]``; it is integrated by explicit Euler steps.
 
-    - ``gravity``: in m/s^2.
-    - ``masscart, masspole``: masses of cart and pole, in kg.
-    - ``length``: half the length of the pole, in m.
-    - ``force_mag``: force of a push, in N.
-    - ``tau``: seconds per step.
-    - ``theta_threshold``: angle beyond which the episode terminates, in rad.
-    - ``x_threshold``: position beyond which the episode terminates, in m.
-    - ``max_steps``: steps after which an episode is truncated.
-    - ``hide_velocity``: with 1 the observation is ``(x, theta)``, so that a policy needs memory to infer velocities.
+    Args:
+        gravity: Gravitational acceleration, in m/s^2.
+        masscart: Mass of the cart, in kg.
+        masspole: Mass of the pole, in kg.
+        length: Half the length of the pole, in m.
+        force_mag: Force of a push, in N.
+        tau: Seconds per step.
+        theta_threshold: Angle beyond which the episode terminates, in rad.
+        x_threshold: Position beyond which the episode terminates, in m.
+        max_steps: Steps after which an episode is truncated.
+        hide_velocity: With 1 the observation is ``(x, theta)``, so that a policy needs memory to infer velocities.
 
-    Raises `ConfigError` if ``hide_velocity`` is neither 0 nor 1.
+    Raises:
+        ConfigError: If ``hide_velocity`` is neither 0 nor 1.
     """
     if hide_velocity not in (0, 1):
         raise ConfigError(f"env = 'CartPole-v1': hide_velocity = {hide_velocity!r}: must be 0 or 1")

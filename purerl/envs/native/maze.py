@@ -13,17 +13,19 @@ from purerl.spaces import Box, Discrete
 from purerl.types import Array, Design, Env, Key, PyTree, Scalar, Step
 
 WAYS = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]], np.int32)
-"""Of the directions east, south, west, north, which are clockwise: rows and columns that a step forward leads on."""
+"""Rows and columns of a step forward, for the directions east, south, west, north, which are clockwise."""
 LEFT, RIGHT, FORWARD = 0, 1, 2
 BUILT = 25
-"""The walls that `Design.build` places in mazes that are drawn without any."""
+"""How many walls `Design.build` places in mazes that are drawn without any."""
 LOST = 0.9
-"""What the reward for the goal loses over all steps of an episode."""
+"""How much the reward for the goal falls over all steps of an episode."""
 
 
 class Maze(NamedTuple):
-    """A level, of arrays of JAX or numpy: walls ``[H, W]`` (bool), row and column of the goal and of the agent ``[2]``
-    (int32), each in a cell without a wall, and the direction ``[]`` (int32) that the agent looks in, a row of `WAYS`.
+    """A level, of arrays of JAX or numpy.
+
+    It has walls ``[H, W]`` (bool), row and column of the goal and of the agent ``[2]`` (int32), each in a cell without
+    a wall, and the direction ``[]`` (int32) that the agent looks in, a row of `WAYS`.
     """
 
     walls: Any
@@ -33,9 +35,12 @@ class Maze(NamedTuple):
 
 
 class Physical(NamedTuple):
-    """Walls ``[cells]`` (bool), row by row, of the maze and of a margin around it, which is all wall and as wide as the
-    agent sees. The cells of the goal and of the agent (int32), by their number among these, and the direction (int32)
-    that the agent looks in."""
+    """The state of a maze.
+
+    It has the walls ``[cells]`` (bool), row by row, of the maze and of a margin around it, which is all wall and as
+    wide as the agent sees; the cells of the goal and of the agent (int32), by their number among these; and the
+    direction (int32) that the agent looks in.
+    """
 
     walls: Array
     goal: Array
@@ -44,7 +49,9 @@ class Physical(NamedTuple):
 
 
 def maze(*, size: int = 13, walls: int = 25, view: int = 5, max_steps: Any = 250) -> Env:
-    """Maze-v0: an agent that sees little looks for the goal of a maze (Dennis et al. 2020, PAIRED, arXiv 2012.02096).
+    """Makes Maze-v0: an agent that sees little looks for the goal of a maze.
+
+    Source: Dennis et al. 2020, PAIRED, arXiv 2012.02096.
 
     Actions 0 to 2: turn left, turn right, go forward, which walls and the border stop. Reaching the goal terminates the
     episode and pays ``1 - 0.9 * t / max_steps`` at step ``t``, counted from 1; nothing else is paid. Observations are a
@@ -58,14 +65,15 @@ def maze(*, size: int = 13, walls: int = 25, view: int = 5, max_steps: Any = 250
 
     A change of a level is one edit of ACCEL (Parker-Holder et al. 2022, arXiv 2203.01302) with the odds of JaxUED
     (``make_level_mutator_minimax``, github.com/DramaCow/jaxued), a third each: nothing; a wall more or less, in any
-    cell but those of goal and agent; the goal moves to another free cell. Who builds a level chooses a cell for each
-    wall, for `BUILT` ones if ``walls`` is 0, then one for the goal, one for the agent, which stands in the next cell if
-    that is the goal's, and a direction. There is no wall in the cells of goal and agent, whatever was chosen.
+    cell but those of goal and agent; the goal moves to another free cell. The choices of `Design.build` are a cell for
+    each wall, for `BUILT` ones if ``walls`` is 0, then one for the goal, one for the agent, which stands in the next
+    cell if that is the goal's, and a direction. There is no wall in the cells of goal and agent, whatever was chosen.
 
-    - ``size``: rows and columns.
-    - ``walls``: draws of walls. ACCEL begins with 0; minimax draws 60.
-    - ``view``: rows and columns that the agent sees, an odd number.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        size: The number of rows and of columns.
+        walls: How many walls are drawn. ACCEL begins with 0; minimax draws 60.
+        view: Rows and columns that the agent sees, an odd number.
+        max_steps: Steps after which an episode is truncated.
     """
     _check(size, walls, view)
     cells = size**2
@@ -152,7 +160,7 @@ def maze(*, size: int = 13, walls: int = 25, view: int = 5, max_steps: Any = 250
 
 
 def _check(size: int, walls: int, view: int) -> None:
-    """Raises `ConfigError` for a maze that cannot be."""
+    """Raises `ConfigError` for a maze that is not possible."""
     for name, value, least, most in (("size", size, 2, 128), ("walls", walls, 0, size**2 - 2), ("view", view, 3, 127)):
         if not (isinstance(value, int) and least <= value <= most):
             raise ConfigError(f"env = 'Maze-v0': {name} = {value!r}: must be a whole number in [{least}, {most}]")
@@ -161,7 +169,7 @@ def _check(size: int, walls: int, view: int) -> None:
 
 
 def _framed(walls: Array, margin: int) -> Array:
-    """``walls`` ``[H, W]`` within so many rows and columns of walls; XLA on CPU joins arrays faster than it pads."""
+    """Puts ``walls`` ``[H, W]`` into a frame of walls; XLA on CPU joins arrays faster than it pads."""
     side = jnp.ones((walls.shape[0], margin), bool)
     walls = jnp.concatenate([side, walls, side], axis=1)
     above = jnp.ones((margin, walls.shape[1]), bool)
@@ -169,16 +177,19 @@ def _framed(walls: Array, margin: int) -> Array:
 
 
 def views(view: int) -> np.ndarray:
-    """Rows and columns, from the agent, of the cells that it sees in each direction: ``[4, view * view, 2]`` int32."""
+    """Returns rows and columns, from the agent, of the cells that it sees in each direction.
+
+    Their shape is ``[4, view * view, 2]``, int32.
+    """
     ahead, right = np.mgrid[view - 1 : -1 : -1, -(view // 2) : view // 2 + 1].reshape(2, 1, -1, 1)
     return (ahead * WAYS[:, None] + right * np.roll(WAYS, -1, axis=0)[:, None]).astype(np.int32)
 
 
 def _whole(number: Array, below: Scalar) -> Array:
-    """A number in [0, 1) as a whole one in [0, ``below``), int32."""
+    """Scales a number in [0, 1) to a whole one in [0, ``below``), int32."""
     return (number * below).astype(jnp.int32)
 
 
 def _ranked(mask: Array, rank: Array) -> Array:
-    """The index of the element of ``mask`` ``[N]`` that is true and has so many true ones before it."""
+    """Returns the index of the element of ``mask`` ``[N]`` that is true and has so many true ones before it."""
     return jnp.sum(jnp.cumsum(mask) <= rank)

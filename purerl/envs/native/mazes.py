@@ -1,4 +1,4 @@
-"""Mazes that agents of `Maze-v0` are tested in, none of which they are taught in, and the shortest way through a maze.
+"""Mazes in which agents of `Maze-v0` are tested but never trained, and the shortest way through a maze.
 
 The layouts are those of JaxUED (Coward et al. 2024, arXiv 2403.13091; github.com/DramaCow/jaxued,
 ``src/jaxued/environments/maze/level.py``), cell by cell.
@@ -11,7 +11,10 @@ import numpy as np
 from purerl.envs.native.maze import FORWARD, LEFT, RIGHT, WAYS, Maze
 
 WALL, GOAL, AGENT = "#", "*", ">v<^"
-"""What stands for them in a drawing; the agent by where it looks, in the order of `WAYS`. All else is free."""
+"""Their characters in a drawing.
+
+The agent's is chosen by where it looks, in the order of `WAYS`. Other characters are free cells.
+"""
 DRAWN = {
     "SixteenRooms": """
         ---#--#--#---
@@ -138,14 +141,15 @@ DRAWN = {
 
 
 def held_out() -> dict[str, Maze]:
-    """Gives the mazes of `DRAWN` by name, as levels of numpy arrays."""
+    """Returns the mazes of `DRAWN` by name, as levels of numpy arrays."""
     return {name: read(drawn) for name, drawn in DRAWN.items()}
 
 
 def read(drawn: str) -> Maze:
-    """Reads a maze from a drawing of it, a line for each row, around which blanks do not matter.
+    """Reads a maze from a drawing with a line for each row, around which blanks do not matter.
 
-    Raises `ValueError` if rows differ in length or if there is not one goal and one agent.
+    Raises:
+        ValueError: If rows differ in length or if there is not one goal and one agent.
     """
     cells = np.array([list(row) for row in drawn.split()])  # ragged rows are a ValueError of numpy
     (goal,) = np.argwhere(cells == GOAL)
@@ -155,7 +159,7 @@ def read(drawn: str) -> Maze:
 
 
 def shortest_path(level: Maze) -> list[int] | None:
-    """Finds as few actions of `Maze-v0` as lead to the goal of a level of numpy arrays; None if there is no way."""
+    """Finds the fewest actions of `Maze-v0` that lead to the goal of a level of numpy arrays; None: there is no way."""
     walls = np.pad(np.asarray(level.walls), 1, constant_values=True)
     goal = tuple(int(x) + 1 for x in level.goal)
     start = (*(int(x) + 1 for x in level.place), int(level.direction))

@@ -22,16 +22,21 @@ def mountain_car(
     goal_velocity: float = 0.0,
     max_steps: int = 200,
 ) -> Env:
-    """MountainCar-v0. The reward is -1 per step until the goal. Actions 0, 1, 2 push left, not at all, right.
+    """Makes MountainCar-v0.
+
+    The reward is -1 per step until the goal. Actions 0, 1, 2 push left, not at all, right.
 
     The observation ``[2]`` is ``(position, velocity)``; velocities and accelerations are per step.
 
-    - ``force``: acceleration by a push.
-    - ``gravity``: acceleration by gravity on the steepest slope.
-    - ``min_position, max_position``: positions are clipped to this range; the car stops at the lower end.
-    - ``max_speed``: velocities are clipped to this speed.
-    - ``goal_position, goal_velocity``: the episode terminates at or beyond this position with at least this velocity.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        force: Acceleration by a push.
+        gravity: Acceleration by gravity on the steepest slope.
+        min_position: The lower end of positions, at which the car stops.
+        max_position: The upper end, to which positions are clipped.
+        max_speed: Velocities are clipped to this speed.
+        goal_position: The episode terminates at or beyond this position, with at least ``goal_velocity``.
+        goal_velocity: The least velocity with which the episode terminates.
+        max_steps: Steps after which an episode is truncated.
     """
 
     def push(action):
@@ -55,14 +60,12 @@ def mountain_car_continuous(
     goal_velocity: float = 0.0,
     max_steps: int = 999,
 ) -> Env:
-    """MountainCarContinuous-v0. The reward is 100 at the goal, minus a tenth of the squared action at each step.
+    """Makes MountainCarContinuous-v0.
 
-    The action ``[1]`` is clipped to [-1, 1] to move the car, but its cost is that of the unclipped action, as in
-    Gymnasium. The observation ``[2]`` is ``(position, velocity)``; velocities and accelerations are per step.
-
-    - ``power``: acceleration by an action of 1.
-
-    The other parameters are those of `mountain_car`.
+    The reward is 100 at the goal, minus a tenth of the squared action at each step. The action ``[1]`` is clipped to
+    [-1, 1] to move the car, but its cost is that of the unclipped action, as in Gymnasium. The observation ``[2]`` is
+    ``(position, velocity)``; velocities and accelerations are per step. ``power`` is the acceleration by an action of
+    1; the other parameters are those of `mountain_car`.
     """
 
     def push(action):
@@ -89,14 +92,10 @@ def _mountain_car(
     goal_velocity: float,
     max_steps: int,
 ) -> Env:
-    """The environment that both share. The observation ``(position, velocity)`` is the physical state.
+    """Makes the environment that both share. The observation ``(position, velocity)`` is the physical state.
 
-    - ``name``: the name of the `Env`.
-    - ``push(action)``: the acceleration by an action.
-    - ``reward(action, terminated)``: the reward of a step.
-    - ``action_space``: the actions that ``push`` takes.
-
-    The other parameters are those of `mountain_car`.
+    ``push(action)`` is the acceleration by an action, ``reward(action, terminated)`` the reward of a step, and
+    ``action_space`` the actions that ``push`` takes. The other parameters are those of `Env` and of `mountain_car`.
     """
 
     def dynamics(physical: Array, action: Array) -> tuple[Array, Array, Array]:

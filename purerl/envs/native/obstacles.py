@@ -16,22 +16,24 @@ from purerl.types import Array, Design, Env, Key
 LARGEST = 0.15
 """Radius of the largest obstacle, in sides of the square."""
 EDGE = 0.05
-"""How far start, goal and obstacles lie from the border at least."""
+"""The least distance of start, goal and obstacles from the border."""
 CLEAR = 0.05
-"""Room between the robot at its start, or at the goal, and every obstacle at least."""
+"""The least room between the robot at its start, or at the goal, and every obstacle."""
 NEAR = 0.05
-"""How near to the goal the robot must come."""
+"""The distance from the goal within which the robot must come."""
 PROGRESS = 0.3
 """Reward for coming nearer by the side of the square: on the whole way less than 0.5."""
 REACH = 0.1
-"""How far a change moves a point at most, in each direction."""
+"""The farthest that a change moves a point, in each direction."""
 PARTS, RADII = 16, 4
-"""Values of a coordinate, and of a radius, that a level can be built of."""
+"""How many values of a coordinate, and of a radius, a level can be built of."""
 
 
 class Course(NamedTuple):
-    """A level, in sides of the square: where the robot starts and its goal ``[2]``, and the middles ``[N, 2]`` and the
-    radii ``[N]`` of the obstacles."""
+    """A level, in sides of the square.
+
+    It has the robot's start and its goal ``[2]``, and the middles ``[N, 2]`` and the radii ``[N]`` of the obstacles.
+    """
 
     start: Array
     goal: Array
@@ -40,7 +42,7 @@ class Course(NamedTuple):
 
 
 class Physical(NamedTuple):
-    """Where the robot is and its goal ``[2]``, and the middles ``[N, 2]`` and the radii ``[N]`` of the obstacles."""
+    """The place of the robot and its goal ``[2]``, and the middles ``[N, 2]`` and radii ``[N]`` of the obstacles."""
 
     place: Array
     goal: Array
@@ -57,22 +59,26 @@ def obstacles(
     radius: float = 0.02,
     max_steps: Any = 100,
 ) -> Env:
-    """Obstacles-v0: a robot finds its way to a goal among round obstacles in a square; its side is the unit of length.
+    """Makes Obstacles-v0: a robot finds its way to a goal among round obstacles in a square.
+
+    The side of the square is the unit of length.
 
     The action ``[2]`` in [-1, 1] is a velocity, in units of ``speed``. At the goal the episode terminates and pays 1;
-    where the robot touches an obstacle or the border it terminates without. Each step also pays 0.3 times what the
-    robot came nearer. The observation ``[beams + 2]`` is how far it is to the nearest obstacle or border in so many
-    directions, counterclockwise from the right, and the way to the goal.
+    where the robot touches an obstacle or the border it terminates without that. Each step also pays 0.3 times the
+    distance by which the robot came nearer. The observation ``[beams + 2]`` is how far it is to the nearest obstacle or
+    border in so many directions, counterclockwise from the right, and the way to the goal.
 
-    A level is a `Course`. Drawn ones are uniform; an obstacle that covers the start or the goal is as much smaller as
-    leaves room there. An episode is solved if the goal is reached. A change moves the start, the goal or one obstacle.
+    A level is a `Course`. Drawn ones are uniform; an obstacle that covers the start or the goal is made so small that
+    it leaves room there. An episode is solved if the goal is reached. A change moves the start, the goal or one
+    obstacle.
 
-    - ``obstacles``: their number.
-    - ``beams``: directions in which the robot sees.
-    - ``speed``: of the robot, in sides a second.
-    - ``dt``: seconds per step.
-    - ``radius``: of the robot, in sides.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        obstacles: The number of obstacles.
+        beams: The number of directions in which the robot sees.
+        speed: Speed of the robot for an action of 1, in sides a second.
+        dt: Seconds per step.
+        radius: Radius of the robot, in sides.
+        max_steps: Steps after which an episode is truncated.
     """
     for name, value in {"obstacles": obstacles, "beams": beams}.items():
         if not (isinstance(value, int) and value >= 1):
@@ -142,5 +148,5 @@ def obstacles(
 
 
 def _lengths(vectors: Array) -> Array:
-    """The lengths of vectors ``[..., 2]``."""
+    """Returns the lengths of vectors ``[..., 2]``."""
     return jnp.sqrt(jnp.sum(jnp.square(vectors), axis=-1))

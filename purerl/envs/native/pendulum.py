@@ -20,19 +20,22 @@ def pendulum(
     max_torque: float = 2.0,
     max_steps: int = 200,
 ) -> Env:
-    """Pendulum-v1. The reward is ``-(angle^2 + 0.1 * theta_dot^2 + 0.001 * torque^2)``; episodes never terminate.
+    """Makes Pendulum-v1.
+
+    The reward is ``-(angle^2 + 0.1 * theta_dot^2 + 0.001 * torque^2)``; episodes never terminate.
 
     The action ``[1]`` is a torque in N m, clipped to ``max_torque``. The physical state is ``(theta, theta_dot)`` in
     rad and rad/s, with ``theta`` 0 upright; ``angle`` is ``theta`` wrapped to [-pi, pi). The reward depends on the
     state before the action. The observation ``[3]`` is ``(cos theta, sin theta, theta_dot)``.
 
-    - ``gravity``: in m/s^2.
-    - ``mass``: of the pendulum, in kg.
-    - ``length``: of the pendulum, in m.
-    - ``dt``: seconds per step.
-    - ``max_speed``: angular velocities are clipped to this, in rad/s.
-    - ``max_torque``: in N m.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        gravity: Gravitational acceleration, in m/s^2.
+        mass: Mass of the pendulum, in kg.
+        length: Length of the pendulum, in m.
+        dt: Seconds per step.
+        max_speed: Angular velocities are clipped to this, in rad/s.
+        max_torque: The largest torque, in N m.
+        max_steps: Steps after which an episode is truncated.
     """
 
     def dynamics(physical, action):

@@ -1,5 +1,7 @@
-"""The meta-game of opponent shaping (M-FOS; Lu et al. 2022, arXiv 2205.01447): a step is a whole repeated game, an
-action the policy for it, and the opponent goes on learning."""
+"""The meta-game of opponent shaping (M-FOS; Lu et al. 2022, arXiv 2205.01447).
+
+A step is a whole repeated game, an action the policy for it, and the opponent goes on learning.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ OPPONENTS: dict[str, Callable[..., Array]] = {
     "lola": repeated_games.lola_step,
     "self": repeated_games.naive_step,
 }
-"""How the learner moves that an agent meets; with ``self`` agents meet one, or each other."""
+"""The update of the learner that an agent meets; with ``self`` agents meet one, or each other."""
 TWO_BY_TWO = [name for name, payoffs in GAMES.items() if np.shape(payoffs) == (2, 2, 2)]
 
 
@@ -34,8 +36,11 @@ class Level(NamedTuple):
 
 
 class State(NamedTuple):
-    """The logits ``[N, 5]`` that each agent's learner plays next; the number in [0, 1) that decides whether agents meet
-    learners in this episode; and the steps of this episode and the episodes before it, int32."""
+    """The state of the meta-game.
+
+    It has the logits ``[N, 5]`` that each agent's learner plays next; the number in [0, 1) that decides whether agents
+    meet learners in this episode; and the steps of this episode and the episodes before it, int32.
+    """
 
     learner: Array
     meeting: Array
@@ -54,26 +59,28 @@ def matrix_shaping(
     naive: float = 1.0,
     naive_decrease: float = 0.0015,
 ) -> Env:
-    """MatrixShaping-v0. Each step is a game of two actions, repeated for ever, whose exact value is the reward.
+    """Makes MatrixShaping-v0: a step is a game of two actions, repeated for ever, whose exact value is the reward.
 
     The action ``[5]`` are logits of the first action ("cooperate") at the start and after CC, CD, DC and DD of one's
     own side (`formulas.repeated_games`). The reward is the discounted mean of the payoffs of the game between that
     policy and the opponent's. The observation ``[10]`` are the probabilities of both policies that were played last,
-    one's own first, each from its owner's side; the opponent learns after it was seen. Episodes begin with standard
+    one's own first, each from its owner's side; the opponent learns after it was observed. Episodes begin with standard
     normal logits for both, and never terminate. Those of an agent are also those of the other agent's learner.
 
-    - ``game``: one of two actions of `MatrixGame-v0`; the agent has the seat of agent 0.
-    - ``opponent``: ``naive`` ascends its own value, ``lola`` looks ahead to what it takes for the agent's next step.
-      With ``self`` two agents, one in each seat, learn to shape: each other, or in some episodes a naive learner each.
-    - ``max_steps``: games after which an episode is truncated.
-    - ``discount``: of the rounds of a game, in [0, 1).
-    - ``learning_rate``: of the opponent's gradient steps on the discounted sum of its payoffs.
-    - ``hide_opponent``: with 1 the observation ``[5]`` lacks the opponent's policy.
-    - ``naive``, ``naive_decrease``: with ``self``, the probability that agents meet naive learners in their first
-      episode, and by how much it falls with each episode.
+    Args:
+        game: A game of `MatrixGame-v0` with two actions; the agent has the seat of agent 0.
+        opponent: ``naive`` ascends its own value, ``lola`` looks ahead to what it takes for the agent's next step. With
+            ``self`` two agents, one in each seat, learn to shape: each other, or in some episodes a naive learner each.
+        max_steps: Games after which an episode is truncated.
+        discount: Discount factor of the rounds of a game, in [0, 1).
+        learning_rate: Learning rate of the opponent's gradient steps on the discounted sum of its payoffs.
+        hide_opponent: With 1 the observation ``[5]`` lacks the opponent's policy.
+        naive: With ``self``, the probability that agents meet naive learners in their first episode.
+        naive_decrease: By how much that probability falls with each episode.
 
-    Raises `ConfigError` for a ``game`` or an ``opponent`` that does not exist, for a ``discount`` outside its range and
-    for a ``hide_opponent`` that is neither 0 nor 1.
+    Raises:
+        ConfigError: If ``game`` or ``opponent`` does not exist, ``discount`` is outside its range, or ``hide_opponent``
+            is neither 0 nor 1.
     """
     check(NAME, "game", game, game in TWO_BY_TWO, f"one of {', '.join(TWO_BY_TWO)}")
     check(NAME, "opponent", opponent, opponent in OPPONENTS, f"one of {', '.join(OPPONENTS)}")
@@ -85,7 +92,7 @@ def matrix_shaping(
     mine, others = jnp.asarray(payoffs[:num_agents]), jnp.asarray(payoffs[::-1][:num_agents])
 
     def reduced(tree: Any) -> Any:
-        """Without the axis of agents, if there is one agent."""
+        """Removes the axis of agents, if there is one agent."""
         return tree if several else jax.tree.map(lambda x: x[0], tree)
 
     def learnt(learner: Array, own: Array) -> Array:
@@ -126,12 +133,15 @@ def matrix_shaping(
 
 
 def seats(matrices: Any) -> np.ndarray:
-    """Payoffs ``[2, 2, 4]`` of whoever sits in each seat and of the other, in CC, CD, DC and DD of that seat's side, by
-    the payoffs ``[2, 2, 2]`` of agents 0 and 1 by their actions."""
+    """Returns the payoffs ``[2, 2, 4]`` of the agent in each seat and of the other.
+
+    They are in CC, CD, DC and DD of that seat's side, and follow from the payoffs ``[2, 2, 2]`` of agents 0 and 1 by
+    their actions.
+    """
     row, column = np.asarray(matrices, np.float32)
     return np.array([[row.ravel(), column.ravel()], [column.T.ravel(), row.T.ravel()]])
 
 
 def naive_probability(naive: Scalar, decrease: Scalar, episodes: Array) -> Array:
-    """The probability that agents meet naive learners after so many episodes."""
+    """Returns the probability that agents meet naive learners after so many episodes."""
     return jnp.clip(naive - decrease * episodes, 0.0, 1.0)

@@ -1,1 +1,1 @@
-"""Environments in which dithering finds nothing: where to go must be learned from what is new."""
+"""Environments in which random exploration finds nothing: an agent must seek what is new."""

@@ -1,4 +1,4 @@
-"""A corridor in which one wrong step is the end, and what was shown on the way counts at its end."""
+"""A corridor in which one wrong step ends the episode, and a cue on the way counts at its end."""
 
 from typing import NamedTuple
 
@@ -20,19 +20,20 @@ class Physical(NamedTuple):
 
 
 def cue_corridor(*, length: int = 16, cue_cell: int = 11, seed: int = 0) -> Env:
-    """CueCorridor-v0. Cells 1 to ``length``, two actions, and at most one reward, of 1, at the end.
+    """Makes CueCorridor-v0: cells 1 to ``length``, two actions, and at most one reward, of 1, at the end.
 
     In every cell but the last one action, which was drawn for that cell and never changes, leads on to the next cell,
     and the other one terminates the episode. In the last cell the action that equals the cue of the episode is worth 1,
-    and the episode terminates. So uniformly random play is paid once in ``2 ** length`` episodes, and whoever knows
-    the way but not the cue in every second one.
+    and the episode terminates. So uniformly random play is paid once in ``2 ** length`` episodes, and a policy that
+    knows the way but not the cue in every second one.
 
     Observations ``[length + 1]`` (float32) are the cell, one-hot, and the cue: 1 or -1 in cell ``cue_cell``, and 0
     everywhere else.
 
-    - ``length``: cells, and the most steps of an episode.
-    - ``cue_cell``: the cell in which the cue is seen, from 1 to ``length``.
-    - ``seed``: of the actions that lead on.
+    Args:
+        length: The number of cells, and the most steps of an episode.
+        cue_cell: The cell in which the cue is seen, from 1 to ``length``.
+        seed: The seed from which the actions that lead on are drawn.
     """
     for name, value, most in (("length", length, 2**16), ("cue_cell", cue_cell, length)):
         if not (isinstance(value, int) and 1 <= value <= most):
@@ -62,5 +63,5 @@ def cue_corridor(*, length: int = 16, cue_cell: int = 11, seed: int = 0) -> Env:
 
 
 def onward(length: int, seed: int = 0) -> np.ndarray:
-    """The action that leads on from each cell ``[length]``; that of the last cell has no meaning."""
+    """Returns the action that leads on from each cell ``[length]``; that of the last cell has no meaning."""
     return np.random.RandomState(seed).randint(2, size=length).astype(np.int32)

@@ -20,7 +20,7 @@ class Physical(NamedTuple):
 
 
 def deep_sea(*, depth: int = 10, seed: int = 0, move_cost: Scalar = 0.01) -> Env:
-    """DeepSea-v0, of Osband et al. 2020 (arXiv 1908.03568, bsuite), deterministic.
+    """Makes DeepSea-v0, of Osband et al. 2020 (arXiv 1908.03568, bsuite), deterministic.
 
     An episode begins in the upper left corner of a square of ``depth`` rows and sinks by one row a step. One of the two
     actions also leads one column to the right and costs ``move_cost / depth``, the other one leads to the left, as far
@@ -29,9 +29,10 @@ def deep_sea(*, depth: int = 10, seed: int = 0, move_cost: Scalar = 0.01) -> Env
     random policy finds it once in ``2 ** depth`` episodes. An episode terminates after ``depth`` steps. Observations
     ``[depth, depth]`` (bool) light the cell that the diver is in; below the sea, nothing is lit.
 
-    - ``depth``: rows, columns, and steps of an episode.
-    - ``seed``: of the map of actions, which for a given depth is gymnax's of ``jax.random.key(seed)``.
-    - ``move_cost``: what the steps of the best path cost together.
+    Args:
+        depth: The number of rows, of columns, and of steps of an episode.
+        seed: The seed of the map of actions, which for a given depth is gymnax's for ``jax.random.key(seed)``.
+        move_cost: The cost of all steps of the best path together.
     """
     if not (isinstance(depth, int) and depth >= 1):
         raise ConfigError(f"env = 'DeepSea-v0': depth = {depth!r}: must be a whole number, at least 1")

@@ -13,27 +13,28 @@ from purerl.spaces import Box, Discrete
 from purerl.types import Array, Env, Key
 
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
-"""Of the actions up, down, left, right: rows and columns that they lead on."""
+"""Rows and columns that the actions up, down, left and right move by."""
 
 
 class Physical(NamedTuple):
-    """Row and column ``[2]`` int32, and what the screen shows ``[channels]``."""
+    """Row and column ``[2]`` int32, and the numbers on the screen ``[channels]``."""
 
     place: Array
     screen: Array
 
 
 def noisy_grid(*, size: int = 9, channels: int = 8, max_steps: Any = 40) -> Env:
-    """NoisyGrid-v0: nothing is paid, and an agent that seeks what is new must not watch the screen.
+    """Makes NoisyGrid-v0: nothing is paid, and an agent that seeks what is new must not watch the screen.
 
     An episode begins in the upper left corner of ``size`` rows and columns. Actions 0 to 3 lead up, down, left, right;
     the border stops a move. An episode never terminates. Observations ``[2 * size + channels]`` are the row and the
     column, one-hot, and the screen: uniform in [0, 1), drawn anew at every step, so that no two observations are alike.
     It is the "noisy TV" of Burda et al. 2018 (arXiv 1810.12894), section 2.2, in a grid.
 
-    - ``size``: rows and columns.
-    - ``channels``: numbers on the screen.
-    - ``max_steps``: steps after which an episode is truncated.
+    Args:
+        size: The number of rows and of columns.
+        channels: How many numbers the screen shows.
+        max_steps: Steps after which an episode is truncated.
     """
     for name, value in {"size": size, "channels": channels}.items():
         if not (isinstance(value, int) and value >= 1):

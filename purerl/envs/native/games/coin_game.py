@@ -1,5 +1,8 @@
-"""The coin game with two coins at once: taking the other's coin pays, and costs the other more (Lerer & Peysakhovich
-2017, arXiv 1707.01068; with both coins on the grid at all times in the code of M-FOS, arXiv 2205.01447)."""
+"""The coin game with two coins at once: taking the other's coin pays, and costs the other more.
+
+Source: Lerer & Peysakhovich 2017, arXiv 1707.01068; with both coins on the grid at all times in the code of M-FOS,
+arXiv 2205.01447.
+"""
 
 from typing import NamedTuple
 
@@ -15,7 +18,7 @@ from purerl.types import Array, Env
 SIZE = 3
 """Rows and columns of the grid, whose borders are joined."""
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
-"""Of the actions: rows and columns that an agent moves by."""
+"""Rows and columns that an agent moves by, for each action."""
 CELLS = SIZE**2
 
 
@@ -27,8 +30,10 @@ class Physical(NamedTuple):
 
 
 def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
-    """CoinGame-v0. An agent gets 1 for each coin that it steps onto, and loses ``stolen`` for each of its own coins
-    that the other steps onto.
+    """Makes CoinGame-v0.
+
+    An agent gets 1 for each coin that it steps onto, and loses ``stolen`` for each of its own coins that the other
+    steps onto.
 
     Actions 0 to 3: up, down, left, right, on a 3x3 grid without borders. Each agent has a coin; both are on the grid at
     all times. When both agents step onto a coin both take it. A taken coin lies in any cell the next moment, drawn
@@ -36,8 +41,9 @@ def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
 
     The observation ``[36]`` (bool) has the cells, one-hot, of the agent, the other, the agent's coin and the other's.
 
-    - ``stolen``: what an agent loses.
-    - ``max_steps``: steps after which an episode is truncated; it never terminates.
+    Args:
+        stolen: What an agent loses when the other takes its coin.
+        max_steps: Steps after which an episode is truncated; it never terminates.
     """
 
     def dynamics(now, action, anew):
@@ -66,7 +72,7 @@ def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
 
 
 def moved(cells: Array, action: Array) -> Array:
-    """The cells after a move of each, on the grid whose borders are joined."""
+    """Returns the cells after a move of each, on the grid whose borders are joined."""
     places = jnp.stack([cells // SIZE, cells % SIZE], axis=-1) + jnp.asarray(MOVES)[action]
     row, column = jnp.moveaxis(places % SIZE, -1, 0)
     return row * SIZE + column

@@ -1,4 +1,4 @@
-"""What the games share: an episode of several agents, with discrete actions and observations of bits."""
+"""The common part of the games: an episode of several agents, with discrete actions and observations of bits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,12 +29,24 @@ def game(
     state: Callable[[PyTree], PyTree] | None = None,
     zero_sum: bool = False,
 ) -> Env:
-    """A game as an `Env` of ``num_agents`` agents ``N``, who end their episodes together.
+    """Makes an `Env` of a game of ``num_agents`` agents ``N``, whose episodes end together.
 
-    - ``name, legal, acting, own, state, zero_sum``: those of the `Env`.
-    - ``num_actions``: of each agent. Actions are brought into range.
-    - ``num_agents, initial, dynamics, observe, observation_space, time_limit, noise``: as in `episodic`.
-    - ``levels``: as in `episodic`; by default every episode begins alike.
+    Args:
+        name: As in `Env`.
+        legal: As in `Env`.
+        acting: As in `Env`.
+        own: As in `Env`.
+        state: As in `Env`.
+        zero_sum: As in `Env`.
+        num_actions: The number of actions of each agent. Actions are brought into range.
+        num_agents: As in `episodic`.
+        initial: As in `episodic`.
+        dynamics: As in `episodic`.
+        observe: As in `episodic`.
+        observation_space: As in `episodic`.
+        time_limit: As in `episodic`.
+        noise: As in `episodic`.
+        levels: As in `episodic`; by default every episode begins alike.
     """
     env = episodic(
         name,
@@ -53,11 +65,19 @@ def game(
 
 
 def bits(size: int) -> Box:
-    """Vectors of ``size`` booleans."""
+    """Makes the space of vectors of ``size`` booleans."""
     return Box(False, True, (size,), jnp.dtype(bool))
 
 
 def check(name: str, parameter: str, value: Any, sound: bool, told: str) -> None:
-    """Raises `ConfigError` unless a parameter of environment ``name`` is ``sound``; ``told`` completes "must be"."""
+    """Raises `ConfigError` unless a parameter of environment ``name`` is ``sound``.
+
+    Args:
+        name: The name of the environment.
+        parameter: The name of the parameter.
+        value: Its value.
+        sound: Whether the value is right.
+        told: The end of the error's text, after "must be".
+    """
     if not sound:
         raise ConfigError(f"env = {name!r}: {parameter} = {value!r}: must be {told}")

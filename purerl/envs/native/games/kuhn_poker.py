@@ -19,9 +19,9 @@ SECOND_MOVES = np.array([False, True, True, False, False])
 FOLLOWING = np.array([[1, 2], [4, 3], [4, 4], [4, 4]], np.int32)
 """The history ``[4]`` after an action ``[2]``; 4 is the end."""
 FOLDED = np.array([[0, 0], [0, 0], [1, 0], [-1, 0]], np.float32)
-"""What the first mover gets because somebody folds, by history and action."""
+"""What the first mover gets because an agent folds, by history and action."""
 SHOWN = np.array([[0, 0], [1, 0], [0, 2], [0, 2]], np.float32)
-"""What the higher card gets when cards are shown."""
+"""What the agent with the higher card gets when cards are shown, by history and action."""
 
 
 class Physical(NamedTuple):
@@ -33,17 +33,22 @@ class Physical(NamedTuple):
 
 
 def kuhn_poker(*, draw_seats: int = 1) -> Env:
-    """KuhnPoker-v0. Each pays 1 into the pot; the reward at the last step is what an agent wins or loses, 1 or 2.
+    """Makes KuhnPoker-v0.
+
+    Each agent pays 1 into the pot; the reward at the last step is what an agent wins or loses, 1 or 2.
 
     Action 0 passes (checks, or folds to a bet), action 1 bets (or calls) 1. At each step one agent acts, and what the
     other does is ignored. The observation ``[9]`` (bool) is the agent's card ``[3]`` (jack, queen, king), its seat
     ``[2]`` (first or second mover) and the history ``[4]`` (nothing, a pass, a bet, a pass and a bet), one-hot each; at
-    the end the history is dark. In equilibrium the first mover loses 1/18 a game; in random play it wins 1/8.
+    the end all bits of the history are False. In equilibrium the first mover loses 1/18 a game; in random play it wins
+    1/8.
 
-    - ``draw_seats``: with 1 each episode draws which agent moves first, so that an agent's mean over seats is 0 in
-      equilibrium; with 0 it is agent 0.
+    Args:
+        draw_seats: With 1 each episode draws which agent moves first, so that an agent's mean over seats is 0 in
+            equilibrium; with 0 it is agent 0.
 
-    Raises `ConfigError` if ``draw_seats`` is neither 0 nor 1.
+    Raises:
+        ConfigError: If ``draw_seats`` is neither 0 nor 1.
     """
     check(NAME, "draw_seats", draw_seats, draw_seats in (0, 1), "0 or 1")
 

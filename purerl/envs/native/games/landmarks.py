@@ -1,4 +1,4 @@
-"""Two agents on a grid who must stand on two landmarks, one on each."""
+"""Two agents on a grid that must stand on two landmarks, one on each."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from purerl.types import Array, Env
 SIZE = 5
 """Rows and columns of the grid. Row 0 is at the top, column 0 at the left."""
 MOVES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
-"""Of the actions: rows and columns that an agent moves by."""
+"""Rows and columns that an agent moves by, for each action."""
 
 
 class Physical(NamedTuple):
@@ -25,23 +25,27 @@ class Physical(NamedTuple):
 
 
 def landmarks(*, step_cost: float = 0.05, max_steps: int = 12, ways: int = 0) -> Env:
-    """Landmarks-v0. The team's reward is 1 at each step after which both landmarks are occupied, minus ``step_cost``.
+    """Makes Landmarks-v0.
+
+    The team's reward is 1 at each step after which both landmarks are occupied, minus ``step_cost``.
 
     Actions 0 to 4: stay, up, down, left, right; the border stops a move, and agents may share a cell. Which agent
     stands on which landmark does not matter. Agents begin anywhere, landmarks lie in two different cells. Random play
     is worth ``(2 / 625 - 0.05) * 12 = -0.56`` an episode, and the best 8.99.
 
     Observations are ``{"own", "state"}``, of ``[40]`` bools each: rows and columns, one-hot, of the agent, the other
-    agent and both landmarks; and of agent 0, agent 1 and both landmarks. ``own`` is all that an agent needs to see.
-    A network must learn for each cell anew when two of them are the same. So ways may be seen instead, float32, in
+    agent and both landmarks; and of agent 0, agent 1 and both landmarks. ``own`` is all that an agent needs to see. A
+    network must learn for each cell anew when two of them are the same. So ways may be observed instead, float32, in
     steps of two cells: ``own`` ``[12]`` is the agent's place from the middle, the ways from it to the other agent and
     to both landmarks, and those of the other agent to both; ``state`` ``[8]`` has all places from the middle.
 
-    - ``step_cost``: what each step costs.
-    - ``max_steps``: steps after which an episode is truncated; it never terminates.
-    - ``ways``: 1 to see ways instead of cells.
+    Args:
+        step_cost: What each step costs.
+        max_steps: Steps after which an episode is truncated; it never terminates.
+        ways: With 1 ways are observed instead of cells.
 
-    Raises `ConfigError` if ``ways`` is neither 0 nor 1.
+    Raises:
+        ConfigError: If ``ways`` is neither 0 nor 1.
     """
     check("Landmarks-v0", "ways", ways, ways in (0, 1), "0 or 1")
     cells = SIZE**2

@@ -1,4 +1,4 @@
-"""Two agents who choose at the same time, and are paid by a matrix each: once, or again and again."""
+"""Two agents that choose at the same time, and are paid by a matrix each: once, or again and again."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ GAMES: dict[str, Any] = {
     "coordination": (((1, 0), (0, 1)), ((1, 0), (0, 1))),
     "climbing": (((1.1, -3, 0), (-3, 0.7, 0.6), (0, 0, 0.5)), ((1.1, -3, 0), (-3, 0.7, 0.6), (0, 0, 0.5))),
 }
-"""The pay-offs of the agent who chooses the row, agent 0, and of the one who chooses the column, agent 1."""
+"""The pay-offs of the agent that chooses the row, agent 0, and of the one that chooses the column, agent 1."""
 
 
 class Physical(NamedTuple):
@@ -28,18 +28,20 @@ class Physical(NamedTuple):
 
 
 def matrix_game(*, game: str = "prisoners-dilemma", payoffs: Any = None, rounds: int = 1) -> Env:
-    """MatrixGame-v0. Agent 0 chooses the row, agent 1 the column, and the matrix of each has the reward.
+    """Makes MatrixGame-v0: agent 0 chooses the row, agent 1 the column, and each has a matrix of rewards.
 
     The observation ``[A * A + 1]`` (bool) is one-hot: the last actions, as number ``own * A + the other's``, and, in
     the first round, the last element. In the prisoner's dilemma these are CC, CD, DC, DD and the beginning.
 
-    - ``game``: ``prisoners-dilemma`` (0 is to cooperate), ``matching-pennies`` (agent 0 wants them equal),
-      ``rock-paper-scissors``, ``coordination``, or ``climbing`` (Claus & Boutilier 1998, a tenth of its pay-offs).
-    - ``payoffs``: the matrices of both agents ``[2, A, A]`` in place of those of ``game``; may be traced.
-    - ``rounds``: the episode terminates after so many.
+    Args:
+        game: ``prisoners-dilemma`` (0 is to cooperate), ``matching-pennies`` (agent 0 wants them equal),
+            ``rock-paper-scissors``, ``coordination``, or ``climbing`` (Claus & Boutilier 1998, a tenth of its
+            pay-offs).
+        payoffs: The matrices of both agents ``[2, A, A]`` in place of those of ``game``; may be traced.
+        rounds: The number of rounds after which the episode terminates.
 
-    Raises `ConfigError` for a ``game`` that does not exist, for ``payoffs`` of another shape, and for ``rounds`` below
-    1.
+    Raises:
+        ConfigError: If ``game`` does not exist, ``payoffs`` have another shape, or ``rounds`` is below 1.
     """
     check(NAME, "game", game, game in GAMES, f"one of {', '.join(GAMES)}")
     check(NAME, "rounds", rounds, not isinstance(rounds, int | float) or rounds >= 1, "at least 1")

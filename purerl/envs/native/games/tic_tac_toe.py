@@ -1,4 +1,4 @@
-"""Tic-tac-toe: three marks in a row, between two players who take turns."""
+"""Tic-tac-toe: three marks in a row, between two players that take turns."""
 
 from typing import NamedTuple
 
@@ -18,23 +18,25 @@ AGENTS = np.arange(2, dtype=np.int32)
 
 
 class Physical(NamedTuple):
-    """The cells that each agent has marked ``[2, 9]`` bool, and whose turn it is, int32: 2, nobody's, at the end."""
+    """The cells that each agent has marked ``[2, 9]`` bool, and whose turn it is, int32: 2 at the end, for no agent."""
 
     marks: Array
     mover: Array
 
 
 def tic_tac_toe(*, draw_seats: int = 1) -> Env:
-    """TicTacToe-v0. Rewards are 1 for who wins and -1 for the other at the last step, else 0.
+    """Makes TicTacToe-v0: rewards are 1 for the winner and -1 for the other at the last step, else 0.
 
     Action ``a`` marks cell ``a``, counted in rows from the top left. At each step one agent acts, and what the other
     does is ignored. A mark on a cell that is taken is illegal, and loses at once. The observation ``[19]`` (bool) is
-    from each agent's own view: its marks ``[9]``, the other's ``[9]``, and whether it is its turn. Who waits may take
-    any action. The best play is worth 0; random play wins 58.5 % for who begins, 28.8 % for the other.
+    from each agent's own view: its marks ``[9]``, the other's ``[9]``, and whether it is its turn. An agent that waits
+    may take any action. The best play is worth 0; in random play the agent that begins wins 58.5 %, the other 28.8 %.
 
-    - ``draw_seats``: with 1 each episode draws which agent begins; with 0 it is agent 0.
+    Args:
+        draw_seats: With 1 each episode draws which agent begins; with 0 it is agent 0.
 
-    Raises `ConfigError` if ``draw_seats`` is neither 0 nor 1.
+    Raises:
+        ConfigError: If ``draw_seats`` is neither 0 nor 1.
     """
     check(NAME, "draw_seats", draw_seats, draw_seats in (0, 1), "0 or 1")
 

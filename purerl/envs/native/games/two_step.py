@@ -1,4 +1,4 @@
-"""The two-step game of QMIX: a safe branch, and one that pays more to agents who agree."""
+"""The two-step game of QMIX: a safe branch, and one that pays more to agents that agree."""
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +8,16 @@ from purerl.types import Env
 
 
 def two_step(*, safe: float = 7.0, best: float = 8.0) -> Env:
-    """TwoStep-v0, of Rashid et al. 2018 (arXiv 1803.11485), section 5. Two agents, who share their reward.
+    """Makes TwoStep-v0, of Rashid et al. 2018 (arXiv 1803.11485), section 5: two agents share their reward.
 
-    At the first step action 0 of agent 0 leads to state 1 and action 1 to state 2; agent 1 has no say, and nothing is
-    paid. At the second, state 1 pays ``safe`` whatever is done, and state 2 pays ``[[0, 1], [1, best]]`` for the
-    actions of both. The observation ``[3]`` (bool) is the state 0, 1 or 2, one-hot; both agents see it, and it is also
-    the state for critics. Nothing is lit at the end. Independent learners and VDN get 7, QMIX 8.
+    At the first step action 0 of agent 0 leads to state 1 and action 1 to state 2; agent 1 has no influence, and
+    nothing is paid. At the second, state 1 pays ``safe`` whatever is done, and state 2 pays ``[[0, 1], [1, best]]`` for
+    the actions of both. The observation ``[3]`` (bool) is the state 0, 1 or 2, one-hot; both agents see it, and it is
+    also the state for critics. All bits are False at the end. Independent learners and VDN get 7, QMIX 8.
 
-    - ``safe``: the reward in state 1.
-    - ``best``: the reward in state 2 if both choose action 1.
+    Args:
+        safe: The reward in state 1.
+        best: The reward in state 2 if both choose action 1.
     """
 
     def dynamics(state, action):

@@ -22,10 +22,13 @@ from purerl.types import Array, Env
 
 
 class Physical(NamedTuple):
-    """The player's cell; of the thing in each of the `LANES` ``[8]`` the column, as a bit, 0 if there is none, and
+    """The state of the game.
+
+    It has the player's cell; of the thing in each of the `LANES` ``[8]`` the column, as a bit, 0 if there is none, and
     whether it goes right and is gold (bool). ``spawn`` and ``move`` are the steps until the next thing comes and until
     all things move, ``spawn_speed`` and ``move_speed`` those between two times, ``ramp`` the steps until these fall,
-    and ``ramps`` how often they did. All else is int32."""
+    and ``ramps`` how often they did. All else is int32.
+    """
 
     x: Array
     y: Array
@@ -41,8 +44,10 @@ class Physical(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The thing that comes, if one does: whether it goes right and is gold, ``[]`` bool. ``order`` ``[8]``, of which no
-    two are equal, says in which order rows are tried."""
+    """The thing that comes, if one does: whether it goes right and is gold, ``[]`` bool.
+
+    ``order`` ``[8]``, of which no two are equal, is the order in which rows are tried.
+    """
 
     right: Array
     gold: Array
@@ -57,18 +62,21 @@ def asterix(
     init_move_interval: int = 5,
     max_steps_in_episode: int = 1000,
 ) -> Env:
-    """Asterix-MinAtar, Young & Tian 2019. The reward is 1 for each gold; touching an enemy terminates.
+    """Makes Asterix-MinAtar, Young & Tian 2019.
+
+    The reward is 1 for each gold; touching an enemy terminates.
 
     Actions 0 to 4 leave the player, move it left, up, right, down; it stays within the eight rows. What comes is gold
     with probability 1/3, else an enemy, from either side, in a row where nothing is. As in gymnax one row is left out
     by lot, and if things are in all the others, one of these vanishes. Channels: player, enemies, the cells behind
     things, gold.
 
-    - ``ramping``: whether things come and move faster and faster.
-    - ``ramp_interval``: steps between two times that they get faster, less two.
-    - ``init_spawn_speed``: steps between two things that come, at first.
-    - ``init_move_interval``: steps between two moves of all things, at first.
-    - ``max_steps_in_episode``: steps after which an episode is truncated.
+    Args:
+        ramping: Whether things come and move faster and faster.
+        ramp_interval: Steps between two times that things get faster, less two.
+        init_spawn_speed: Steps between two things that come, at first.
+        init_move_interval: Steps between two moves of all things, at first.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     def noise(key, shape):

@@ -9,7 +9,7 @@ from purerl.envs.native.minatar.board import INDEX, SIZE, cell, game, moved, of_
 from purerl.types import Array, Env
 
 WALL = 2 ** (3 * SIZE) - 1
-"""All bricks."""
+"""The bits of all bricks."""
 
 
 class Physical(NamedTuple):
@@ -32,14 +32,17 @@ class Physical(NamedTuple):
 
 
 def breakout(*, max_steps_in_episode: int = 1000) -> Env:
-    """Breakout-MinAtar, Young & Tian 2019. The reward is 1 for each brick; a ball that gets past the paddle terminates.
+    """Makes Breakout-MinAtar, Young & Tian 2019.
+
+    The reward is 1 for each brick; a ball that gets past the paddle terminates.
 
     Actions 0, 1, 2 leave the paddle, move it left, right. The ball moves along diagonals and is reflected by walls,
-    bricks and paddle; where the paddle meets it only after both moved, it goes back whence it came. It starts at either
-    side, which is the level ``[]`` bool. New bricks come when the ball is at the bottom and none are left. Channels:
-    paddle, ball, where the ball was, bricks.
+    bricks and paddle; where the paddle meets it only after both moved, the ball goes back to where it came from. The
+    ball starts at either side, which is the level ``[]`` bool. New bricks come when the ball is at the bottom and none
+    are left. Channels: paddle, ball, where the ball was, bricks.
 
-    - ``max_steps_in_episode``: steps after which an episode is truncated.
+    Args:
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     def initial(right):

@@ -18,8 +18,11 @@ CHANNELS = np.arange(2 + SLOWEST, dtype=np.int32)[None]
 
 
 class Physical(NamedTuple):
-    """The chicken's row, and the steps until it can move; of the cars ``[8]`` columns, as bits, velocities, and the
-    steps until they move. All are int32. A velocity of -3 is one cell to the left every four steps."""
+    """The state of the game. All numbers are int32.
+
+    It has the chicken's row, and the steps until it can move; of the cars ``[8]`` columns, as bits, velocities, and the
+    steps until they move. A velocity of -3 is one cell to the left every four steps.
+    """
 
     chicken: Array
     rest: Array
@@ -29,14 +32,17 @@ class Physical(NamedTuple):
 
 
 def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
-    """Freeway-MinAtar, Young & Tian 2019. The reward is 1 for each crossing; episodes never terminate.
+    """Makes Freeway-MinAtar, Young & Tian 2019.
+
+    The reward is 1 for each crossing; episodes never terminate.
 
     Actions 0, 1, 2 leave the chicken, move it up, down. A car that hits it, before or after it moved itself, sends it
     back to the bottom; so does a crossing, at which all cars get new velocities. A car leaves the board at one side and
     enters at the other. Channels: chicken, cars, and the cells behind cars that wait 1, 2, 3, 4, 5 steps between moves.
 
-    - ``player_speed``: steps between moves of the chicken.
-    - ``max_steps_in_episode``: steps after which an episode is truncated.
+    Args:
+        player_speed: Steps between moves of the chicken.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     def initial(velocities):
@@ -82,11 +88,14 @@ def freeway(*, player_speed: int = 3, max_steps_in_episode: int = 2500) -> Env:
 
 
 def _velocities(key, shape):
-    """Velocities ``[*shape, 8]`` int32 of the cars, -5 to 5 without 0; their chances differ by less than 1 in 6,000."""
+    """Draws velocities ``[*shape, 8]`` int32 of the cars, -5 to 5 without 0.
+
+    Their chances differ by less than 1 in 6,000.
+    """
     choice = jnp.asarray((draw.bits(key, (*shape, LANES.size)) & 0xFFFF) * 10 >> 16, jnp.int32)
     return jnp.where(choice < 5, choice - 5, choice - 4)
 
 
 def _around(bit, right):
-    """The next column bit to the right, or to the left; beyond the board the one at its other side."""
+    """Returns the next column bit to the right, or to the left; beyond the board the one at its other side."""
     return jnp.where(right, bit << 1 & FULL | bit >> SIZE - 1, bit >> 1 | bit << SIZE - 1 & FULL)

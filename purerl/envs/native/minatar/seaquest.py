@@ -11,7 +11,7 @@ from purerl.envs.native.minatar.board import FULL, INDEX, SIZE, ahead, countdown
 from purerl.types import Array, Env
 
 ENEMIES, DIVERS = 32, 8
-"""How many of the last comers are kept: with the default parameters, never fewer than are alive."""
+"""How many of the latest enemies and divers are kept: with the default parameters, never fewer than are alive."""
 
 
 class Flying(NamedTuple):
@@ -22,8 +22,11 @@ class Flying(NamedTuple):
 
 
 class Swimming(NamedTuple):
-    """What crosses the board, the newest first ``[N]``: bit ``x`` of ``bit`` is its column, and 0 stands for what is no
-    longer there; its row; whether it goes right (bool); the steps until it moves. All else is int32."""
+    """Things that cross the board, the newest first ``[N]``.
+
+    Bit ``x`` of ``bit`` is a thing's column, and 0 stands for one that is no longer there; then its row; whether it
+    goes right (bool); the steps until it moves. All else is int32.
+    """
 
     bit: Array
     row: Array
@@ -32,8 +35,10 @@ class Swimming(NamedTuple):
 
 
 class Physical(NamedTuple):
-    """The submarine's cell, and whether it faces right; bullets of both sides; enemies and divers that swim. For each
-    enemy ``armed`` (bool) tells a submarine from a fish, and ``reload`` the steps until it shoots.
+    """The state of the game.
+
+    It has the submarine's cell, and whether it faces right; bullets of both sides; enemies and divers that swim. For
+    each enemy ``armed`` (bool) distinguishes a submarine from a fish, and ``reload`` is the steps until it shoots.
 
     ``carried`` divers are on board, fewer than 0 after a full load was brought home. ``rest``, ``spawn`` and
     ``spawn_diver`` are the steps until the submarine can fire, an enemy and a diver come; ``spawn_speed`` and
@@ -61,8 +66,10 @@ class Physical(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The enemy and the diver that come, if they do, ``[]``: whether it goes right and is armed (bool), its row, 1 to 8
-    (int32)."""
+    """The enemy and the diver that come, if they do, ``[]``.
+
+    They are whether it goes right and is armed (bool), and its row, 1 to 8 (int32).
+    """
 
     right: Array
     armed: Array
@@ -83,21 +90,26 @@ def seaquest(
     diver_move_interval: int = 5,
     max_steps_in_episode: int = 1000,
 ) -> Env:
-    """Seaquest-MinAtar, Young & Tian 2019. The reward is 1 for each enemy shot, and for six divers brought up one for
-    each tenth of the oxygen that is left. Touching an enemy or its bullet terminates, as do surfacing without a diver
-    and being without oxygen.
+    """Makes Seaquest-MinAtar, Young & Tian 2019.
+
+    The reward is 1 for each enemy shot, and for six divers brought up one for each tenth of the oxygen that is left.
+    Touching an enemy or its bullet terminates, as do surfacing without a diver and being without oxygen.
 
     Actions 0 to 5 leave the submarine, move it left, up, right, down, fire; it is at the surface in row 0. Coming up
     fills the oxygen, costs one diver (or all six), and lets enemies come and move faster. One enemy in three is armed
     and shoots; none comes in a row where one swims towards it. Channels: submarine, its back, bullets, the cells behind
     what swims, enemy bullets, fish, enemy submarines, oxygen, divers on board, divers.
 
-    - ``ramping``: whether enemies get faster.
-    - ``init_spawn_speed, init_move_interval``: steps between two enemies, and between two moves of them, at first.
-    - ``max_oxygen``: steps under water.
-    - ``diver_spawn_speed, diver_move_interval``: steps between two divers, and between two moves of them, less one.
-    - ``shot_cool_down, enemy_shot_interval``: steps between two shots; enemies wait one more.
-    - ``max_steps_in_episode``: steps after which an episode is truncated.
+    Args:
+        ramping: Whether enemies get faster.
+        init_spawn_speed: Steps between two enemies, at first.
+        init_move_interval: Steps between two moves of enemies, at first.
+        max_oxygen: Steps that a full load of oxygen lasts under water.
+        diver_spawn_speed: Steps between two divers, less one.
+        diver_move_interval: Steps between two moves of divers, less one.
+        shot_cool_down: Steps between two shots of the submarine.
+        enemy_shot_interval: Steps between two shots of an enemy, less one.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     def noise(key, shape):
@@ -235,7 +247,7 @@ def _nobody(number):
 
 
 def _push(comes, values, value):
-    """``values`` with ``value`` before them and without the last, if one comes."""
+    """Puts ``value`` before ``values`` and drops the last, if one comes."""
     return jnp.where(comes, jnp.concatenate([jnp.asarray(value, values.dtype)[None], values[:-1]]), values)
 
 
@@ -249,7 +261,7 @@ def _fly(shots):
 
 
 def _swim(swimming, who, interval):
-    """A step of those ``who`` can move; who leaves the board is no longer there."""
+    """Moves those ``who`` can move by a step; one that leaves the board is no longer there."""
     moves = who & (swimming.wait == 0)
     bit = jnp.where(moves, ahead(swimming.bit, swimming.right), swimming.bit)
     wait = jnp.where(moves, interval, jnp.where(who, jnp.maximum(swimming.wait - 1, 0), swimming.wait))
@@ -257,18 +269,18 @@ def _swim(swimming, who, interval):
 
 
 def _rows(swimming, bits):
-    """The rows ``[10]`` of ``bits``, which lie in the rows of those who swim."""
+    """Returns the rows ``[10]`` of ``bits``, which lie in the rows of the things that swim."""
     placed = jnp.where(INDEX[:, None] == swimming.row[None], bits[None], 0)
     return jax.lax.reduce(placed, 0, jax.lax.bitwise_or, (1,))
 
 
 def _touches(swimming, y, here):
-    """Who is in the cell with row ``y`` and column bit ``here``."""
+    """Returns which things are in the cell with row ``y`` and column bit ``here``."""
     return (swimming.row == y) & (swimming.bit == here)
 
 
 def _shoot(shots, swimming, who):
-    """What is left after each bullet killed the oldest of those ``who`` are in its cell, and how many that were.
+    """Removes the oldest of those ``who`` in the cell of each bullet; returns the rest and the number removed.
 
     Two bullets are never in one cell: all that go left are on the left of the submarine, none overtakes another.
     """
@@ -282,8 +294,10 @@ def _shoot(shots, swimming, who):
 
 
 def _pick_up(divers, carried, y, here):
-    """The divers that are left in the sea, and the number on board: the oldest in this cell, as long as there is
-    room."""
+    """Returns the divers that are left in the sea, and the number on board.
+
+    The oldest diver in this cell comes on board, as long as there is room.
+    """
     met = _touches(divers, y, here)
     before = jnp.sum(met[None] & np.triu(np.ones((DIVERS, DIVERS), bool), 1), axis=1)
     taken = met & (before < 6 - carried)

@@ -14,9 +14,12 @@ ALIENS = np.where((INDEX >= 2) & (INDEX < 8), 0b1111, 0).astype(np.int32)
 
 
 class Physical(NamedTuple):
-    """The cannon's column; the columns ``[10]`` of aliens, bullets and enemy bullets, in whose elements bit ``y`` is
-    row ``y``; whether the aliens go right (bool). ``move`` and ``shot`` are the steps until the aliens move and shoot,
-    ``interval`` the most steps between two moves, ``rest`` those until the cannon can fire. All else is int32."""
+    """The state of the game.
+
+    It has the cannon's column; the columns ``[10]`` of aliens, bullets and enemy bullets, in whose elements bit ``y``
+    is row ``y``; whether the aliens go right (bool). ``move`` and ``shot`` are the steps until the aliens move and
+    shoot, ``interval`` the most steps between two moves, ``rest`` those until the cannon can fire. All else is int32.
+    """
 
     cannon: Array
     aliens: Array
@@ -36,18 +39,20 @@ def space_invaders(
     enemy_shot_interval: int = 10,
     max_steps_in_episode: int = 1000,
 ) -> Env:
-    """SpaceInvaders-MinAtar, Young & Tian 2019. The reward is 1 for each alien shot; an alien or a bullet that meets
-    the cannon terminates.
+    """Makes SpaceInvaders-MinAtar, Young & Tian 2019.
+
+    The reward is 1 for each alien shot; an alien or a bullet that meets the cannon terminates.
 
     Actions 0 to 3 leave the cannon, move it left, right, fire. At either side the aliens go a row down and turn, and
-    terminate from the last row. The fewer are left the faster they go; the next block is faster still. The alien that
-    shoots is the lowest of the column that is nearest to the cannon, the left one of two. Nothing is random. Channels:
-    cannon, aliens, aliens that go left, aliens that go right, bullets, enemy bullets.
+    terminate from the last row. The fewer aliens are left the faster they go; the next block is faster still. The alien
+    that shoots is the lowest of the column that is nearest to the cannon, the left one of two. Nothing is random.
+    Channels: cannon, aliens, aliens that go left, aliens that go right, bullets, enemy bullets.
 
-    - ``shot_cool_down``: steps between two shots of the cannon.
-    - ``enemy_move_interval``: the most steps between two moves of the first aliens; 6 is the least that it falls to.
-    - ``enemy_shot_interval``: steps between two shots of the aliens.
-    - ``max_steps_in_episode``: steps after which an episode is truncated.
+    Args:
+        shot_cool_down: Steps between two shots of the cannon.
+        enemy_move_interval: The most steps between two moves of the first aliens; 6 is the least that it falls to.
+        enemy_shot_interval: Steps between two shots of the aliens.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     def initial(level):
@@ -118,10 +123,10 @@ def space_invaders(
 
 
 def _count(columns):
-    """How many cells are set."""
+    """Counts the cells that are set."""
     return jnp.sum(jax.lax.population_count(columns))
 
 
 def _highest_bit(columns):
-    """The highest bit of each element, for that is the lowest row; there is one in each that counts."""
+    """Returns the highest bit of each element, for that is the lowest row; there is one in each that counts."""
     return jnp.left_shift(1, 31 - jax.lax.clz(columns))
