@@ -1,1 +1,1 @@
-"""Accelerators that this machine need not have: what they are, compiling for them, and counting what they would do."""
+"""GPUs that this machine need not have: what they are, compiling for them, and counting what programs do there."""

@@ -10,22 +10,29 @@ from purerl.hardware.gpus import GPUS, description
 from purerl.names import choose
 
 INSTALL = "pip install 'purerl[gpu-plan]'"
-"""What compiling for a GPU takes besides jax: its CUDA plugin and NVIDIA's assembler. No driver, no other library."""
+"""The command that installs what compiling for a GPU needs besides jax.
+
+This is jax's CUDA plugin and NVIDIA's assembler: no driver, no other library.
+"""
 PREALLOCATED = 0.75
-"""Part of a GPU's memory that JAX takes for itself unless ``XLA_PYTHON_CLIENT_MEM_FRACTION`` says otherwise."""
+"""The part of a GPU's memory that JAX takes for itself unless ``XLA_PYTHON_CLIENT_MEM_FRACTION`` sets another."""
 
 
 def device(name: str) -> jax.Device:
-    """The GPU of `gpus.GPUS` called ``name``, as a device that programs can be compiled for but not run on. Raises as
-    `devices` does."""
+    """Returns the GPU of `gpus.GPUS` called ``name``, as a device that programs can be compiled for but not run on.
+
+    Raises:
+        ConfigError: As in `devices`.
+    """
     return devices(name)[0]
 
 
 @functools.cache
 def devices(name: str, count: int = 1) -> list[jax.Device]:
-    """So many GPUs of one host, each as `device`.
+    """Returns ``count`` GPUs of one host, each as in `device`.
 
-    Raises `ConfigError` for an unknown name, and if what compiles for a GPU is not installed.
+    Raises:
+        ConfigError: The name is unknown, or jax's compiler for GPUs is not installed or does not load.
     """
     from jax.experimental import topologies
 
@@ -42,7 +49,11 @@ def devices(name: str, count: int = 1) -> list[jax.Device]:
 
 
 def memory_bytes(device: jax.Device) -> int:
-    """Memory that JAX would have on an absent GPU, in bytes. Raises `ValueError` for any other device."""
+    """Returns the memory that JAX would have on an absent GPU, in bytes.
+
+    Raises:
+        ValueError: The device is no GPU of `gpus.GPUS`.
+    """
     for gpu in GPUS.values():
         if gpu.name == device.device_kind:
             return int(PREALLOCATED * gpu.memory_bytes)

@@ -2,9 +2,9 @@
 
 A kernel is an instruction that runs: anything but a tuple, a bitcast, a parameter, a constant, a call or a loop. It
 moves its operands and its result, each once. Of an operand of which a kernel reads slices only the slices count, of an
-array that it updates in place the part that is new. A kernel of `purerl.kernels` says what it does not read of its
-operands, because it takes rows of them. Nothing is known of caches, so that what stays in one counts all
-the same; in this the bytes are an upper bound. Of a conditional the branch counts that moves most.
+array that it updates in place the part that is new. A kernel of `purerl.kernels` states how many bytes of its operands
+it does not read, because it takes rows of them. Caches are not modelled: what stays in one counts all the same, and in
+this the bytes are an upper bound. Of a conditional the branch counts that moves most.
 """
 
 import math
@@ -29,17 +29,20 @@ FREE = frozenset(
         "add-dependency",
     ]
 )
-"""What takes no kernel. Neither does the end of what was started asynchronously."""
+"""Operations that take no kernel. Neither does the end of an asynchronous operation."""
 SLICES = "dynamic-slice", "slice", "gather"
-"""What reads as much of its first operand as it returns."""
+"""Operations that read as much of their first operand as they return."""
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
-"""What writes into its first operand in place, and which operand holds what is new."""
+"""Operations that write into their first operand in place, and the number of the operand that holds the new part."""
 NO_SCOPE = re.compile(r"^(while|body|cond|closed_call|call|scan|checkpoint|\w*jit\(.*\)|\W*)$")
 
 
 class Loop(NamedTuple):
-    """A loop, or what stands outside of all loops, at ``depth`` 0. It goes round ``runs`` times in the whole program;
-    each time takes ``kernels`` and moves ``traffic_bytes`` without those of the loops inside."""
+    """A loop, or at ``depth`` 0 all instructions outside of loops.
+
+    It goes round ``runs`` times in the whole program. Each time it takes ``kernels`` and moves ``traffic_bytes``,
+    without those of the loops inside.
+    """
 
     label: str
     depth: int
@@ -49,38 +52,43 @@ class Loop(NamedTuple):
 
 
 class Census(NamedTuple):
-    """What a program does: its loops, each before those inside, and sums over the whole program."""
+    """The loops of a program, each before those inside, and sums over the whole program."""
 
     loops: list[Loop]
 
     @property
     def kernels(self) -> int:
-        """Kernels that run."""
+        """The number of kernels that run."""
         return sum(loop.runs * loop.kernels for loop in self.loops)
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes that they move between a device's memory and its processors."""
+        """The bytes that the kernels move between a device's memory and its processors."""
         return sum(loop.runs * loop.traffic_bytes for loop in self.loops)
 
     def named(self, label: str, runs: int = 1) -> "Census":
-        """Of a program that runs so often, and whose instructions outside of loops are called ``label``."""
+        """Returns the census of ``runs`` runs, in which the instructions outside of loops are called ``label``."""
         loops = [loop._replace(runs=loop.runs * runs) for loop in self.loops]
         return Census([loops[0]._replace(label=label), *loops[1:]])
 
 
 def count(text: str, unknown_trips: int = 1) -> Census:
-    """The census of the text of an optimised HLO module. Raises `ValueError` for any other text.
+    """Counts the text of an optimised HLO module.
 
-    Loops count by their known numbers of iterations; one whose number is not known until it runs counts
-    ``unknown_trips`` times if it stands in no other loop of this kind, and once there.
+    Args:
+        text: The text of the module.
+        unknown_trips: The number of iterations of a loop whose number is not known until it runs. Such a loop within
+            another one counts once.
+
+    Raises:
+        ValueError: It is the text of something else.
     """
     program = hlo.parse(text)
     return Census(_loops(program, program.entry, "", 0, 1, unknown_trips))
 
 
 def _loops(program: Program, name: str, label: str, depth: int, runs: int, unknown_trips: int) -> list[Loop]:
-    """A computation that runs so often, and the loops inside."""
+    """Counts a computation that runs ``runs`` times, and the loops inside."""
     kernels = moved = 0
     inner: list[Loop] = []
     for each in program.computations[name].values():
@@ -107,13 +115,13 @@ def _loops(program: Program, name: str, label: str, depth: int, runs: int, unkno
 
 
 def scope(loop: Instruction) -> str:
-    """The innermost name that the program gives to where a loop stands."""
+    """Returns the innermost name that the program gives to the place of a loop."""
     names = [part for part in re.split(r"/", loop.label) if not NO_SCOPE.match(_bare(part))]
     return _bare(names[-1]) if names else "loop"
 
 
 def _bare(part: str) -> str:
-    """A part of a path without the transformations around it: ``vmap(rollout)`` is ``rollout``."""
+    """Removes the transformations around a part of a path: ``vmap(rollout)`` becomes ``rollout``."""
     while found := re.match(r"^(?:vmap|transpose|jvp|checkpoint|rematted_computation)\((.*)\)$", part):
         part = found.group(1)
     return part
@@ -142,7 +150,7 @@ def _branches(conditional: Instruction) -> list[str]:
 
 
 def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
-    """Bytes that one kernel reads and writes."""
+    """Counts the bytes that one kernel reads and writes."""
     shapes = [around[name].shape if name in around else "" for name in kernel.operands]
     inside = program.computations.get(kernel.named("calls") or "")
     if kernel.op == "fusion" and inside:
@@ -161,14 +169,14 @@ def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
 
 
 def _unread(kernel: Instruction) -> int:
-    """Bytes of its operands that all instances of a kernel of our own together do not read."""
+    """Counts the bytes of its operands that all instances of a kernel of our own together do not read."""
     said = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
     grid = re.findall(r"\bgrid_[xyz] = (\d+)", kernel.text)
     return int(said.group(1)) * math.prod(map(int, grid)) if said else 0
 
 
 def _read(inside: Computation, value: Instruction) -> int:
-    """Bytes that a fusion reads of one of its parameters, or of what only looks at it otherwise."""
+    """Counts the bytes that a fusion reads of one of its parameters, or of a bitcast of one."""
     whole, read = hlo.nbytes(value.shape), 0
     for user in inside.values():
         if value.name not in user.operands:
@@ -186,7 +194,7 @@ def _read(inside: Computation, value: Instruction) -> int:
 
 
 def _written(inside: Computation, value: Instruction) -> int:
-    """Bytes that a fusion writes for its result."""
+    """Counts the bytes that a fusion writes for its result."""
     if value.op == "tuple":
         return sum(_written(inside, inside[name]) for name in value.operands)
     if value.op == "bitcast" and value.operands[0] in inside:

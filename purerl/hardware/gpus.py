@@ -14,8 +14,11 @@ GIB = 2**30
 
 
 class Capability(NamedTuple):
-    """What GPUs of one compute capability share: float32 units and threads of a multiprocessor, and bytes of shared
-    memory of a multiprocessor and of a block at most."""
+    """The properties that GPUs of one compute capability share.
+
+    ``fp32_units`` and ``threads`` are those of a multiprocessor. ``shared_bytes`` is the most shared memory of a
+    multiprocessor, ``block_shared_bytes`` that of a block.
+    """
 
     major: int
     minor: int
@@ -35,8 +38,11 @@ CAPABILITIES = {
 
 
 class Gpu(NamedTuple):
-    """One model: ``clock`` in GHz, ``bandwidth`` in bytes a second, ``tensor_flops`` those of dense products in tf32 a
-    second at most, 0 without; the rest in bytes or counts."""
+    """One model of GPU.
+
+    ``clock`` is in GHz, ``bandwidth`` in bytes a second. ``tensor_flops`` is the most operations a second of dense
+    products in tf32, 0 without tensor cores for them. The rest is in bytes or counts.
+    """
 
     name: str
     capability: Capability
@@ -49,7 +55,7 @@ class Gpu(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Float32 operations a second at most, outside tensor cores: two for each unit and cycle."""
+        """The most float32 operations a second outside tensor cores: two for each unit and cycle."""
         return 2e9 * self.multiprocessors * self.capability.fp32_units * self.clock
 
 
@@ -64,11 +70,11 @@ GPUS = {
     "rtx4090": Gpu("NVIDIA GeForce RTX 4090", CAPABILITIES[8, 9], 128, 2.52, 24 * GIB, 1.008e12, 72 * 2**20, 82.6e12),
     "t4": Gpu("Tesla T4", CAPABILITIES[7, 5], 40, 1.59, 16 * GIB, 0.32e12, 4 * 2**20, 0.0),
 }
-"""GPUs by the name that a person gives."""
+"""GPUs by the name that a user gives."""
 
 
 def description(gpu: Gpu) -> str:
-    """A GPU as XLA's compiler reads it: the text of a ``GpuTargetConfigProto``."""
+    """Returns a GPU as XLA's compiler reads it: the text of a ``GpuTargetConfigProto``."""
     about = gpu.capability
     fields = {
         "threads_per_block_limit": 1024,

@@ -5,14 +5,14 @@ import re
 from typing import NamedTuple
 
 BITS = {"pred": 8, "bf16": 16, "token": 0, "opaque": 0}
-"""Bits of an element where the name of its type does not end in their number."""
+"""Bits of an element of the types whose names do not end in their number."""
 SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
 HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{")
 LINE = re.compile(r"^(ROOT )?%?([\w.\-]+) = (\(.*?\)(?= [\w\-]+\()|\S+) ([\w\-]+)\((.*)$")
 
 
 class Instruction(NamedTuple):
-    """One instruction: ``operands`` are names of instructions, ``text`` what follows its opening bracket."""
+    """One instruction: ``operands`` are names of instructions, ``text`` is its line after the opening bracket."""
 
     name: str
     shape: str
@@ -22,25 +22,25 @@ class Instruction(NamedTuple):
     root: bool
 
     def named(self, attribute: str) -> str | None:
-        """The computation that an attribute names, such as ``body`` or ``calls``."""
+        """Returns the computation that an attribute such as ``body`` or ``calls`` names; None without the attribute."""
         found = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.text)
         return found and found.group(1)
 
     @property
     def target(self) -> str:
-        """What a custom call calls."""
+        """The function that a custom call calls."""
         found = re.search(r'custom_call_target="([^"]*)"', self.text)
         return found.group(1) if found else ""
 
     @property
     def trips(self) -> int | None:
-        """Iterations of a loop, where the compiler knows them."""
+        """The number of iterations of a loop, or None where the compiler does not know it."""
         found = re.search(r'known_trip_count":\{"n":"(\d+)"', self.text)
         return int(found.group(1)) if found else None
 
     @property
     def label(self) -> str:
-        """Where in the program it comes from: the names of scopes and functions around it."""
+        """The place in the program that it comes from: the names of scopes and functions around it."""
         found = re.search(r'op_name="([^"]*)"', self.text)
         return found.group(1) if found else ""
 
@@ -57,7 +57,11 @@ class Program(NamedTuple):
 
 
 def parse(text: str) -> Program:
-    """Reads the text of an optimised HLO module. Raises `ValueError` if it has no entry."""
+    """Reads the text of an optimised HLO module.
+
+    Raises:
+        ValueError: It has no entry.
+    """
     computations: dict[str, Computation] = {}
     entry, current = "", None
     for line in text.splitlines():
@@ -76,7 +80,7 @@ def parse(text: str) -> Program:
 
 
 def operands(rest: str) -> list[str]:
-    """Names between an instruction's opening bracket and the one that closes it."""
+    """Lists the names between an instruction's opening bracket and the one that closes it."""
     depth = 1
     for i, character in enumerate(rest):
         depth += (character == "(") - (character == ")")
@@ -86,7 +90,7 @@ def operands(rest: str) -> list[str]:
 
 
 def nbytes(shape: str) -> int:
-    """Bytes of an array, or of all arrays of a tuple."""
+    """Returns the bytes of an array, or of all arrays of a tuple."""
     return sum(size * bits // 8 for size, bits in _arrays(shape))
 
 

@@ -1,4 +1,4 @@
-"""What the compiler says of kernels of our own: registers, shared memory and spills."""
+"""What the compiler reports of kernels of our own: registers, shared memory and spills."""
 
 import importlib.util
 import re
@@ -16,8 +16,11 @@ OURS = re.compile(r"custom-call\(.*custom_call_target=\"__gpu\$xla\.gpu\.triton\
 
 
 class Kernel(NamedTuple):
-    """One kernel: ``threads`` of an instance, ``registers`` of a thread, ``shared_bytes`` of an instance, and bytes of
-    instructions of a thread that spill registers into memory and read them back, each counted once, in loops too."""
+    """One kernel: the threads and shared memory of an instance, and the registers and spills of a thread.
+
+    ``spill_stores`` and ``spill_loads`` are the bytes that instructions of a thread spill from registers into memory
+    and read back. Each instruction counts once, in loops too.
+    """
 
     name: str
     threads: int
@@ -37,8 +40,10 @@ class Reported(NamedTuple):
 def compiled(lowered: jax.stages.Lowered) -> Reported:
     """Compiles a program that is lowered for an NVIDIA GPU, and reports on its kernels of our own.
 
-    XLA writes the code of every kernel, and NVIDIA's assembler reports on it. Raises `ConfigError` if the assembler is
-    not installed.
+    XLA writes the code of every kernel, and NVIDIA's assembler reports on it.
+
+    Raises:
+        ConfigError: The assembler is not installed.
     """
     assembler = _assembler()
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +59,7 @@ def compiled(lowered: jax.stages.Lowered) -> Reported:
 
 
 def _shared(thunks: str) -> dict[str, int]:
-    """Bytes of shared memory by the names of kernels."""
+    """Reads the bytes of shared memory by the names of kernels."""
     return {name: int(size) for name, size in re.findall(r"\] (\w+) grid: .*shared_memory: (\d+) bytes", thunks)}
 
 
@@ -74,7 +79,14 @@ def _kernel(assembler: str, path: Path, name: str, shared: int) -> Kernel:
 
 
 def read(name: str, threads: int, shared_bytes: int, said: str) -> Kernel:
-    """A kernel, from what the assembler says of it."""
+    """Reads what the assembler prints of a kernel.
+
+    Args:
+        name: The name of the kernel.
+        threads: The threads of an instance.
+        shared_bytes: The bytes of shared memory of an instance.
+        said: The assembler's output.
+    """
     numbers = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes spill loads")
     registers, stores, loads = (int(re.findall(pattern, said)[-1]) for pattern in numbers)
     return Kernel(name, threads, registers, shared_bytes, stores, loads)

@@ -6,17 +6,25 @@ from purerl.hardware.census import Census, Loop
 from purerl.hardware.gpus import Gpu
 
 LEAST_LAUNCH_SECONDS = 2.5e-6
-"""Seconds from the start of one short kernel to the start of the next, at least."""
+"""The least seconds from the start of one short kernel to the start of the next."""
 LAUNCH_SECONDS = 3.6e-6
-"""The same as found: PureJaxRL trains one agent on CartPole in 17.2 s (its README, on an A40), in 4.82e6 kernels."""
+"""The expected seconds from the start of one short kernel to the start of the next.
+
+PureJaxRL trains one agent on CartPole in 17.2 s (its README, on an A40), in 4.82e6 kernels.
+"""
 EFFICIENCY = 0.53
-"""Part of its bandwidth that a GPU reaches: PureJaxRL trains 2048 agents at 10.4e6 frames a second (its README, on an
-A100 of 40 GB), where the bytes that were counted would allow 19.6e6."""
+"""The part of its bandwidth that a GPU reaches.
+
+PureJaxRL trains 2048 agents at 10.4e6 frames a second (its README, on an A100 of 40 GB), where the bytes that were
+counted would allow 19.6e6.
+"""
 
 
 class Speed(NamedTuple):
-    """Seconds of a whole program, at least and as expected, and what takes most of the latter: "launches", "memory" or
-    "arithmetic"."""
+    """The least and the expected seconds of a program, and what bounds the latter.
+
+    ``bound`` is what takes most of the expected seconds: "launches", "memory" or "arithmetic".
+    """
 
     least_seconds: float
     seconds: float
@@ -24,7 +32,7 @@ class Speed(NamedTuple):
 
 
 def of_loop(loop: Loop, gpu: Gpu) -> Speed:
-    """The speed of one loop, all its runs together, without those inside."""
+    """Predicts the speed of one loop, all its runs together, without the loops inside."""
     kernels, moved = loop.runs * loop.kernels, loop.runs * loop.traffic_bytes
     launches, memory = kernels * LAUNCH_SECONDS, moved / (EFFICIENCY * gpu.bandwidth)
     least = max(kernels * LEAST_LAUNCH_SECONDS, moved / gpu.bandwidth)
@@ -32,10 +40,16 @@ def of_loop(loop: Loop, gpu: Gpu) -> Speed:
 
 
 def of_program(census: Census, flops: float, gpu: Gpu, products: float = 0.0) -> Speed:
-    """The speed of a program of so many floating-point operations, of which tensor cores compute ``products``, in tf32.
+    """Predicts the speed of a program. No GPU has run it.
 
-    Its loops run one after another, each as fast as launches and memory let it; all of it no faster than arithmetic
-    does. A prediction: no GPU has run the program.
+    The loops run one after another, each as fast as launches and memory let it. The whole is no faster than arithmetic
+    allows.
+
+    Args:
+        census: The kernels and bytes of the program.
+        flops: The number of its floating-point operations.
+        gpu: The model of GPU.
+        products: The number of these that tensor cores compute, in tf32.
     """
     loops = [of_loop(loop, gpu) for loop in census.loops]
     least, expected = sum(loop.least_seconds for loop in loops), sum(loop.seconds for loop in loops)
