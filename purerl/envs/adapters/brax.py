@@ -9,9 +9,10 @@ from purerl.types import Env
 
 
 def make_brax(task: str, **params: Any) -> Env:
-    """The brax task ``BACKEND/TASK``, for example ``spring/reacher``; ``params`` are passed to `from_brax`.
+    """Makes the brax task ``BACKEND/TASK``, for example ``spring/reacher``; ``params`` are passed to `from_brax`.
 
-    Raises `ConfigError` for an unknown name or parameter, and if brax is not installed.
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or brax is not installed.
     """
     name = f"brax/{task}"
     check_parameters(name, params, ("max_steps", "action_repeat"))
@@ -26,12 +27,15 @@ def make_brax(task: str, **params: Any) -> Env:
 def from_brax(name: str, environment: Any, *, max_steps: int = 1000, action_repeat: int = 1) -> Env:
     """Adapts a brax environment without wrappers. Actions ``[A]`` are clipped to [-1, 1].
 
-    - ``name``: the name of the `Env`.
-    - ``environment``: a ``brax.envs.Env``.
-    - ``max_steps``: steps after which an episode is truncated; it terminates where brax reports ``done``.
-    - ``action_repeat``: how often a step repeats its action, summing rewards, up to the end of the episode.
+    A level is a key, and steps are deterministic. First states are computed where episodes ended (``few``).
 
-    A level is a key, and steps are deterministic. First states are computed where episodes ended (``few``). Raises
-    `ConfigError` for numbers that are too small.
+    Args:
+        name: The name of the `Env`.
+        environment: A ``brax.envs.Env``.
+        max_steps: Steps after which an episode is truncated; it terminates where brax reports ``done``.
+        action_repeat: How often a step repeats its action, summing rewards, up to the end of the episode.
+
+    Raises:
+        ConfigError: If a number is too small.
     """
     return simulated(name, environment, max_steps=max_steps, action_repeat=action_repeat)

@@ -17,10 +17,13 @@ NEVER = np.iinfo(np.int32).max
 
 
 def make_craftax(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
-    """The environment of Craftax called ``task``, for example ``Craftax-Classic-Symbolic-v1``.
+    """Makes the environment of Craftax called ``task``, for example ``Craftax-Classic-Symbolic-v1``.
 
-    ``max_steps`` is that of `from_craftax`, and ``params`` override fields of Craftax' ``EnvParams``, which may be
-    traced. Raises `ConfigError` for an unknown name or parameter, and if Craftax is not installed.
+    ``max_steps`` is as in `from_craftax`, and ``params`` override fields of Craftax' ``EnvParams``, which may be
+    traced.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or Craftax is not installed.
     """
     name = f"craftax/{task}"
     with library("craftax", task):
@@ -38,9 +41,11 @@ def from_craftax(name: str, environment: Any, env_params: Any, *, max_steps: int
     """Adapts an environment of Craftax that does not reset itself; observations keep its declared space.
 
     ``max_steps`` is the number of steps after which an episode is truncated, in place of the ``max_timesteps`` of
-    ``env_params``. A world costs far more than a step, so another `Env.resets` than the default may be much faster.
+    ``env_params``. A world costs far more than a step, so another `Env.resets` than the default may be much faster. A
+    level is a key, and so is the noise of a step.
 
-    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small.
+    Raises:
+        ConfigError: If a number is too small.
     """
     env_params = env_params.replace(max_timesteps=NEVER)
     with jax.ensure_compile_time_eval():

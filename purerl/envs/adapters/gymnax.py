@@ -29,19 +29,25 @@ BINARY = (
 """Environments of gymnax 1.0 whose float32 observations consist of zeros and ones."""
 
 PARTLY_OBSERVED = "MemoryChain-bsuite", "MetaMaze-misc", "BernoulliBandit-misc", "GaussianBandit-misc"
-"""Environments in which what was seen earlier in the episode matters."""
+"""Environments in which earlier observations of the episode matter."""
 
 TERMINATING = ("DiscountingChain-bsuite",)
-"""Environments that gymnax 1.0 cuts off, and whose original ends: bsuite's chain terminates after its 100 steps, which
-the observation counts down to (github.com/google-deepmind/bsuite, environments/discounting_chain.py)."""
+"""Environments that gymnax 1.0 truncates where their originals terminate.
+
+bsuite's chain terminates after its 100 steps, which the observation counts down to (github.com/google-deepmind/bsuite,
+environments/discounting_chain.py).
+"""
 
 
 def make_gymnax(name: str, **params: Any) -> Env:
-    """The environment registered in gymnax as ``name``.
+    """Makes the environment registered in gymnax as ``name``.
 
     ``params`` override fields of its ``EnvParams``, which may be traced, or are arguments of its constructor, which may
-    not. Raises `ConfigError` for a name or parameter that gymnax does not have, and for MNISTBandit-bsuite, which needs
-    a download.
+    not.
+
+    Raises:
+        ConfigError: If gymnax does not have the name or a parameter, and for MNISTBandit-bsuite, which needs a
+            download.
     """
     if name == "MNISTBandit-bsuite":
         raise ConfigError(f"env = {name!r}: not supported, since it needs a download")
@@ -63,11 +69,13 @@ def make_gymnax(name: str, **params: Any) -> Env:
 
 
 def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
-    """Adapts a gymnax 1.0 environment. A level is a key, and so is the noise of a step, which is never both
-    terminated and truncated.
+    """Adapts a gymnax 1.0 environment. A level is a key, and so is the noise of a step.
 
-    A `Discrete` observation becomes one-hot float32; binary observations (`BINARY`) become bool. Any other `Box` keeps
-    its declared dtype, or takes that of the observations if it is wider. Raises `ConfigError` for other spaces.
+    A step is never both terminated and truncated. A `Discrete` observation becomes one-hot float32; binary observations
+    (`BINARY`) become bool. Any other `Box` keeps its declared dtype, or takes that of the observations if it is wider.
+
+    Raises:
+        ConfigError: If a space is another.
     """
     with jax.ensure_compile_time_eval():
         action_space = _space(name, "action", environment.action_space(env_params))
@@ -103,7 +111,7 @@ def from_gymnax(name: str, environment: Any, env_params: Any) -> Env:
 
 
 def _space(name: str, role: str, space: Any) -> Space:
-    """A gymnax space as one of `purerl.spaces`. Raises `ConfigError` for other kinds than Box and Discrete."""
+    """Returns a gymnax space as one of `purerl.spaces`. Raises `ConfigError` for other kinds than Box and Discrete."""
     from gymnax.environments import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -114,12 +122,12 @@ def _space(name: str, role: str, space: Any) -> Space:
 
 
 def _number(bound: Any) -> Any:
-    """A bound as a numpy array, unless it is traced."""
+    """Returns a bound as a numpy array, unless it is traced."""
     return bound if isinstance(bound, jax.core.Tracer) else np.asarray(bound)
 
 
 def _observed(name: str, declared: Space, emitted: Any) -> Box:
-    """The space of adapted observations, from the declared space and the dtype ``emitted`` of actual observations."""
+    """Returns the space of adapted observations, given the declared one and the dtype ``emitted`` of actual ones."""
     if isinstance(declared, Discrete):
         return Box(0.0, 1.0, (declared.n,), jnp.float32)
     if name in BINARY:

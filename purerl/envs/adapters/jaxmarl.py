@@ -21,20 +21,25 @@ from purerl.types import Array, Env, Key, PyTree
 TIMED = "MPE", "overcooked", "coin_game"
 """Beginnings of the names of environments whose episodes end by a time limit alone."""
 GENERATED = ("jaxnav",)
-"""Environments whose levels are made by a generator. In jaxnav a positive return tells that the goal was reached: what
-is paid for coming nearer is less than a collision costs, and less than all the time of an episode."""
+"""Environments whose levels are made by a generator.
+
+In jaxnav a positive return means that the goal was reached: the rewards for coming nearer are less than a collision
+costs, and less than all the time of an episode.
+"""
 LATE = "MPE", "SMAX"
 """Beginnings of the names of environments whose episodes take a step more than their ``max_steps`` says."""
 
 
 def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
-    """The environment registered in JaxMARL as ``task``, a map of SMAX or a kitchen of Overcooked.
+    """Makes the environment registered in JaxMARL as ``task``, a map of SMAX or a kitchen of Overcooked.
 
     Examples are ``MPE_simple_spread_v3``, ``SMAX/2s3z``, whose enemies follow JaxMARL's heuristic, and
     ``overcooked/cramped_room``. ``max_steps`` is JaxMARL's own time limit unless it is given; it is the number of steps
     that an episode of JaxMARL really takes, 26 in MPE and 101 in SMAX. ``params`` are numbers and texts among the
-    arguments of the environment's constructor, which may not be traced. Raises `ConfigError` for an unknown name or
-    parameter, for what JaxMARL refuses, and if jaxmarl is not installed.
+    arguments of the environment's constructor, which may not be traced.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, if JaxMARL refuses them, or if jaxmarl is not installed.
     """
     name = f"jaxmarl/{task}"
     check_counts(name, max_steps=(max_steps, 1))
@@ -60,18 +65,25 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> E
 def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps: int | None = None) -> Env:
     """Adapts an environment of JaxMARL without wrappers; its agents are the rows, in JaxMARL's order.
 
-    - ``timed``: the environment's episodes end by a time limit alone, so that it truncates them. Otherwise they
-      terminate where JaxMARL ends them, and are truncated after ``max_steps`` steps, if given.
-    - Observations of unequal shapes become vectors, padded with zeros to one size. Actions of unequal sizes are padded
-      too: further integers are illegal, further numbers are ignored.
-    - Where actions can be illegal, or JaxMARL tells the state of the world, observations are dicts of ``obs``,
-      ``legal`` (bool ``[A]``) and ``state``, which `Env.legal` and `Env.state` give. Where JaxMARL leaves an agent no
-      action, all of its own are legal. Agents see all but ``state``.
-    - ``acting`` is False where JaxMARL leaves an agent a single action: in SMAX it is dead then, and in Hanabi it is
-      another's turn.
+    Observations of unequal shapes become vectors, padded with zeros to one size. Actions of unequal sizes are padded
+    too: further integers are illegal, further numbers are ignored.
 
-    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small, and for
-    actions that cannot be expressed.
+    Where actions can be illegal, or JaxMARL gives the state of the world, observations are dicts of ``obs``, ``legal``
+    (bool ``[A]``) and ``state``, which `Env.legal` and `Env.state` give. Where JaxMARL leaves an agent no action, all
+    of its own are legal. Agents see all but ``state``. ``acting`` is False where JaxMARL leaves an agent a single
+    action: in SMAX it is dead then, and in Hanabi it is another's turn.
+
+    A level is a key, and so is the noise of a step.
+
+    Args:
+        name: The name of the `Env`.
+        environment: An environment of JaxMARL.
+        timed: Whether the environment's episodes end by a time limit alone. Episodes are then truncated where JaxMARL
+            ends them, and otherwise terminate there.
+        max_steps: Steps after which an episode is truncated; None: only JaxMARL ends it.
+
+    Raises:
+        ConfigError: If a number is too small, or actions cannot be expressed.
     """
     agents, num_agents = environment.agents, len(environment.agents)
     with jax.ensure_compile_time_eval():
@@ -127,8 +139,10 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
 
 @contextlib.contextmanager
 def _streams_kept() -> Iterator[None]:
-    """Within it ``sys.__stdout__`` is what ``sys.stdout`` is, and so for errors: the import of jaxmarl sets the latter
-    to the former, which would undo a redirection."""
+    """Sets ``sys.__stdout__`` to ``sys.stdout`` within the context, and ``sys.__stderr__`` likewise.
+
+    The import of jaxmarl sets the latter to the former, which would undo a redirection.
+    """
     streams = "stdout", "stderr"
     before = [getattr(sys, f"__{each}__") for each in streams]
     for each in streams:
@@ -141,7 +155,7 @@ def _streams_kept() -> Iterator[None]:
 
 
 def _registered(task: str) -> tuple[str, dict[str, Any]]:
-    """The name in JaxMARL's registry, and the arguments that ``task`` stands for."""
+    """Returns the name in JaxMARL's registry, and the arguments that ``task`` stands for."""
     kind, _, variant = task.partition("/")
     if kind == "SMAX":
         from jaxmarl.environments.smax import map_name_to_scenario
@@ -155,8 +169,11 @@ def _registered(task: str) -> tuple[str, dict[str, Any]]:
 
 
 def _arguments(environment: Any, given: dict[str, Any]) -> set[str]:
-    """Arguments of the constructors of an environment and of the one in it that are numbers or texts, and that are not
-    in ``given``, nor fields of what is."""
+    """Returns the arguments of an environment's constructor that can be given as parameters.
+
+    They are numbers or texts, of its own constructor and of that of the environment in it, that are not in ``given``,
+    nor fields of a value there.
+    """
     kinds = type(environment), type(getattr(environment, "_env", environment))
     arguments = [each for kind in kinds for each in inspect.signature(kind).parameters.values()]
     fixed = {field.name for x in given.values() if dataclasses.is_dataclass(x) for field in dataclasses.fields(x)}
@@ -166,7 +183,10 @@ def _arguments(environment: Any, given: dict[str, Any]) -> set[str]:
 def _actions(
     name: str, agents: list[str], spaces: list[Any]
 ) -> tuple[Space, list[int], Callable[[Array], dict[str, Array]]]:
-    """The space of an action of any agent, the sizes of the agents' own, and what turns actions into JaxMARL's."""
+    """Returns the space of an action of any agent, the sizes of the agents' own, and a function.
+
+    The function turns actions into JaxMARL's.
+    """
     lone = len(agents) == 1
     rows = lambda action: action[None] if lone else action
     if all(hasattr(space, "n") for space in spaces):
@@ -190,7 +210,10 @@ def _actions(
 
 
 def _stacked(shapes: list[tuple[int, ...]]) -> Callable[[list[Array]], Array]:
-    """What stacks arrays of these shapes, one for each agent; as vectors of the largest size if they are unequal."""
+    """Returns a function that stacks arrays of these shapes, one for each agent.
+
+    They become vectors of the largest size if they are unequal.
+    """
     if len(set(shapes)) == 1:
         return jnp.stack
     largest = max(int(np.prod(shape)) for shape in shapes)
@@ -200,7 +223,10 @@ def _stacked(shapes: list[tuple[int, ...]]) -> Callable[[list[Array]], Array]:
 def _mask(
     environment: Any, state: PyTree, action_space: Space, sizes: list[int]
 ) -> tuple[Callable[[PyTree], Array] | None, bool]:
-    """What tells the legal actions ``[N, A]`` in a state of JaxMARL, if any are illegal, and whether they change."""
+    """Returns a function that gives the legal actions ``[N, A]`` in a state of JaxMARL, if any are illegal.
+
+    It also returns whether they change.
+    """
     if not isinstance(action_space, Discrete):
         return None, False
     own = np.arange(action_space.n) < np.array(sizes)[:, None]

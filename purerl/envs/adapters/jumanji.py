@@ -16,18 +16,20 @@ from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree
 
 FEW = 64
-"""Up to so many values a number of Jumanji's kind ``DiscreteArray`` is shown as a one-hot vector."""
+"""The most values with which a number of Jumanji's kind ``DiscreteArray`` is shown as a one-hot vector."""
 
 _SIDES = ("minimum", -np.inf), ("maximum", np.inf)
 """Bounds of a spec, and what stands for one that it does not have."""
 
 
 def make_jumanji(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
-    """The environment registered in Jumanji as ``task``, for example ``Snake-v1``.
+    """Makes the environment registered in Jumanji as ``task``, for example ``Snake-v1``.
 
     ``max_steps`` is Jumanji's own time limit unless it is given; a few environments have none. Jumanji mostly reports
-    its limit as a termination, so it is given one that is later by a step, which is never reached. Raises
-    `ConfigError` for an unknown name or parameter, and if Jumanji is not installed.
+    its limit as a termination, so it is given one that is later by a step, which is never reached.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or Jumanji is not installed.
     """
     name = f"jumanji/{task}"
     check_parameters(name, params, ("max_steps",))
@@ -51,11 +53,13 @@ def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None) -
     - Actions: integers that one mask of all their combinations covers become one number, `Discrete`; others are
       `MultiDiscrete` or a `Box` ``[A]``.
     - ``legal`` is the observation's ``action_mask``. Where it leaves no action, all are legal.
-    - Rewards of several agents are summed. An episode terminates where Jumanji ends it with discounts of 0 alone, and
-      is truncated where it ends it otherwise, and after ``max_steps`` steps, if given.
+    - Rewards of several agents are summed. An episode terminates only where Jumanji ends it with discounts of 0. It is
+      truncated where Jumanji ends it otherwise, and after ``max_steps`` steps, if given.
 
-    A level is a key, and steps are deterministic. Raises `ConfigError` for numbers that are too small, and for actions
-    that cannot be expressed.
+    A level is a key, and steps are deterministic.
+
+    Raises:
+        ConfigError: If a number is too small, or actions cannot be expressed.
     """
     with jax.ensure_compile_time_eval():
         space, observe = _observations(environment.observation_spec)
@@ -76,7 +80,7 @@ def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None) -
 
 
 def _observations(spec: Any) -> tuple[Space, Callable[[Any], PyTree]]:
-    """The space of what a spec of Jumanji describes, and what makes an element of it."""
+    """Returns the space that a spec of Jumanji describes, and a function that makes an element of it."""
     if not hasattr(spec, "shape"):
         parts = {field: _observations(part) for field, part in vars(spec).items() if not field.startswith("_")}
         space = {field: part for field, (part, _) in parts.items()}
@@ -91,14 +95,17 @@ def _observations(spec: Any) -> tuple[Space, Callable[[Any], PyTree]]:
 
 
 def _is_number(spec: Any) -> bool:
-    """Whether a spec is Jumanji's ``DiscreteArray``: one integer from 0 on."""
+    """Returns whether a spec is Jumanji's ``DiscreteArray``: one integer from 0 on."""
     return tuple(spec.shape) == () and hasattr(spec, "num_values")
 
 
 def _actions(
     name: str, spec: Any, mask: tuple[int, ...] | None
 ) -> tuple[Space, Callable[[Array], Array], Callable[[PyTree], Array] | None]:
-    """The space of actions, what turns one into Jumanji's, and `Env.legal`, given the shape of the mask, if any."""
+    """Returns the space of actions, a function that turns one into Jumanji's, and `Env.legal`.
+
+    ``mask`` is the shape of the mask of legal actions, if there is one.
+    """
     if not jnp.issubdtype(spec.dtype, jnp.integer):
         low, high = (np.broadcast_to(bound, spec.shape).reshape(-1) for bound in (spec.minimum, spec.maximum))
         return Box(low, high, low.shape, jnp.float32), lambda action: action.reshape(spec.shape), None
@@ -117,7 +124,10 @@ def _actions(
 
 
 def _legal(mask: tuple[int, ...], joint: bool) -> Callable[[PyTree], Array]:
-    """`Env.legal` of masks of this shape: of one number, ``joint``, or of several, the last axis being that of one."""
+    """Returns `Env.legal` of masks of this shape.
+
+    They are of one number, ``joint``, or of several, the last axis being that of one.
+    """
 
     def legal(obs: PyTree) -> Array:
         allowed = obs["action_mask"]

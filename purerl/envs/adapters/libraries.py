@@ -14,10 +14,12 @@ from purerl.names import nearest
 
 @contextlib.contextmanager
 def library(family: str, task: str) -> Iterator[None]:
-    """Within it the library behind ``family`` is imported and the environment ``FAMILY/TASK`` made.
+    """Imports the library behind ``family`` and makes the environment ``FAMILY/TASK`` within the context.
 
-    The constants that the library makes are arrays, also within a caller's jit. Raises `ConfigError` for a task that
-    the catalogue does not have, with the nearest ones, and if the library is not installed.
+    The constants that the library makes are arrays, also within a caller's jit.
+
+    Raises:
+        ConfigError: If the catalogue does not have the task, with the nearest ones, or if the library is not installed.
     """
     name, known = f"{family}/{task}", families()[family]
     if name not in known:

@@ -14,17 +14,19 @@ from purerl.spaces import Discrete
 from purerl.types import Array, Env, Key, PyTree
 
 SEATED = "kuhn_poker", "leduc_holdem"
-"""Games whose observations do not tell who began, without which different situations look the same."""
+"""Games whose observations do not show who began, without which different situations look the same."""
 
 MEANT = {"go_9x9": {"size": 9}}
 """Arguments that a game's name stands for, unlike the constructor's defaults."""
 
 
 def make_pgx(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
-    """The game of pgx called ``task``, for example ``minatar-breakout``, ``2048`` or ``connect_four``.
+    """Makes the game of pgx called ``task``, for example ``minatar-breakout``, ``2048`` or ``connect_four``.
 
-    ``max_steps`` is that of `from_pgx`, and ``params`` are arguments of the game's constructor, which may not be
-    traced. Raises `ConfigError` for an unknown name or parameter, and if pgx is not installed.
+    ``max_steps`` is as in `from_pgx`, and ``params`` are arguments of the game's constructor, which may not be traced.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or pgx is not installed.
     """
     name = f"pgx/{task}"
     with library("pgx", task):
@@ -35,7 +37,7 @@ def make_pgx(task: str, *, max_steps: int | None = None, **params: Any) -> Env:
 
 
 def game(task: str, params: dict[str, Any]) -> Any:
-    """pgx' own game called ``task``, with those of ``params`` that are arguments of its constructor."""
+    """Returns pgx' own game called ``task``, with those of ``params`` that are arguments of its constructor."""
     import pgx
 
     constructor = type(pgx.make(task))
@@ -49,10 +51,14 @@ def from_pgx(name: str, environment: Any, *, max_steps: int | None = None) -> En
     In the games of MinAtar every action is legal, and the observation is pgx' own. For all others it is a dict of
     ``obs`` and ``legal`` (bool ``[A]``), and `Env.legal` gives the latter; an illegal action ends the game. In games
     for several the players are the agents, by their number in pgx, and the observation is each one's view. There also
-    is ``acting`` (bool), which `Env.acting` gives: whether it is this player's turn. To one that waits every action is
-    legal, and ignored. Views of the games `SEATED` end with the player's seat, counted from who began, as bits.
+    is ``acting`` (bool), which `Env.acting` gives: whether it is this player's turn. For a player that waits every
+    action is legal, and ignored. Views of the games `SEATED` end with the player's seat, counted from the one that
+    began, as bits.
 
-    A level is a key, and so is the noise of a step. Raises `ConfigError` for numbers that are too small.
+    A level is a key, and so is the noise of a step.
+
+    Raises:
+        ConfigError: If a number is too small.
     """
     num_players = environment.num_players
     several, free = num_players > 1, environment.id.startswith("minatar-")

@@ -1,4 +1,4 @@
-"""What the adapters of brax and MuJoCo Playground share: states that hold observation, reward and ``done``."""
+"""The common part of the adapters of brax and MuJoCo Playground: states with observation, reward and ``done``."""
 
 from typing import Any
 
@@ -12,11 +12,14 @@ from purerl.types import Array, Env, Key, PyTree
 
 
 def simulated(name: str, environment: Any, *, max_steps: int | None, action_repeat: int = 1) -> Env:
-    """An `Env` of an environment whose ``reset(key)`` and ``step(state, action)`` give such a state.
+    """Makes an `Env` of an environment whose ``reset(key)`` and ``step(state, action)`` return states of this kind.
 
     Actions ``[A]`` are clipped to [-1, 1]. ``action_repeat`` is how often a step repeats its action, summing rewards,
     up to the end of the episode; for the rest see `stepping.episodes`. Since a first state costs about as much as a
-    step, `Env.resets` is ``few``. Raises `ConfigError` for counts that are too small.
+    step, `Env.resets` is ``few``.
+
+    Raises:
+        ConfigError: If a count is too small.
     """
     check_counts(name, max_steps=(max_steps, 1), action_repeat=(action_repeat, 1))
 
@@ -25,7 +28,7 @@ def simulated(name: str, environment: Any, *, max_steps: int | None, action_repe
         return state, state.obs
 
     def advance(inner: PyTree, action: Array) -> PyTree:
-        """``action_repeat`` steps; once the episode is done the state and the summed reward no longer change."""
+        """Takes ``action_repeat`` steps; once the episode is done the state and the summed reward no longer change."""
         following = trees.strong(environment.step(inner, action))
         if action_repeat == 1:
             return following

@@ -9,14 +9,17 @@ from purerl.errors import ConfigError
 from purerl.types import Env
 
 IMPLEMENTATIONS = "jax", "warp"
-"""What steps the physics: JAX anywhere, or NVIDIA's warp, which is made for GPUs."""
+"""What computes the physics: JAX anywhere, or NVIDIA's warp, which is made for GPUs."""
 
 
 def make_playground(task: str, *, impl: str = "jax", **params: Any) -> Env:
-    """The task of MuJoCo Playground, for example ``CartpoleBalance``; ``params`` are passed to `from_playground`.
+    """Makes the task of MuJoCo Playground, for example ``CartpoleBalance``.
 
-    ``impl`` is one of `IMPLEMENTATIONS`. ``max_steps`` is the length of an episode in the task's own config unless it
-    is given. Raises `ConfigError` for an unknown name or parameter, and if Playground is not installed.
+    ``params`` are passed to `from_playground`. ``impl`` is one of `IMPLEMENTATIONS`. ``max_steps`` is the length of an
+    episode in the task's own config unless it is given.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or Playground is not installed.
     """
     name = f"playground/{task}"
     check_parameters(name, params, ("impl", "max_steps", "action_repeat"))

@@ -1,4 +1,4 @@
-"""What adapters share: an `Env` from the functions of a library's environment that does not reset itself."""
+"""The common part of adapters: an `Env` from the functions of a library's environment that does not reset itself."""
 
 import contextlib
 import warnings
@@ -24,7 +24,7 @@ class Episode(NamedTuple):
 
 
 class Consequence(NamedTuple):
-    """What one step of the library's environment gives; ``obs`` is the true next observation, the flags are bool."""
+    """The result of one step of the library's environment; ``obs`` is the true next observation, the flags are bool."""
 
     state: PyTree
     obs: PyTree
@@ -34,14 +34,14 @@ class Consequence(NamedTuple):
 
 
 def check_counts(name: str, **counts: tuple[int | None, int]) -> None:
-    """Raises `ConfigError` unless every count, given with the least that it may be, is a whole number or None."""
+    """Raises `ConfigError` unless every count, given with its least value, is a whole number or None."""
     for field, (value, least) in counts.items():
         if value is not None and (type(value) is not int or value < least):
             raise ConfigError(f"env = {name!r}: {field} = {value!r}: must be a whole number >= {least}")
 
 
 def into(space: Space, action: Array) -> Array:
-    """``action`` clipped to ``space``, one leaf, in its dtype."""
+    """Clips ``action`` to ``space``, one leaf, in its dtype."""
     if isinstance(space, Box):
         return jnp.asarray(jnp.clip(action, space.low, space.high), space.dtype)
     low, high = spaces.bounds(space)
@@ -49,7 +49,7 @@ def into(space: Space, action: Array) -> Array:
 
 
 def unbounded(tree: PyTree, lead: int = 0) -> Space:
-    """The space of all arrays of the shapes and dtypes of ``tree``, without their first ``lead`` axes."""
+    """Returns the space of all arrays of the shapes and dtypes of ``tree``, without their first ``lead`` axes."""
 
     def box(x: Any) -> Box:
         bounds: tuple[Any, Any] = (np.float32(-np.inf), np.float32(np.inf))
@@ -64,7 +64,7 @@ def unbounded(tree: PyTree, lead: int = 0) -> Space:
 
 @contextlib.contextmanager
 def lenient() -> Iterator[None]:
-    """Within it libraries may rely on rank promotion, and warnings that concern their authors are not shown."""
+    """Allows libraries rank promotion within the context, and hides warnings that concern their authors."""
     with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -82,18 +82,26 @@ def episodes(
     legal: Callable[[PyTree], Array] | None = None,
     num_agents: int = 1,
 ) -> Env:
-    """An `Env` of an environment without automatic reset, whose numbers may be of any dtype.
+    """Makes an `Env` of an environment without automatic reset, whose numbers may be of any dtype.
 
-    - ``reset(key)`` consumes its key and gives the first state and observation, ``step(state, action, noise)`` a
-      `Consequence`. Actions come clipped to ``action_space``; observations are cast to ``observation_space``.
-    - ``chance(key, shape)`` draws the ``noise`` of ``shape`` many steps; None: steps are deterministic, and their
-      noise is ``()``.
-    - ``max_steps``: steps after which an episode is truncated; None: no further than ``step`` itself says. A
-      termination wins over either.
-    - ``num_agents``: with several, observations, actions and rewards lead with that many, and a `Consequence` has one
-      flag of each kind for all.
+    A level is a key.
 
-    A level is a key. Raises `ConfigError` for counts that are too small.
+    Args:
+        name: The name of the `Env`.
+        reset: ``reset(key)`` consumes its key and returns the first state and observation.
+        step: ``step(state, action, noise)`` returns a `Consequence`. Actions come clipped to ``action_space``.
+        observation_space: The space that observations are cast to.
+        action_space: The space of actions.
+        chance: ``chance(key, shape)`` draws the ``noise`` of ``shape`` many steps; None: steps are deterministic, and
+            their noise is ``()``.
+        max_steps: Steps after which an episode is truncated; None: only ``step`` ends it. A termination wins over
+            either.
+        legal: As in `Env`.
+        num_agents: With several, observations, actions and rewards lead with that many, and a `Consequence` has one
+            flag of each kind for all.
+
+    Raises:
+        ConfigError: If a count is too small.
     """
     check_counts(name, max_steps=(max_steps, 1))
     obs_like = spaces.struct(observation_space)
@@ -132,15 +140,17 @@ def episodes(
 
 
 SEEDS = 256
-"""Levels that can be built where a level is a key."""
+"""The number of levels that can be built where a level is a key."""
 
 
 def seeds(solved: float | None) -> Design:
-    """Makes the `Design` of an environment whose levels are keys of a generator: a change is another draw, and the
-    choice is one of `SEEDS` keys. ``solved`` is that of the design."""
+    """Makes the `Design` of an environment whose levels are keys of a generator.
+
+    A change is another draw, and the choice is one of `SEEDS` keys. ``solved`` is as in `Design`.
+    """
     return Design(lambda key, level: key, (SEEDS,), lambda key, choices: jax.random.key(choices[0]), solved)
 
 
 def _cast(tree: PyTree, like: PyTree) -> PyTree:
-    """The leaves of a tree as arrays in the dtypes of another."""
+    """Casts the leaves of a tree to arrays in the dtypes of another."""
     return jax.tree.map(lambda x, y: jnp.asarray(x, y.dtype), tree, like)

@@ -15,10 +15,12 @@ from purerl.types import Array, Env, Key, PyTree
 
 
 def make_xminigrid(task: str, *, max_steps: int | None = None, view_size: int | None = None, **params: Any) -> Env:
-    """The environment registered in xminigrid as ``task``, for example ``MiniGrid-Empty-8x8``.
+    """Makes the environment registered in xminigrid as ``task``, for example ``MiniGrid-Empty-8x8``.
 
-    ``max_steps`` and ``view_size`` (odd), both whole numbers, override fields of its ``EnvParams``. Raises
-    `ConfigError` for an unknown name or parameter, and if xminigrid is not installed.
+    ``max_steps`` and ``view_size`` (odd), both whole numbers, override fields of its ``EnvParams``.
+
+    Raises:
+        ConfigError: If the name or a parameter is unknown, or xminigrid is not installed.
     """
     name, given = f"xminigrid/{task}", {"max_steps": max_steps, "view_size": view_size}
     check_parameters(name, params, given)
@@ -38,8 +40,10 @@ def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
     The view ``[H, W, 2]`` of kinds and colours of tiles becomes boolean planes ``[H, W, C]``, one for each kind and
     then one for each colour. An episode is truncated after ``env_params.max_steps`` steps and terminates where
     xminigrid's discount is 0. A level is a key, which curricula may choose; an episode is solved if its return is above
-    0. Steps are deterministic. Raises `ConfigError` for other
-    observations.
+    0. Steps are deterministic.
+
+    Raises:
+        ConfigError: If observations have another shape.
     """
     with jax.ensure_compile_time_eval():
         from xminigrid.core.constants import NUM_COLORS, NUM_TILES

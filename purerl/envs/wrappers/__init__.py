@@ -55,7 +55,8 @@ TRANSFORMS: dict[str, Callable[[Env, Any], Env]] = {
         frame_stack,
     )
 }
-"""By name, in the order in which they are put around an environment: the first is the innermost.
+"""The transforms by name, in the order in which they are put around an environment: the first is the innermost.
 
 Each is ``(env, value) -> Env`` and raises `ConfigError` for values that are not of its kind. `randomise`, which comes
-before all of them, is not among them, since it makes the environment."""
+before all of them, is not among them, since it makes the environment.
+"""

@@ -23,14 +23,16 @@ class Sticky(NamedTuple):
 
 @takes(number(Range(0, 1, open_high=False)))
 def sticky_actions(env: Env, probability: Any) -> Env:
-    """With this ``probability`` (may be traced) a step executes the action that was executed last, not the one given.
+    """Executes the last executed action instead of the given one with a ``probability`` (may be traced) at each step.
 
     Machado et al. 2018 (arXiv 1709.06009), "Sticky actions": ``A_t = a_t`` with probability ``1 - p``, else
     ``A_{t-1}``. The first action of an episode is always executed: the emulator of the paper begins with its no-op,
     which an environment in general does not have. Within `action_repeat` each execution draws anew, as in the paper,
-    until the action given is the one executed last. The noise gains a uniform number a step. Raises `ConfigError` for
-    what is no number in [0, 1], for illegal actions, which might be repeated, for trees of actions, and for several
-    agents.
+    until the action given is the one executed last. The noise gains a uniform number a step.
+
+    Raises:
+        ConfigError: If the probability is no number in [0, 1], if actions may be illegal, which might be repeated, if
+            actions are a tree, or if there are several agents.
     """
     if not spaces.is_leaf(env.action_space):
         raise ConfigError(f"env = {env.name!r}: has a tree of actions; sticky_actions needs one array")
@@ -52,11 +54,14 @@ def sticky_actions(env: Env, probability: Any) -> Env:
 
 @takes(COUNT)
 def action_repeat(env: Env, times: int) -> Env:
-    """A step executes its action ``times`` times, up to the end of the episode, and pays the sum of the rewards.
+    """Executes each action ``times`` times, up to the end of the episode, and pays the sum of the rewards.
 
     Mnih et al. 2015, Methods, "Training details" (frame skipping), without a maximum over frames. ``next_obs`` is the
-    observation after the last execution. With ``times`` 1 the environment is returned as it is. Raises `ConfigError`
-    for what is no whole number >= 1, for illegal actions, which might be repeated, and for several agents.
+    observation after the last execution. With ``times`` 1 the environment is returned as it is.
+
+    Raises:
+        ConfigError: If ``times`` is no whole number >= 1, if actions may be illegal, which might be repeated, or if
+            there are several agents.
     """
     if times == 1:
         return env

@@ -1,4 +1,4 @@
-"""Wrappers that end episodes which the environment within would go on with."""
+"""Wrappers that end episodes which would go on in the environment within."""
 
 from typing import NamedTuple
 
@@ -19,10 +19,12 @@ class Timed(NamedTuple):
 
 @takes(COUNT)
 def max_episode_steps(env: Env, steps: int) -> Env:
-    """Episodes are truncated after ``steps`` steps, unless they end earlier or that step terminates.
+    """Truncates episodes after ``steps`` steps, unless they end earlier or that step terminates.
 
-    The environment's own limit stays as it is. Raises `ConfigError` for what is no whole number >= 1, and for several
-    agents.
+    The environment's own limit stays as it is.
+
+    Raises:
+        ConfigError: If ``steps`` is no whole number >= 1, or if there are several agents.
     """
     needs_one_agent(env, "max_episode_steps")
 
@@ -46,11 +48,11 @@ class Masked(NamedTuple):
 
 @switch
 def mask_nonfinite(env: Env) -> Env:
-    """An environment that shows or pays what is not finite ends the episode, so that no step gives such a number.
+    """Truncates episodes at a step whose observation or reward is not finite, so that no step returns such a number.
 
-    The step counts as cut off: truncated, with reward 0, and with the last finite observation as ``next_obs``, from
-    which estimates bootstrap. Where rewards are costs such a step is better than others; add a cost of your own to it.
-    What episodes begin with is not looked at. Without the wrapper such a number ends a training, which is frozen.
+    The step is truncated, with reward 0, and with the last finite observation as ``next_obs``, from which estimates
+    bootstrap. Where rewards are costs such a step is better than others; add a cost of your own to it. The first
+    observations of episodes are not checked. Without the wrapper such a number ends a training, which is frozen.
     """
 
     def step(noise: PyTree, env_state: Masked, action: Array) -> tuple[Masked, Step]:

@@ -14,7 +14,7 @@ from purerl.types import Array, Env, PyTree, Step
 
 
 class StackState(NamedTuple):
-    """The state of the environment within, and the stack that was seen last ``[..., num_frames]``."""
+    """The state of the environment within, and the stack that was observed last ``[..., num_frames]``."""
 
     inner: PyTree
     frames: PyTree
@@ -22,13 +22,16 @@ class StackState(NamedTuple):
 
 @takes(COUNT)
 def frame_stack(env: Env, num_frames: int) -> Env:
-    """Observations become the last ``num_frames`` of the episode, along a new last axis, the newest last.
+    """Stacks the last ``num_frames`` observations of the episode along a new last axis, the newest last.
 
     Mnih et al. 2015, Methods, "Preprocessing". The first observation of an episode fills the whole stack. ``next_obs``
-    is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes
-    ``[H, W, num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``,
-    which goes to its `MLP`. Of a tree of observations every leaf is stacked. Raises `ConfigError` for ``num_frames``
-    that is no whole number >= 1, for observations with a leaf that is no `Box`, and for several agents.
+    is the stack that ends with the true next observation; none spans two episodes. Shapes: ``[H, W]`` becomes ``[H, W,
+    num_frames]``, which `networks.torso` takes for an image; ``[H, W, C]`` becomes ``[H, W, C, num_frames]``, which
+    goes to its `MLP`. In a tree of observations every leaf is stacked.
+
+    Raises:
+        ConfigError: If ``num_frames`` is no whole number >= 1, if a leaf of the observations is no `Box`, or if there
+            are several agents.
     """
     needs_one_agent(env, "frame_stack")
     space = env.observation_space

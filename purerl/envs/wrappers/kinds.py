@@ -1,4 +1,4 @@
-"""What the value of a wrapper may be: read once, and refused in one line that names the environment and the wrapper."""
+"""The kinds of value that wrappers take. A wrong value is refused in one line with the environment and the wrapper."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -10,14 +10,17 @@ from purerl.types import Env
 
 
 class Kind(NamedTuple):
-    """``told`` completes "must be"; ``read(value)`` gives the value as a wrapper takes it, or raises `ValueError` or
-    `TypeError`."""
+    """A kind of value that a wrapper takes.
+
+    ``told`` completes "must be"; ``read(value)`` returns the value as a wrapper takes it, or raises `ValueError` or
+    `TypeError`.
+    """
 
     told: str
     read: Callable[[Any], Any]
 
     def of(self, env: str, wrapper: str, value: Any) -> Any:
-        """What ``wrapper`` takes for ``value``. Raises `ConfigError`, which names both and the environment."""
+        """Returns what ``wrapper`` takes for ``value``. Raises `ConfigError`, which names both and the environment."""
         try:
             return self.read(value)
         except (ValueError, TypeError):
@@ -25,7 +28,7 @@ class Kind(NamedTuple):
 
 
 def takes(kind: Kind) -> Callable[[Callable[[Env, Any], Env]], Callable[[Env, Any], Env]]:
-    """Of a wrapper ``(env, value) -> Env``: its value is of this kind, and anything else raises `ConfigError`."""
+    """Decorates a wrapper ``(env, value) -> Env``: a value of another kind then raises `ConfigError`."""
 
     def decorate(wrapper: Callable[[Env, Any], Env]) -> Callable[[Env, Any], Env]:
         @functools.wraps(wrapper)
@@ -38,7 +41,7 @@ def takes(kind: Kind) -> Callable[[Callable[[Env, Any], Env]], Callable[[Env, An
 
 
 def switch(wrapper: Callable[[Env], Env]) -> Callable[..., Env]:
-    """A wrapper ``env -> Env`` as ``(env, value=1) -> Env``, whose value can only be 1."""
+    """Turns a wrapper ``env -> Env`` into ``(env, value=1) -> Env``, whose value can only be 1."""
 
     @functools.wraps(wrapper)
     def checked(env: Env, value: Any = 1) -> Env:
@@ -49,7 +52,10 @@ def switch(wrapper: Callable[[Env], Env]) -> Callable[..., Env]:
 
 
 def number(limits: Range) -> Kind:
-    """A number within ``limits``. What is no Python number, such as a tracer, is taken as it is."""
+    """Returns the kind of numbers within ``limits``.
+
+    A value that is no Python number, such as a tracer, is taken as it is.
+    """
 
     def read(value: Any) -> Any:
         _require(not isinstance(value, bool | str))
@@ -94,7 +100,7 @@ def _ranges(value: Any) -> dict[str, tuple[float, float]]:
 
 
 MOST_PARAMETERS = 8
-"""Of those that `randomise` draws: an environment is made for every corner of their ranges."""
+"""The most parameters that `randomise` draws: an environment is made for every corner of their ranges."""
 COUNT = Kind("a whole number >= 1", _count)
 SWITCH = Kind("the whole number 1", _switch)
 INDICES = Kind("different whole numbers >= 0, separated by commas", _indices)

@@ -19,7 +19,7 @@ from purerl.types import Array, Design, Env, Key, PyTree, Step
 REACH = 0.1
 """How far a change moves a parameter at most, as a fraction of its range."""
 PARTS = 16
-"""Equal parts of a range, of which a choice takes the middle of one."""
+"""The number of equal parts of a range; a choice takes the middle of one."""
 
 
 class Randomised(NamedTuple):
@@ -30,18 +30,19 @@ class Randomised(NamedTuple):
 
 
 def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
-    """The environment ``name``, which is ``make(**parameters)``, with parameters that each episode draws anew.
+    """Returns the environment ``name``, which is ``make(**parameters)``, with parameters that each episode draws anew.
 
     They are drawn uniformly and independently of each other. Tobin et al. 2017 (arXiv 1703.06907), domain
     randomisation; of physical parameters, Peng et al. 2018 (arXiv 1710.06537). ``ranges`` are text,
     ``"length:0.4:0.6,mass:0.8:1.2"``, or a mapping of names to pairs. ``make`` is called with traced float32 parameters
     inside the step. Spaces hold those of every corner of the ranges. A level is the parameters, by name, and a level of
-    the environment within; it can be chosen by a curriculum. A change of one moves one parameter by at most `REACH` of
-    its range, within that, and changes the level within if that can be changed. A choice for each parameter is one of
+    the environment within; it can be chosen by a curriculum. A change moves one parameter by at most `REACH` of its
+    range, within that range, and changes the level within if that can be changed. A choice for each parameter is one of
     `PARTS` values, and the choices of the level within come after them.
 
-    Raises `ConfigError` for what ``make`` refuses, for a parameter that cannot be traced or on which levels or noise
-    depend, which are drawn for all parameters alike, and for several agents.
+    Raises:
+        ConfigError: If ``make`` refuses its parameters, if a parameter cannot be traced, if levels or noise depend on
+            one, since they are drawn for all parameters alike, or if there are several agents.
     """
     ends = RANGES.of(name, "randomise", ranges)
     corners = [make(**dict(zip(ends, corner, strict=True))) for corner in itertools.product(*ends.values())]
@@ -91,8 +92,11 @@ def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
 
 
 def _check_traced(told: str, make: Callable[..., Env], parameter: str, others: dict[str, float], pair: Any) -> None:
-    """Raises `ConfigError`, which begins with ``told``, if the environment cannot be made with a traced ``parameter``,
-    or draws levels or noise that depend on it: of the ``pair`` of its values, mapped, these must not be mapped."""
+    """Checks that the environment can be made with a traced ``parameter``, and draws levels and noise without it.
+
+    It raises `ConfigError`, which begins with ``told``, otherwise. ``make`` is mapped over the ``pair`` of the
+    parameter's values; levels and noise must not become mapped.
+    """
     key = jax.random.key(0)
     made = lambda x: make(**{parameter: x}, **others)
     try:
@@ -107,7 +111,7 @@ def _check_traced(told: str, make: Callable[..., Env], parameter: str, others: d
 
 
 def _hull(leaf: Any, *others: Any) -> Leaf:
-    """The smallest leaf that holds all of these, which differ in the bounds of a `Box` at most."""
+    """Returns the smallest leaf that holds all of these, which differ in the bounds of a `Box` at most."""
     if not isinstance(leaf, Box):
         return leaf
     lows, highs = zip(*((other.low, other.high) for other in (leaf, *others)), strict=True)

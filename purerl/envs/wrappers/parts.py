@@ -1,4 +1,4 @@
-"""What several wrappers share: a state of their own, draws of their own, and what they cannot be put around."""
+"""The common parts of wrappers: a state and draws of their own, and checks of the environment within."""
 
 import zlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from purerl.types import Array, Env, Key, PyTree, Step
 
 
 def choose(which: Array, new: PyTree, old: PyTree) -> PyTree:
-    """The leaves of ``new`` if ``which`` (bool ``[]``), else those of ``old``."""
+    """Returns the leaves of ``new`` if ``which`` (bool ``[]``), else those of ``old``."""
     return jax.tree.map(lambda n, o: jnp.where(which, n, o), new, old)
 
 
@@ -23,22 +23,25 @@ def holding(
     step: Callable[[PyTree, PyTree, Array], tuple[PyTree, Step]],
     **fields: Any,
 ) -> Env:
-    """``env`` with states of a wrapper's own, which hold its states as ``inner``.
+    """Returns ``env`` with a wrapper's own states, which hold its states as ``inner``.
 
-    ``hold(inner, obs) -> (env_state, obs)`` is the beginning of an episode that begins so in ``env``; ``step`` and the
-    other ``fields`` replace those of ``env``.
+    Args:
+        env: The environment within.
+        hold: ``(inner, obs) -> (env_state, obs)``, the beginning of an episode that begins with these in ``env``.
+        step: Replaces that of ``env``.
+        **fields: Replace those of ``env``.
     """
     return env._replace(begin=lambda level: hold(*env.begin(level)), step=step, keep=kept(env), **fields)
 
 
 def kept(env: Env) -> Callable[[PyTree, PyTree], PyTree] | None:
-    """`Env.keep` for states that hold those of ``env`` as ``inner``."""
+    """Returns `Env.keep` for states that hold those of ``env`` as ``inner``."""
     keep = env.keep
     return keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
 
 
 def seen_as(env: Env, view: Callable[[PyTree], PyTree], space: Space) -> Env:
-    """``env`` with every observation seen through ``view``, whose results are elements of ``space``."""
+    """Returns ``env`` with every observation changed by ``view``, whose results are elements of ``space``."""
 
     def begin(level: PyTree) -> tuple[PyTree, PyTree]:
         env_state, obs = env.begin(level)
@@ -56,14 +59,25 @@ Draw = Callable[[Key, tuple[int, ...]], PyTree]
 
 
 def beside(inner: Draw, wrapper: str, own: Draw) -> Draw:
-    """A draw of pairs: what ``inner`` draws, in the numbers that it has without the wrapper, and what ``own`` draws
-    from a key of the wrapper's own."""
+    """Returns a draw of pairs.
+
+    The first is what ``inner`` draws, in the numbers that it has without the wrapper, the second what ``own`` draws
+    from a key of the wrapper's own.
+    """
     salt = zlib.crc32(wrapper.encode())
     return lambda key, shape: (inner(key, shape), own(jax.random.fold_in(key, salt), shape))
 
 
 def needs(kind: type, env: Env, role: str, space: Space, wrapper: str) -> Any:
-    """``space``, if it is of this kind; otherwise raises `ConfigError`."""
+    """Returns ``space``, if it is of this kind; otherwise raises `ConfigError`.
+
+    Args:
+        kind: The class that the space must be of.
+        env: The environment within, for the error.
+        role: What the space is of, "observation" or "action".
+        space: The space.
+        wrapper: The name of the wrapper.
+    """
     if not isinstance(space, kind):
         raise ConfigError(
             f"env = {env.name!r}: has {type(space).__name__} {role}s; {wrapper} needs {kind.__name__} {role}s"

@@ -12,7 +12,7 @@ from purerl.types import Array, Env, PyTree, Step
 
 @takes(number(Range(0, open_low=True)))
 def reward_scale(env: Env, scale: Any) -> Env:
-    """Rewards are multiplied by ``scale`` (may be traced). Raises `ConfigError` for what is no number > 0."""
+    """Multiplies rewards by ``scale`` (may be traced). Raises `ConfigError` for anything that is no number > 0."""
     scaled = _paying(env, lambda reward: reward * scale)
     if env.design is None or env.design.solved is None:
         return scaled
@@ -21,15 +21,16 @@ def reward_scale(env: Env, scale: Any) -> Env:
 
 @takes(number(Range(0, open_low=True)))
 def reward_clip(env: Env, limit: Any) -> Env:
-    """Rewards are clipped to [-``limit``, ``limit``] (may be traced). Mnih et al. 2015, Methods, clip to 1.
+    """Clips rewards to [-``limit``, ``limit``] (may be traced). Mnih et al. 2015, Methods, clip to 1.
 
-    Raises `ConfigError` for what is no number > 0.
+    Raises:
+        ConfigError: If the limit is no number > 0.
     """
     return _paying(env, lambda reward: jnp.clip(reward, -limit, limit))
 
 
 def _paying(env: Env, change: Callable[[Array], Array]) -> Env:
-    """``env`` with rewards changed, in the type that they had."""
+    """Returns ``env`` with rewards changed, in the type that they had."""
 
     def step(noise: PyTree, env_state: PyTree, action: Array) -> tuple[PyTree, Step]:
         env_state, step = env.step(noise, env_state, action)

@@ -1,4 +1,4 @@
-"""Wrappers that append messages to what is observed: cheap talk, which changes nothing else."""
+"""Wrappers that append messages to observations: cheap talk, which changes nothing else."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,8 +14,11 @@ from purerl.types import Array, Env, Key, PyTree, Step
 
 
 class Channel(NamedTuple):
-    """Who may say how much to whom: messages ``[size]`` of numbers in [-``bound``, ``bound``], of observations
-    ``[inputs]`` of which the listener does not see the elements ``unseen``."""
+    """The form of messages between a speaker and a listener.
+
+    Messages ``[size]`` are numbers in [-``bound``, ``bound``], about observations ``[inputs]``, of which the listener
+    does not see the elements ``unseen``.
+    """
 
     inputs: int
     size: int
@@ -24,8 +27,11 @@ class Channel(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What a policy may be led to: ``draw(key, shape)`` gives goals ``[*shape, size]``, uniformly, and
-    ``reached(obs)`` ``[size]`` is where an observation ``[inputs]`` says that it is now."""
+    """Goals that a policy may be led to.
+
+    ``draw(key, shape)`` draws goals ``[*shape, size]``, uniformly, and ``reached(obs)`` ``[size]`` is the goal that an
+    observation ``[inputs]`` shows as reached.
+    """
 
     inputs: int
     size: int
@@ -41,22 +47,24 @@ class Led(NamedTuple):
 
 
 def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env:
-    """Observations gain a message: ``[D]`` becomes ``[D - unseen + size]``, ``speak(obs [D])`` last.
+    """Appends a message to observations: ``[D]`` becomes ``[D - unseen + size]``, ``speak(obs [D])`` last.
 
     The setting of cheap talk (Lu et al. 2022, arXiv 2211.11030, section 4): a message is a function of the observation
-    alone, so rewards, ends and what an action does are those of ``env``. Raises `ConfigError` for observations that
-    are not vectors of ``inputs`` elements, for ``unseen`` ones that they lack or that are all of them, for several
-    agents, and for illegal actions, which might be told there.
+    alone, so rewards, ends and what an action does are those of ``env``.
+
+    Raises:
+        ConfigError: If observations are not vectors of ``inputs`` elements, if they lack ``unseen`` elements or have no
+            others, if there are several agents, or if actions may be illegal, which the hidden elements might tell.
     """
     hear, space = _heard(env, channel)
     return seen_as(env, lambda obs: hear(obs, speak(obs)), space)
 
 
 def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal: Goal) -> Env:
-    """As `messages`, by somebody with a goal of his own for each episode: ``speak(obs [D], goal [G])``.
+    """Appends messages as `messages` does, by a speaker with a goal for each episode: ``speak(obs [D], goal [G])``.
 
     The reward is ``exp(-|reached - goal|^2)``, of the state that the step led to (arXiv 2211.11030, section 5.3), and
-    not what ``env`` pays. The listener does not see the goal. Raises `ConfigError` as `messages` does.
+    not that of ``env``. The listener does not see the goal. Raises `ConfigError` as `messages` does.
     """
     hear, space = _heard(env, channel)
 
@@ -75,7 +83,7 @@ def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal
 
 
 def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array], Box]:
-    """``hear(obs, message)``, what the listener sees, and its space."""
+    """Returns ``hear(obs, message)``, the observation of the listener, and its space."""
     needs_one_agent(env, "messages")
     needs_all_legal(env, "messages", "hide")
     space = needs(Box, env, "observation", env.observation_space, "messages")

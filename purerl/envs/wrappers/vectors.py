@@ -17,11 +17,14 @@ from purerl.types import Array, Env, PyTree, Step
 
 @switch
 def flatten(env: Env) -> Env:
-    """Observations become one float32 vector ``[D]``: every leaf flattened, in the order of `jax.tree.leaves`.
+    """Makes one float32 vector ``[D]`` of an observation: every leaf flattened, in the order of `jax.tree.leaves`.
 
     `Discrete` leaves are one-hot, and so is every element of a `MultiDiscrete` one; numbers of a `Box` keep their
-    value. Raises `ConfigError` for illegal actions: they are told in leaves that no normaliser changes, and a float32
-    vector has none.
+    value.
+
+    Raises:
+        ConfigError: If actions may be illegal: the mask must be in leaves that no normaliser changes, and a float32
+            vector has none.
     """
     needs_all_legal(env, "flatten", "hide")
     space = env.observation_space
@@ -37,11 +40,13 @@ def flatten(env: Env) -> Env:
 
 @takes(INDICES)
 def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
-    """Observations lose the elements with these indices, for example velocities: ``[D]`` becomes ``[D - hidden]``.
+    """Hides the elements of observations with these indices, for example velocities: ``[D]`` becomes ``[D - hidden]``.
 
-    They are taken out, not set to zero, so that nothing is learned of them and no network has weights for them. Raises
-    `ConfigError` for observations that are no vector, for indices that it does not have or that are all of it, and for
-    illegal actions, which might be told there.
+    They are taken out, not set to zero, so that nothing is learned of them and no network has weights for them.
+
+    Raises:
+        ConfigError: If observations are no vector, if they lack an index or are hidden altogether, or if actions may be
+            illegal, which the hidden elements might tell.
     """
     needs_all_legal(env, "observation_mask", "hide")
     space = needs(Box, env, "observation", env.observation_space, "observation_mask")
@@ -60,11 +65,14 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
 
 @switch
 def show_last(env: Env) -> Env:
-    """Observations become one float32 vector ``[D + A + 1]``: flattened, then the last action one-hot, then its reward.
+    """Makes one float32 vector ``[D + A + 1]`` of an observation, the last action one-hot, and its reward.
 
     The inputs of R2D2 (Kapturowski et al. 2019) and NGU (Badia et al. 2020, arXiv 2002.06038). Action and reward are
-    zeros at the beginning of an episode; ``next_obs`` shows those that led to it. Raises `ConfigError` for observations
-    that are no `Box`, for actions that are not `Discrete`, for illegal ones, and for several agents.
+    zeros at the beginning of an episode; ``next_obs`` shows those that led to it.
+
+    Raises:
+        ConfigError: If observations are no `Box`, if actions are not `Discrete` or may be illegal, or if there are
+            several agents.
     """
     needs_one_agent(env, "show_last")
     needs(Box, env, "observation", env.observation_space, "show_last")
@@ -88,7 +96,7 @@ def show_last(env: Env) -> Env:
 
 
 def _flat(leaf: Leaf, x: Array) -> Array:
-    """An element of a leaf, with any leading axes, as vectors ``[..., D]``."""
+    """Returns an element of a leaf, with any leading axes, as vectors ``[..., D]``."""
     if isinstance(leaf, Box):
         return jnp.asarray(x, jnp.float32).reshape(*x.shape[: x.ndim - len(leaf.shape)], math.prod(leaf.shape))
     if isinstance(leaf, Discrete):
@@ -98,7 +106,7 @@ def _flat(leaf: Leaf, x: Array) -> Array:
 
 
 def _flat_bounds(leaf: Leaf) -> tuple[Any, Any]:
-    """The bounds of what `_flat` gives, ``[D]`` each."""
+    """Returns the bounds of the results of `_flat`, ``[D]`` each."""
     if not isinstance(leaf, Box):
         size = leaf.n if isinstance(leaf, Discrete) else sum(leaf.sizes)
         return np.zeros(size, np.float32), np.ones(size, np.float32)
@@ -109,5 +117,5 @@ def _flat_bounds(leaf: Leaf) -> tuple[Any, Any]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    """Bounds side by side, as float32: numpy's, or jax's if one is traced."""
+    """Joins bounds, as float32: numpy's, or jax's if one is traced."""
     return spaces.array_namespace(*parts).concatenate([part.astype(np.float32) for part in parts])
