@@ -26,7 +26,7 @@ layers, and the channels of an action's features."""
 INPUTS, ACTION_INPUTS = 27, 9
 """How many numbers the rule reads of a step, and of each action at that step."""
 OVER_STEPS, OVER_UPDATES = "lstm", "lstm/~/meta_lstm/~unroll"
-"""The prefixes of the arrays' names: of the network over steps, and of the network over updates."""
+"""The prefixes of the arrays' names for the network over steps, and for the network over updates."""
 
 
 def _layers(predictions: int) -> dict[str, tuple[int, int]]:

@@ -29,9 +29,9 @@ OPERATIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "relu": (1, jax.nn.relu),
     "if_positive": (3, lambda x, yes, no: jnp.where(x >= 0, yes, no)),
 }
-"""Operations by name: the number of arguments and the elementwise function of each."""
+"""The number of arguments and the elementwise function of each operation, by its name."""
 LARGEST = 3e38
-"""The largest accepted magnitude of a number: just below the largest float32."""
+"""The largest accepted magnitude of a number, just below the largest float32."""
 DEPTH, NODES = 40, 1000
 """The greatest accepted depth and number of nodes of a tree."""
 

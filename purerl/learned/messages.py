@@ -166,5 +166,5 @@ GOALS: dict[str, Goal] = {
         8, 2, _on_a_disc, lambda obs: jnp.stack([obs[..., 0] + obs[..., 1], obs[..., 2] + obs[..., 3]], axis=-1)
     ),
 }
-"""Goals by environment: places of the cart on its track, of the pendulum's tip on its circle, and of the hand of a
-reacher with two joints, whose observation begins with the cosines and then the sines of its angles."""
+"""Goals by environment. They are places of the cart on its track, of the pendulum's tip on its circle, and of the hand
+of a reacher with two joints, whose observation begins with the cosines and then the sines of its angles."""

@@ -23,8 +23,8 @@ STEPS, LEARNING_RATE = 4000, 0.01
 BEGINNINGS = 4
 """The number of networks that are fitted side by side, from random initial parameters."""
 SPREAD = 0.1
-"""The standard deviation of the noise on a last layer's initial parameters: a drift's network has no slope where it is
-0."""
+"""The standard deviation of the noise on a last layer's initial parameters, since a drift's network has no slope where
+they are 0."""
 REACH = 30.0
 """The largest error of a value or an action value at which a function is fitted, as in a closed form's fit."""
 _ERRORS = np.sinh(np.linspace(-1.0, 1.0, 401) * np.arcsinh(REACH))
@@ -33,8 +33,9 @@ POINTS: dict[str, tuple[np.ndarray, ...]] = {
     "policy-drift": (np.linspace(-1.0, 1.0, 41), np.linspace(-4.0, 4.0, 41)),
     "td-loss": (_ERRORS,),
 }
-"""Values of the inputs on which a network is fitted, in all combinations: for a value loss the error and the distance
-of the value from the old one, for a drift log ratio and advantage, for a TD loss the error."""
+"""Values of the inputs on which a network is fitted, in all combinations. The inputs of a value loss are the error and
+the distance of the value from the old one, those of a drift are log ratio and advantage, and that of a TD loss is the
+error."""
 
 
 def artefact(

@@ -69,10 +69,9 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
 
 
 VALUE_SIZES, VALUE_RATE, VALUE_GAMMA, VALUE_LAMBDA = (256, 256), 1e-3, 0.99, 0.96
-"""Settings of the value network that judges agents of DiscoRL: its layers, Adam's step size, discount and trace
-parameter."""
+"""The layers of the value network that judges agents of DiscoRL, Adam's step size, discount and trace parameter."""
 ENTROPY, PREDICTIONS_ENTROPY, CENTRE, NEARNESS = 1e-2, 1e-3, 1e-3, 1e-2
-"""Weights beside the policy gradient: of the policy's entropy, of the entropy of ``y`` and ``z``, of the squared means
+"""Weights beside the policy gradient of the policy's entropy, of the entropy of ``y`` and ``z``, of the squared means
 of targets, and of their divergence from the target network's policy."""
 
 

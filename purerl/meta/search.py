@@ -39,7 +39,7 @@ from purerl.types import PyTree
 CAPACITY = 64
 """The most generations of a chunk, and therefore the rows of metrics that the device holds."""
 CHUNK_SECONDS = 1.0
-"""The seconds that a chunk should take if a generation takes less: how long the progress bar, Ctrl-C and a time budget
+"""The seconds that a chunk should take if a generation takes less. So long the progress bar, Ctrl-C and a time budget
 wait."""
 LOG = "generations.jsonl"
 OF_AN_ARTEFACT = "report.json", "closed.json", "closed-report.json", "network.json", "network-report.json"

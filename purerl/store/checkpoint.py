@@ -32,7 +32,7 @@ IN_PIECES = 4
 """The format version of a step whose arrays are in pieces."""
 EARLIER = "it was written by an earlier version of purerl, which can resume it; saved policies still load"
 KEEP = 2
-"""The number of steps that are kept by default: the newest, and one to fall back to."""
+"""The number of steps that are kept by default, the newest and one to fall back to."""
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "evosax")
 ARRAYS, CARD = "state.safetensors", "card.json"
 BLOCK = 2**20

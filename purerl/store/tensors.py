@@ -18,7 +18,7 @@ MOST_HEADER_BYTES = 2**24
 """The size of the largest safetensors header that is read, in bytes."""
 MOST_AXES = 32
 METADATA = "__metadata__"
-"""The name of the entry of a header that is not an array: texts by their names."""
+"""The name of the entry of a header that is not an array but texts by their names."""
 
 
 class Place(NamedTuple):
