@@ -12,13 +12,14 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 DOCS = Path(__file__).parent
 ROOT, GENERATED = DOCS.parent, DOCS / "generated"
 
 project = "purerl"
 author = copyright = "the authors of purerl"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "purerl"
@@ -89,7 +90,13 @@ def skip(app, what, name, thing, skipped, options) -> bool | None:
 
 
 def docstring(app, what, name, thing, options, lines) -> None:
-    """Docstrings for people are nearly reStructuredText: what is not lies outside of literals."""
+    """Turns a docstring into reStructuredText: its sections, and what is not valid outside of literals.
+
+    Google's sections are those of functions and classes: of a constant the parser would take words before a colon for
+    its type.
+    """
+    if what in ("function", "method", "class"):
+        lines[:] = GoogleDocstring(lines, Config(), app, what, name, thing, options).lines()
     for i, line in enumerate(lines):
         parts = re.split(r"(``.*?``)", line)
         plain = [re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", part).replace("|", "\\|") for part in parts[::2]]

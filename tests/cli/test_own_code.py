@@ -115,7 +115,9 @@ wrapper = Wrapper("mine", Settings, "mine", off=False, wrap=wrap)
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A working directory with a module ``faulty_own``."""
+    """A working directory with a module ``faulty_own``, which is compiled anew whenever it is imported: two versions of
+    one second and one size would share their bytecode."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "faulty_own.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
