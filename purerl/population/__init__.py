@@ -1,4 +1,4 @@
-"""Populations: many trainings in one program, their placement on devices, cost and memory, and selection among them."""
+"""Populations: many trainings in one program, their placement on devices, their cost, and selection among them."""
 
 from purerl.population.layouts import AXIS, CPU_LANES, Layout, layout, place, spread
 from purerl.population.membership import Members, members

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def flops(function: Callable[..., Any], *args: Any) -> float:
-    """Floating-point operations of ``function(*args)``, which is traced but not run.
+    """Counts the floating-point operations of ``function(*args)``, which is traced but not run.
 
     Matrix products and convolutions count two for each multiply-add, other operations one for each element of their
     result, data movement (`MOVEMENT`) nothing. A scan counts every iteration; a while loop, whose number of iterations
@@ -18,13 +18,15 @@ def flops(function: Callable[..., Any], *args: Any) -> float:
 
 
 def product_flops(function: Callable[..., Any], *args: Any) -> float:
-    """Those of `flops` that tensor cores can compute: of convolutions, and of matrix products none of whose sides is
-    shorter than `SHORTEST`."""
+    """Counts those of `flops` that tensor cores can compute.
+
+    These are convolutions, and matrix products none of whose sides is shorter than `SHORTEST`.
+    """
     return _flops(jax.make_jaxpr(function)(*args).jaxpr, _product)
 
 
 SHORTEST = 16
-"""Rows, columns and summands of a matrix product that tensor cores compute at once."""
+"""The rows, columns and summands of a matrix product that tensor cores compute at once."""
 PRODUCTS = "dot_general", "conv_general_dilated"
 """Primitives that multiply and add."""
 MOVEMENT = frozenset(
@@ -54,7 +56,7 @@ MOVEMENT = frozenset(
 
 
 def _flops(jaxpr: Any, count: Callable[[Any], float]) -> float:
-    """The operations of a jaxpr, of which ``count`` counts those of one equation."""
+    """Counts the operations of a jaxpr; ``count`` counts those of one equation."""
     total = 0.0
     for equation in jaxpr.eqns:
         inner = [_flops(getattr(j, "jaxpr", j), count) for j in _inner(equation.params)]
@@ -68,14 +70,14 @@ def _flops(jaxpr: Any, count: Callable[[Any], float]) -> float:
 
 
 def _all(equation: Any) -> float:
-    """All operations of one equation."""
+    """Counts all operations of one equation."""
     if equation.primitive.name in PRODUCTS:
         return _of_product(equation)
     return 0.0 if equation.primitive.name in MOVEMENT else _size(equation)
 
 
 def _product(equation: Any) -> float:
-    """Those that tensor cores can compute."""
+    """Counts the operations of one equation that tensor cores can compute."""
     if equation.primitive.name not in PRODUCTS:
         return 0.0
     if equation.primitive.name == "dot_general":
@@ -93,7 +95,7 @@ def _size(equation: Any) -> float:
 
 
 def _of_product(equation: Any) -> float:
-    """Two operations for each multiply-add."""
+    """Counts two operations for each multiply-add of a product."""
     params = equation.params
     if equation.primitive.name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
@@ -103,6 +105,6 @@ def _of_product(equation: Any) -> float:
 
 
 def _inner(params: dict[str, Any]) -> list[Any]:
-    """The jaxprs among an equation's parameters."""
+    """Lists the jaxprs among an equation's parameters."""
     values = [v for value in params.values() for v in (value if isinstance(value, (tuple, list)) else (value,))]
     return [v for v in values if hasattr(v, "eqns") or hasattr(v, "jaxpr")]

@@ -19,14 +19,24 @@ from purerl.population.hosting import Programs
 from purerl.types import Env, Key, PyTree, Step, Transition
 
 SHARES = "stepping", "transfer", "inference", "learning", "waiting"
-"""Of an iteration's time: the host steps; observations travel and programs are called; actions are computed; what was
-collected is learned from; who acts waits for parameters, or who learns for what is collected."""
+"""The parts of an iteration's time.
+
+stepping: the host steps. transfer: observations travel and programs are called. inference: actions are computed.
+learning: a rollout is learned from. waiting: the actor waits for parameters, or the learner for a rollout.
+"""
 
 
 class Rollout(NamedTuple):
-    """What was collected in an iteration: of each group where it stands then and its rows ``[P, T, b]``, the keys that
-    go on, the version of the parameters that chose each step ``[T]``, how many episodes were cut because workers
-    failed, and the seconds of each of `SHARES`."""
+    """The rollout of one iteration.
+
+    - ``lanes``: where each group stands after it.
+    - ``rows``: the rows ``[P, T, b]`` of each group.
+    - ``next_key``: the keys to go on with.
+    - ``key_learn``: the keys for learning from it.
+    - ``versions``: ``[T]``, the version of the parameters that chose each step.
+    - ``cut``: how many episodes were cut because workers failed.
+    - ``seconds``: the seconds of each of `SHARES`.
+    """
 
     lanes: tuple[Lane, ...]
     rows: tuple[Transition, ...]
@@ -38,25 +48,25 @@ class Rollout(NamedTuple):
 
 
 class Reader:
-    """Trees ``[P, ...]`` of what the host's steps came to, in environments of ``env`` of ``size`` members."""
+    """Converts between the host's arrays and trees ``[P, ...]``, for ``size`` members in environments of ``env``."""
 
     def __init__(self, env: Env, size: int):
         self._structure = jax.tree.structure(jax.eval_shape(env.levels, jax.random.key(0), ()))
         self._size, self._agents = size, () if env.num_agents == 1 else (env.num_agents,)
 
     def observed(self, leaves: Leaves) -> PyTree:
-        """Observations of plain environments."""
+        """Returns observations of plain environments as a tree."""
         return jax.tree.unflatten(self._structure, map(self._each, leaves))
 
     def came(self, turn: Turn) -> Came:
-        """What a step came to."""
+        """Returns the result of the host's step."""
         first = self.observed(turn.obs)
         following = first if turn.next_obs is turn.obs else self.observed(turn.next_obs)
         flags: Any = map(self._each, (turn.reward, turn.terminated, turn.truncated))
         return Came(Step(following, *flags), first)
 
     def actions(self, action: Any) -> np.ndarray:
-        """Actions of rows ``[P, B, ...]`` as those of environments."""
+        """Returns actions of rows ``[P, B, ...]`` as actions of environments."""
         found = np.asarray(action)
         return found.reshape(-1, *self._agents, *found.shape[2:])
 
@@ -65,21 +75,24 @@ class Reader:
 
 
 class Watch:
-    """Seconds by name: each `note` counts those since the one before."""
+    """A stopwatch of seconds by name: each `note` counts the seconds since the one before."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(SHARES, 0.0)
         self._last = time.perf_counter()
 
     def note(self, name: str) -> None:
-        """Counts the time since the last note for ``name``."""
+        """Adds the time since the last note to ``name``."""
         now = time.perf_counter()
         self.seconds[name] += now - self._last
         self._last = now
 
 
 class Actor:
-    """Acts in the rows of all members, whose groups ``steppers`` step, by the programs ``made`` of ``given``."""
+    """Acts in the rows of all members, by the programs ``made`` with the arguments ``given``.
+
+    Each of ``steppers`` steps one group of rows.
+    """
 
     def __init__(self, made: Programs, given: PyTree, steppers: Sequence[Stepper], env: Env, num_steps: int):
         self._made, self._given, self._steppers, self._num_steps = made, given, tuple(steppers), num_steps
@@ -125,14 +138,14 @@ class Actor:
 
 
 class Closed(Exception):
-    """Nobody asks for rollouts any more."""
+    """An error: the collector was closed, so that no rollouts are wanted any more."""
 
 
 class Collector:
     """Rollouts one after another, each by the parameters of ``ahead`` rollouts before, or by the first ones.
 
-    With ``ahead`` 0 a rollout is collected when it is asked for. Otherwise a thread collects up to ``ahead`` that were
-    not asked for: rollout ``n`` of ``total`` is by version ``max(0, n - ahead)``, whatever is faster, so that a
+    With ``ahead`` 0 a rollout is collected when it is asked for. Otherwise a thread collects up to ``ahead`` rollouts
+    in advance: rollout ``n`` of ``total`` is by version ``max(0, n - ahead)``, whichever of both is faster, so that a
     training is the same each time (the schedule of Cleanba; Huang et al. 2024, arXiv 2310.00036, section 3).
     """
 
@@ -148,7 +161,7 @@ class Collector:
             self._thread.start()
 
     def next(self) -> Rollout:
-        """The next rollout. Raises what collecting it raised."""
+        """Returns the next rollout. Raises what collecting it raised."""
         if self._thread is None:
             return self._collect()
         before = time.perf_counter()
@@ -159,11 +172,11 @@ class Collector:
         return found
 
     def learned(self, behaviour: PyTree, version: int) -> None:
-        """Hands on the parameters that came of the last rollout."""
+        """Hands on the parameters that were learned from the last rollout."""
         self._behaviours.put((behaviour, version))
 
     def close(self) -> None:
-        """Ends the thread, after the rollout that it is at."""
+        """Ends the thread after its current rollout."""
         self._closed = True
         self._behaviours.put(None)
         if self._thread is not None:

@@ -1,9 +1,9 @@
-"""A program of one shard, run for all shards of an agent on one device or several.
+"""The program of one shard, run for all shards of an agent on one device or several.
 
 What a shard computes is traced once, with the shards of the agent as an axis (`tracing`). Here that trace is evaluated
 for the shards of a device, one after another, up to each of its collectives, which join the shards of the device and
 then those of all devices. What does not differ between shards, such as parameters, is computed and held once a device.
-So nothing that an agent has but once can come to differ between its devices.
+So what an agent has only once cannot come to differ between its devices.
 """
 
 import functools
@@ -26,7 +26,7 @@ COLLECTIVES = "psum", "pmax", "all_gather"
 class Cut(NamedTuple):
     """How an agent is cut: into ``shards``, of which a device has ``here``, one after another.
 
-    ``axis`` names the mesh axis over the devices of an agent (None: there is one). Sums are ``exact`` if they are added
+    ``axis`` names the mesh axis over the devices of an agent (None: there is only one). With ``exact`` sums are added
     in the order of the shards, whatever the devices.
     """
 
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
 
 @jax.tree_util.register_pytree_node_class
 class Each(tuple):
-    """A value that every shard has its own of: those of the shards of this device."""
+    """A value that differs between shards: a tuple of those of the shards of this device."""
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
         """Returns the shards' values as the children of a tree."""
@@ -55,10 +55,13 @@ Value = Any
 
 
 def run(traced: Traced, cut: Cut, *args: PyTree) -> PyTree:
-    """Computes what was traced for the shards of this device. Leaves of ``args`` and of the results are `Each` where
-    shards differ. If sums are exact, the first float among ``args`` must be finite, and an argument of the program.
+    """Computes a trace for the shards of this device.
 
-    Raises `ConfigError` where shards meet in a way that is not known.
+    Leaves of ``args`` and of the results are `Each` where shards differ. If sums are exact, the first float among
+    ``args`` must be finite, and an argument of the program.
+
+    Raises:
+        ConfigError: Shards meet in a way that is not supported.
     """
     leaves = jax.tree.leaves(args, is_leaf=lambda x: isinstance(x, Each))
     floats = (x for x in leaves if not isinstance(x, Each) and jnp.issubdtype(x.dtype, jnp.floating) and x.ndim == 0)
@@ -82,18 +85,20 @@ def together(tree: PyTree, differs: PyTree, cut: Cut) -> PyTree:
 
 
 def _each(cut: Cut, x: Value) -> Each:
-    """A value as each shard of this device has it."""
+    """Returns a value as each shard of this device has it."""
     return x if isinstance(x, Each) else Each([x] * cut.here)
 
 
 def _held(cut: Cut, values: Sequence[Value], differs: Sequence[bool]) -> list[Value]:
-    """``values`` with those that ``differs`` as `Each`."""
+    """Returns ``values`` with those that ``differs`` as `Each`."""
     return [_each(cut, x) if own else x for x, own in zip(values, differs, strict=True)]
 
 
 class _Here(NamedTuple):
-    """What is known while a trace is evaluated: the cut, and where sums are exact a bool that is True, which no
-    compiler knows."""
+    """What is known while a trace is evaluated: the cut and, where sums are exact, ``sure``.
+
+    ``sure`` is a bool that is True, which no compiler knows.
+    """
 
     cut: Cut
     sure: Array | None
@@ -119,7 +124,7 @@ def _flags(values: Sequence[Value]) -> tracing.Flags:
 
 
 def _compute(group: tracing.Group, values: Sequence[Any]) -> list[Any]:
-    """What comes of the operations of a group."""
+    """Computes the operations of a group, and returns its outputs."""
     known = dict(zip(group.inputs, values, strict=True))
     for eqn in group.eqns:
         given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
@@ -130,9 +135,9 @@ def _compute(group: tracing.Group, values: Sequence[Any]) -> list[Any]:
 
 
 def _separately(here: _Here, group: Callable[[Sequence[Any]], list[Any]], values: list[Any]) -> list[Any]:
-    """``group(values)``, fused with nothing else where bits must not follow from how many shards a device has.
+    """Computes ``group(values)`` by itself where bits must not depend on the number of shards of a device.
 
-    XLA on CPU fuses through a barrier, but not into a branch that may not be taken.
+    It is then fused with nothing else. XLA on CPU fuses through a barrier, but not into a branch that may not be taken.
     """
     if here.sure is None:
         return group(values)
@@ -144,14 +149,14 @@ def _separately(here: _Here, group: Callable[[Sequence[Any]], list[Any]], values
 
 
 def _blank(like: Any) -> Array:
-    """Zeros, of keys too."""
+    """Returns zeros, also for keys."""
     if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jnp.broadcast_to(jax.random.key(0), like.shape)
     return jnp.zeros(like.shape, like.dtype)
 
 
 def _meet(here: _Here, eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
-    """An operation in which the shards meet."""
+    """Computes an operation in which the shards meet."""
     name = eqn.primitive.name
     if tracing.is_collective(eqn):
         return _join(here.cut, eqn, given)
@@ -165,12 +170,12 @@ def _meet(here: _Here, eqn: JaxprEqn, given: list[Value]) -> Sequence[Value]:
 
 
 def _rows(cut: Cut, given: Sequence[Value]) -> list[list[Any]]:
-    """The arguments of each shard."""
+    """Lists the arguments of each shard."""
     return [[_each(cut, x)[i] for x in given] for i in range(cut.here)]
 
 
 def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
-    """A loop, in each step of which the shards meet."""
+    """Computes a loop in each step of which the shards meet."""
     params = eqn.params
     (num_consts, num_carry), body = compat.loop_sizes(params), params["jaxpr"]
     carries, differs = tracing.of_loop(eqn, _flags(given))
@@ -187,7 +192,7 @@ def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
 
 
 def _cond(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
-    """A choice that all shards make alike."""
+    """Computes a choice that all shards make alike."""
     differs = tracing.of_operation(eqn, _flags(given))
 
     def taken(branch: Any) -> list[Value]:
@@ -199,7 +204,7 @@ def _cond(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
 
 
 def _join(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
-    """A collective over the shards."""
+    """Computes a collective over the shards."""
     name, params = eqn.primitive.name, eqn.params
     if name == "axis_index":
         first = jax.lax.axis_index(cut.axis) * cut.here if cut.axis else 0
@@ -214,13 +219,13 @@ def _join(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
 
 
 def _gathered(cut: Cut, parts: Sequence[Array]) -> Array:
-    """``[S, ...]``: those of all shards, in their order."""
+    """Returns the parts ``[S, ...]`` of all shards, in their order."""
     here = jnp.stack(parts)
     return jax.lax.all_gather(here, cut.axis, tiled=True) if cut.axis else here
 
 
 def _reduced(cut: Cut, parts: Sequence[Array], name: str) -> Array:
-    """The sum or the largest of the shards' parts."""
+    """Returns the sum or the maximum of the shards' parts."""
     two, over = (jnp.add, jax.lax.psum) if name == "psum" else (jnp.maximum, jax.lax.pmax)
     if cut.exact and name == "psum" and jnp.issubdtype(parts[0].dtype, jnp.inexact):
         return functools.reduce(two, list(_gathered(cut, parts)))

@@ -18,7 +18,7 @@ from purerl.hosts.processes import cores
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 CACHE = "~/.cache/purerl"
-"""Where compiled programs are kept."""
+"""The default folder of compiled programs."""
 THREADS = "NPROC"
 """The environment variable with the number of threads that XLA starts for the CPU."""
 
@@ -26,8 +26,11 @@ THREADS = "NPROC"
 def use_cpu_cores() -> None:
     """Makes every CPU core that this process may use a JAX device, so that a population can use them all.
 
-    Call it before JAX computes anything: afterwards it raises `RuntimeError`. It does nothing if ``XLA_FLAGS`` or
-    ``JAX_NUM_CPU_DEVICES`` already sets the number of CPU devices.
+    It must be called before JAX computes anything. It does nothing if ``XLA_FLAGS`` or ``JAX_NUM_CPU_DEVICES`` already
+    sets the number of CPU devices.
+
+    Raises:
+        RuntimeError: JAX has computed something already.
     """
     if not _devices_are_chosen():
         jax.config.update("jax_num_cpu_devices", cores())
@@ -39,8 +42,11 @@ def use_one_thread() -> None:
     Where many operations of a loop's body can start at once, XLA on CPU hands half of them to another thread. That
     costs more than it gains while arrays are small: with one thread PPO and DQN on CartPole are 1.2 to 1.4 times as
     fast. Images, layers of more than 128 units and hundreds of environments need the threads (docs/benchmarks.md).
-    Call it before JAX computes anything: afterwards it raises `RuntimeError`. It does nothing if ``NPROC``,
-    ``XLA_FLAGS`` or ``JAX_NUM_CPU_DEVICES`` already says how many threads or devices there are.
+    It must be called before JAX computes anything. It does nothing if ``NPROC``, ``XLA_FLAGS`` or
+    ``JAX_NUM_CPU_DEVICES`` already sets the number of threads or devices.
+
+    Raises:
+        RuntimeError: JAX has computed something already.
     """
     if THREADS not in os.environ and not _devices_are_chosen():
         jax.config.update("jax_num_cpu_devices", 1)
@@ -54,10 +60,12 @@ def _devices_are_chosen() -> bool:
 
 
 def chosen(count: int = 0, per_agent: int = 1) -> list[jax.Device]:
-    """Returns the first ``count`` devices that JAX finds (0: all), as many of each process, a multiple of the
-    ``per_agent`` over which each agent lies.
+    """Returns the first ``count`` devices that JAX finds (0: all), as many of each process.
 
-    Raises `ConfigError` if there are fewer, and if a process would have none.
+    Their number is a multiple of ``per_agent``, the number of devices that each agent lies over.
+
+    Raises:
+        ConfigError: There are fewer, ``count`` is not a multiple of the processes, or a process would have none.
     """
     there, several = jax.devices(), processes.count()
     wanted, name = max(count, per_agent), "num_devices" if count >= per_agent else "devices_per_agent"
@@ -77,24 +85,23 @@ def chosen(count: int = 0, per_agent: int = 1) -> list[jax.Device]:
 
 
 def compiler_options(device: jax.Device | None = None) -> dict[str, Any]:
-    """Options for `jax.jit` under which every lane of a `jax.vmap` computes the same bits as a single run.
+    """Returns options for `jax.jit` under which every lane of a `jax.vmap` computes the same bits as a single run.
 
     On CPU three parts of XLA choose the order of a sum by the size of the whole array: its reduction library, its
     fusion emitters, and LLVM's vectoriser. These options disable them, as far as jax's version lets them, which at
     least halves the speed; they are meant for tests, and `train_population` does not use them. With jax 0.10.2 all
-    algorithms were measured to keep their bits; with 0.11.2 all but Ape-X and R2D2, which round otherwise.
-    Returns no options for other platforms. ``device`` defaults to the first one.
+    algorithms were measured to keep their bits; with 0.11.2 all but Ape-X and R2D2, which round otherwise. For other
+    platforms there are no options. ``device`` defaults to the first one.
     """
     device = device or jax.local_devices()[0]
     return compat.lane_options(device) if device.platform == "cpu" else {}
 
 
 def quick_options(device: jax.Device | None = None) -> dict[str, Any]:
-    """Options for `jax.jit` under which XLA on CPU compiles in a fraction of the time, to programs that run more slowly
-    and may round otherwise: for trying things.
+    """Returns options for `jax.jit` under which XLA on CPU compiles in a fraction of the time, for trying things.
 
-    They are what ``--compile quick`` is, as far as jax's version has them. Returns no options for other platforms.
-    ``device`` defaults to the first one. ::
+    Programs run more slowly and may round otherwise. The options are those of ``--compile quick``, as far as jax's
+    version has them. For other platforms there are none. ``device`` defaults to the first one. ::
 
         result = jax.jit(ppo.make_train(config, env), compiler_options=purerl.quick_options())(key)
     """
@@ -103,7 +110,7 @@ def quick_options(device: jax.Device | None = None) -> dict[str, Any]:
 
 
 def available_bytes(devices: Sequence[jax.Device]) -> int:
-    """Free memory of each of ``devices``, in bytes.
+    """Returns the free memory of each of ``devices``, in bytes.
 
     It is the least over accelerators. CPU devices share the free memory of the machine, or of the process's control
     group (cgroup), equally. A device that is only compiled for (`hardware.absent`) has what JAX would have there. If
@@ -121,7 +128,7 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
 
 
 def _available_bytes(devices: Sequence[jax.Device]) -> int:
-    """`available_bytes` of devices of this process."""
+    """Computes `available_bytes` of devices of this process."""
     try:
         stats = [device.memory_stats() for device in devices]
     except jax.errors.JaxRuntimeError:

@@ -25,7 +25,7 @@ from purerl.types import Env, Key, Metrics, PyTree, Trainer, TrainState, Transit
 
 
 class Programs(NamedTuple):
-    """What a training on the host computes, compiled for all members ``[P]`` at once, whose states are ``like``.
+    """The programs of a training on the host, compiled for all members ``[P]`` at once, whose states are ``like``.
 
     The rows of a member are stepped in ``groups`` of the same size. ``given`` are the members' arguments. `learn`,
     `fill`, `step` and `last` overwrite their first argument. ``chunk`` is `learn` with its cost.
@@ -46,14 +46,17 @@ class Programs(NamedTuple):
 
 
 def whole(size: int, lanes: int | None = None) -> Layout:
-    """A layout of exactly ``size`` members on the first device, with at most so many ``lanes``, which divide them."""
+    """Returns a layout of exactly ``size`` members on the first device.
+
+    It has at most ``lanes`` lanes, by which ``size`` can be divided.
+    """
     deal = layout(size, jax.local_devices()[:1], lanes)
     beside = max(n for n in range(1, deal.lanes + 1) if size % n == 0)
     return Layout(deal.devices, size // beside, beside)
 
 
 def every(one: Callable[..., PyTree], deal: Layout) -> Callable[..., Any]:
-    """``one(given, *args)`` of a member, as a function of all, whose arguments lead with ``[P]``."""
+    """Maps ``one(given, *args)`` of a member over all members; the arguments lead with ``[P]``."""
     return lambda *args: spread(lambda mine, _: ((), one(*mine)), deal)(args, ())[1]
 
 
@@ -66,8 +69,16 @@ def programs(
 ) -> Programs:
     """Compiles the trainings ``make_trainer(**given)`` of a population, whose environments are the host's.
 
-    ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing. Raises
-    `planning.DoesNotFit`, and `ConfigError` if the environments cannot be cut into ``groups``.
+    Args:
+        make_trainer: Makes the `Trainer` of a member.
+        members: The members.
+        groups: The number of groups that the rows of a member are stepped in.
+        lanes: As in `population.train_population`.
+        stage: Called with the name of the stage that begins after tracing.
+
+    Raises:
+        planning.DoesNotFit: The program needs more memory than is free.
+        ConfigError: The environments cannot be cut into ``groups``.
     """
     start, size = time.perf_counter(), members.size
     deal = whole(size, lanes)
@@ -161,7 +172,7 @@ OVERWRITES = "step", "last", "fill", "learn"
 
 
 def check_groups(trainer: Trainer, groups: int) -> None:
-    """Raises `ConfigError` if the rows of a training cannot be stepped in so many ``groups``."""
+    """Raises `ConfigError` if the rows of a training cannot be stepped in ``groups`` groups."""
     num_envs = trainer.fleet.env_steps
     if num_envs % groups:
         raise ConfigError(f"double_buffering = 'on': num_envs = {num_envs} cannot be cut into {groups} halves")
@@ -172,6 +183,6 @@ def check_groups(trainer: Trainer, groups: int) -> None:
 
 
 def _came(env: Env, size: int, num_envs: int) -> Came:
-    """What the host's step comes to, of zeros: of so many environments of each of ``size`` members."""
+    """Returns zeros like the result of the host's step, of ``num_envs`` environments of each of ``size`` members."""
     key, shape = jax.random.key(0), (size, num_envs)
     return Came(env.noise(key, shape), env.levels(key, shape))

@@ -1,7 +1,7 @@
 """Placement of members on devices: every device computes groups sequentially, and the members of a group by vmap.
 
-The devices are a mesh ``population x data``: each has members of its own, unless an agent is split
-(`purerl.population.splitting`) and lies over several, each of which has some of its shards.
+The devices are a mesh ``population x data``. Each device has members of its own, unless an agent is split
+(`purerl.population.splitting`): then it lies over several devices, each of which has some of its shards.
 """
 
 import math
@@ -18,10 +18,13 @@ from purerl.trees import fill, take
 from purerl.types import PyTree
 
 AXIS, DATA = "P", "data"
-"""Names of the mesh axes, over members and over the shards of one."""
+"""The names of the mesh axes: over members, and over the shards of one."""
 CPU_LANES = 1
-"""Members that a CPU core computes at once, under vmap. 4 are about an eighth faster, but XLA on CPU chooses the order
-of some sums by the size of the whole array, so that members would differ in the last bits from single trainings."""
+"""The number of members that a CPU core computes at once, under vmap.
+
+4 are about an eighth faster, but XLA on CPU chooses the order of some sums by the size of the whole array, so that
+members would differ in the last bits from single trainings.
+"""
 
 
 class Layout(NamedTuple):
@@ -37,28 +40,31 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of members that the program computes, including padding."""
+        """The number of members that the program computes, including padding."""
         return self.places * self.groups * self.lanes
 
     @property
     def places(self) -> int:
-        """How many members lie side by side."""
+        """The number of members that lie side by side."""
         return len(self.devices) // self.per_agent
 
     @property
     def sharding(self) -> Sharding:
-        """Where arrays with leading axis ``[P]`` lie: split over the devices, or on the only one."""
+        """The sharding of arrays with leading axis ``[P]``: split over the devices, or on the only one."""
         return self.shardings(False)
 
     def shardings(self, differs: PyTree) -> PyTree:
-        """Where arrays ``[P, ...]`` lie, leaf by leaf: those that ``differs`` (bool) between the shards of an agent are
-        ``[P, S, ...]``, and split over its devices, too."""
+        """Returns the shardings of arrays ``[P, ...]``, leaf by leaf.
+
+        Leaves that ``differs`` (bool) between the shards of an agent are ``[P, S, ...]``, and split over its devices,
+        too.
+        """
         if len(self.devices) == 1:
             return jax.tree.map(lambda _: SingleDeviceSharding(self.devices[0]), differs)
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), self.specs(differs))
 
     def specs(self, differs: PyTree) -> PyTree:
-        """`shardings` as axes of the mesh."""
+        """Returns `shardings` as axes of the mesh."""
         return jax.tree.map(lambda own: PartitionSpec(AXIS, DATA) if own else PartitionSpec(AXIS), differs)
 
     @property
@@ -75,10 +81,13 @@ class Layout(NamedTuple):
 def layout(
     size: int, devices: Sequence[jax.Device] | None = None, lanes: int | None = None, per_agent: int = 1
 ) -> Layout:
-    """Distributes ``size`` members evenly over ``devices`` (default: all), in groups of at most ``lanes``, each over
-    ``per_agent`` devices that lie side by side. What is left over has no members.
+    """Distributes ``size`` members evenly over devices.
 
-    ``lanes`` defaults to `CPU_LANES` on CPU, and to all members of a device elsewhere.
+    Args:
+        size: The number of members.
+        devices: The devices; None: all. Devices that are left over have no members.
+        lanes: The most members of a group; None: `CPU_LANES` on CPU, and all members of a device elsewhere.
+        per_agent: The number of devices, side by side, that a member lies over.
     """
     there = tuple(devices or jax.devices())
     places = len(there) // per_agent
@@ -91,8 +100,13 @@ def layout(
 
 
 def place(members: PyTree, layout: Layout, sharding: Sharding | None = None) -> PyTree:
-    """``members``, whose leaves have the leading axis ``[P]``, padded to the layout's size and put on its devices, as
-    ``sharding`` says (default: each on those of its agent)."""
+    """Pads ``members`` to the layout's size and puts them on its devices.
+
+    Args:
+        members: A tree whose leaves have the leading axis ``[P]``.
+        layout: The layout.
+        sharding: The sharding of the result; None: each member lies on the devices of its agent.
+    """
     return processes.put(fill(members, layout.size), sharding or layout.sharding)
 
 
@@ -104,10 +118,14 @@ def spread(
     In the returned function every leaf of ``given``, ``state`` and ``out`` has a leading axis ``[P]``; ``shared`` is
     the same for all members. States are updated in place, group by group. It takes a keyword ``groups``: how many
     groups of each device to compute (an int32 that may be traced; default: all). Members of the other groups keep their
-    state, and their ``out`` is zero. ``differs`` says which leaves of ``state`` and of ``out`` differ between the
-    shards of an agent, as `Layout.shardings` has it.
-    """
+    state, and their ``out`` is zero.
 
+    Args:
+        function: The function of one member.
+        layout: The layout of the members.
+        differs: Which leaves of ``state`` and of ``out`` differ between the shards of an agent, as in
+            `Layout.shardings`.
+    """
     function = jax.jit(function, inline=True)  # so that it is traced once, for shapes and for the loop
 
     def on_device(groups, given, state, *shared):
@@ -142,7 +160,7 @@ def spread(
 
 
 def _side_by_side(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`jax.vmap` over the first two arguments, except that on CPU a single member is computed without vmap.
+    """Applies `jax.vmap` over the first two arguments, but on CPU computes a single member without it.
 
     XLA on CPU removes an axis of length 1 midway through its optimisations; the result then differs in rounding both
     from a run without vmap and from a lane of a larger vmap.

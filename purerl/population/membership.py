@@ -16,18 +16,23 @@ class Members(NamedTuple):
 
     @property
     def size(self) -> int:
-        """``P``, the number of members."""
+        """The number ``P`` of members."""
         return self.keys.shape[0]
 
 
 def members(
     configs: Any, keys: Key, *, env_params: dict[str, Any] | None = None, meta_params: PyTree | None = None
 ) -> Members:
-    """The members of a population, with everything that all members share repeated.
+    """Returns the members of a population, with everything that all members share repeated.
 
-    Floats of ``configs`` and ``env_params`` are scalars that all members share, or vectors ``[P]``; ``keys`` is one key
-    that all share (common random numbers), or ``[P]``; every leaf of ``meta_params`` has the leading axis ``[P]``.
-    Raises `ValueError` if their lengths differ.
+    Args:
+        configs: A config whose floats are scalars that all members share, or vectors ``[P]``.
+        keys: One key that all members share (common random numbers), or ``[P]``.
+        env_params: Parameters of the environment by name, scalars or ``[P]``.
+        meta_params: A tree whose leaves have the leading axis ``[P]``.
+
+    Raises:
+        ValueError: The lengths differ.
     """
     given = {"config": configs} | ({} if env_params is None else {"env_params": env_params})
     floats = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), given)

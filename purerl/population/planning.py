@@ -14,7 +14,10 @@ from purerl.types import PyTree
 
 
 class DoesNotFit(MemoryError):
-    """A program needs more memory than is free. The message says how much, and what takes most of it."""
+    """An error: a program needs more memory than is free.
+
+    The message states how much, and what takes most of it.
+    """
 
 
 class Plan(NamedTuple):
@@ -29,14 +32,14 @@ class Plan(NamedTuple):
     - ``fits``: members that fit into the free memory at once.
     - ``flops_per_frame``: floating-point operations of one member per environment step (`arithmetic.flops`).
     - ``compile_seconds``: time spent compiling.
-    - ``product_flops_per_frame``: of ``flops_per_frame`` those that tensor cores can compute
+    - ``product_flops_per_frame``: those of ``flops_per_frame`` that tensor cores can compute
       (`arithmetic.product_flops`), in plans of a `Trainer`.
     - ``replay_bytes``: size of one member's replay buffer, in plans of a `Trainer`.
     - ``carry_bytes``: size of what one member's actors remember from step to step, such as memories of their episodes.
     - ``dataset_bytes``: size of the datasets that all members learn from, which the program holds once.
     - ``devices_per_member``: devices over which each member lies, in plans of a `Trainer` cut into ``shards``.
-    - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`) of so many
-      ``frames_per_iteration``.
+    - ``sent_bytes``: bytes that a device sends to the others of a member in an iteration (`splitting.sent`).
+    - ``frames_per_iteration``: frames of one member in that iteration.
     """
 
     members: int
@@ -59,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def in_words(plan: Plan) -> str:
-    """A plan as text, one line per quantity."""
+    """Returns a plan as text, one line per quantity."""
     quantities = {
         "agents": f"{plan.members:,}",
         "devices": f"{plan.devices}",
@@ -85,7 +88,7 @@ def _sent(plan: Plan) -> str:
 
 
 def lines(quantities: dict[str, str]) -> str:
-    """Quantities by name as text, one per line."""
+    """Returns quantities by name as text, one per line."""
     return "\n".join(f"{name:<20}{value}" for name, value in quantities.items())
 
 
@@ -103,7 +106,7 @@ class Compiled(NamedTuple):
         return held(self.program) * len(self.layout.devices)
 
     def plan(self, members: int, flops_per_frame: float) -> Plan:
-        """The plan of a population of ``members``, trained in batches by this program."""
+        """Returns the plan of a population of ``members``, trained in batches by this program."""
         deal = self.layout
         count, free = len(deal.devices), machine.available_bytes(deal.devices)
         memory: Any = self.program.memory_analysis()
@@ -124,11 +127,11 @@ class Compiled(NamedTuple):
 
 
 def census(program: jax.stages.Lowered | jax.stages.Compiled, unknown_trips: int = 1) -> Census:
-    """The kernels of a program for a GPU and the bytes that they move, by loop.
+    """Counts the kernels of a program for a GPU and the bytes that they move, by loop.
 
-    A program that is only lowered is compiled first. The GPU need not be here: a function is lowered for it with shapes
-    that lie on `hardware.absent.device`. ``unknown_trips`` are iterations of a loop of which the compiler knows no
-    number. ::
+    A program that is only lowered is compiled first. This machine need not have the GPU: a function is lowered for it
+    with shapes that lie on `hardware.absent.device`. ``unknown_trips`` is the number of iterations of a loop whose
+    number the compiler does not know. ::
 
         place = jax.sharding.SingleDeviceSharding(absent.device("h200"))
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2048))
@@ -148,9 +151,15 @@ def compile_to_fit(
 ) -> Compiled:
     """Compiles ``lower(batch_size) -> (lowered, layout)`` for the largest batch that fits into free memory.
 
-    ``batch_size`` is a number, or "auto": all ``members`` if they fit, otherwise as many as do. Raises `DoesNotFit`,
-    with ``advice``, if the given number does not fit, or with "auto" if not even one member per device does. It is
-    compiled with ``options`` (None: `backend.compiler_options`).
+    Args:
+        lower: Lowers the program of a batch.
+        members: The number of members of the population.
+        batch_size: A number, or "auto": all ``members`` if they fit, otherwise as many as do.
+        advice: The end of the message of `DoesNotFit`.
+        options: The compiler's options; None: `backend.compiler_options`.
+
+    Raises:
+        DoesNotFit: The given number does not fit, or with "auto" not even one member per device does.
     """
     start, count = time.perf_counter(), members if batch_size == "auto" else min(int(batch_size), members)
     while True:
@@ -174,7 +183,7 @@ def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], a
 
 
 def held(program: jax.stages.Compiled) -> int:
-    """Bytes that a program holds on each device while it runs: arguments, results and temporaries.
+    """Returns the bytes that a program holds on each device while it runs: arguments, results and temporaries.
 
     The sum of buffers is used where XLA's ``peak_memory_in_bytes`` is smaller: on CPU that omits the temporaries.
     """
@@ -194,7 +203,7 @@ def check_state(init: Callable[..., PyTree], *args: Any, devices: Sequence[jax.D
 
 
 def largest(state: PyTree, count: int = 3) -> str:
-    """The ``count`` largest arrays of a state as text: name, shape and size."""
+    """Returns the ``count`` largest arrays of a state as text: name, shape and size."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
     leaves = sorted(leaves, key=lambda leaf: -nbytes(leaf[1]))[:count]
     name = lambda path: jax.tree_util.keystr(path, simple=True, separator=".")
@@ -203,7 +212,7 @@ def largest(state: PyTree, count: int = 3) -> str:
 
 
 def gigabytes(count: float) -> str:
-    """A number of bytes as text: ``1610612736`` becomes ``1.5 GiB``."""
+    """Returns a number of bytes as text: ``1610612736`` becomes ``1.5 GiB``."""
     for size, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= size:
             number = count / size

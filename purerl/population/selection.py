@@ -21,8 +21,10 @@ from purerl.population import layouts, membership
 from purerl.types import Array, Key, Metrics, PyTree, Trainer, TrainState
 
 Fitness = Callable[[Metrics], Array]
-"""Maps the metrics ``[iterations]`` of one member to a scalar to be maximised. Metrics of iterations that were not run
-are nan, or 0 if they are integers."""
+"""A function from the metrics ``[iterations]`` of one member to a scalar to be maximised.
+
+Metrics of iterations that were not run are nan, or 0 if they are integers.
+"""
 
 
 class Evolved(NamedTuple):
@@ -57,14 +59,16 @@ def population_based_training(
     Jaderberg et al. 2017 (arXiv 1711.09846, algorithm 1). A member that takes another's state takes all of it except
     the key, so that their trainings diverge. ``train`` consumes ``key``.
 
-    - ``make_trainer(**given)``: the `Trainer` of a member.
-    - ``size``: number of members ``P``.
-    - ``num_intervals``: number of intervals, each followed by a selection.
-    - ``num_iterations``: iterations of an interval.
-    - ``explore(key, given)``: new arguments for a member that took another's state, from that one's (`perturb`).
-    - ``exploit(key, fitness [P]) -> parent [P]``: whose state each member takes; default `truncation`.
-    - ``fitness``: of the metrics of an interval; default `mean_return`.
-    - ``devices``: default all.
+    Args:
+        make_trainer: ``make_trainer(**given)`` makes the `Trainer` of a member.
+        size: The number ``P`` of members.
+        num_intervals: The number of intervals, each followed by a selection.
+        num_iterations: The iterations of an interval.
+        explore: ``explore(key, given)`` makes new arguments for a member that took another's state, from that one's
+            (`perturb`).
+        exploit: ``exploit(key, fitness [P]) -> parent [P]`` chooses whose state each member takes; None: `truncation`.
+        fitness: The fitness, of the metrics of an interval; None: `mean_return`.
+        devices: The devices; None: all.
     """
     exploit, fitness = exploit or truncation(), fitness or mean_return
     layout = layouts.layout(size, devices)
@@ -92,7 +96,7 @@ def population_based_training(
 
 
 def truncation(fraction: float = 0.2) -> Callable[[Key, Array], Array]:
-    """Truncation selection: each of the worst ``fraction`` of members takes the state of a random one of the best.
+    """Makes truncation selection: each of the worst ``fraction`` of members takes the state of a random best one.
 
     The best and the worst are the same number of members, at least 1. ``exploit`` consumes its key.
     """
@@ -110,10 +114,16 @@ def truncation(fraction: float = 0.2) -> Callable[[Key, Array], Array]:
 def perturb(
     *, factors: tuple[float, float] = (0.8, 1.25), resample: float = 0.25, **ranges: tuple[float, float]
 ) -> Callable[[Key, PyTree], PyTree]:
-    """Multiplies fields of the config by a random one of ``factors``, or with probability ``resample`` redraws them.
+    """Makes a function that multiplies fields of the config by random factors, or redraws them.
 
-    ``ranges`` maps the fields to the lowest and the highest value that they may take, both positive; values are clipped
-    to it, and redrawn log-uniformly from it. ``explore`` consumes its key.
+    Args:
+        factors: A field is multiplied by a random one of these.
+        resample: The probability that it is redrawn instead.
+        **ranges: The lowest and the highest value of each field, both positive. Values are clipped to this range, and
+            redrawn log-uniformly from it.
+
+    Returns:
+        ``explore(key, given)``, which consumes its key.
     """
 
     def explore(key: Key, given: dict[str, PyTree]) -> dict[str, PyTree]:
@@ -130,10 +140,10 @@ def perturb(
 
 
 def ancestry(parent: Any, member: int) -> list[int]:
-    """The lineage of ``member``'s final state: the member that held its ancestor in each interval, then ``member``.
+    """Returns the lineage of ``member``'s final state: the holder of its ancestor in each interval, then ``member``.
 
-    ``parent`` ``[I, P]`` is that of `Evolved`. Returns ``I + 1`` indices, because the selection after the last interval
-    counts too.
+    ``parent`` ``[I, P]`` is that of `Evolved`. The result has ``I + 1`` indices, because the selection after the last
+    interval counts too.
     """
     line = [member]
     for row in np.asarray(parent)[::-1]:
@@ -174,13 +184,14 @@ def successive_halving(
     member has trained for ``num_iterations * reduction ** r`` iterations. Survivors are moved to the front, so that
     dropped members cost nothing except to complete a group. Survivors train exactly as they would alone.
 
-    - ``make_trainer(**given)``: the `Trainer` of a member.
-    - ``size``: number of members ``P``.
-    - ``num_rungs``: number of rungs.
-    - ``num_iterations``: iterations of the first rung.
-    - ``reduction``: the factor by which members decrease and budgets increase per rung.
-    - ``fitness``: of the metrics of a rung; default `mean_return`.
-    - ``devices``: default all.
+    Args:
+        make_trainer: ``make_trainer(**given)`` makes the `Trainer` of a member.
+        size: The number ``P`` of members.
+        num_rungs: The number of rungs.
+        num_iterations: The iterations of the first rung.
+        reduction: The factor by which members decrease and budgets increase per rung.
+        fitness: The fitness, of the metrics of a rung; None: `mean_return`.
+        devices: The devices; None: all.
     """
     fitness = fitness or mean_return
     totals = [0] + [num_iterations * reduction**r for r in range(num_rungs)]
@@ -218,20 +229,20 @@ def successive_halving(
 
 
 def mean_return(metrics: Metrics) -> Array:
-    """Mean return of all episodes that ended in metrics ``[iterations]``; nan if none did."""
+    """Computes the mean return of all episodes that ended in metrics ``[iterations]``; nan if none did."""
     episodes = jnp.nan_to_num(metrics["episodes"].astype(jnp.float32))
     total = jnp.sum(jnp.where(episodes > 0, metrics["episode_return"] * episodes, 0.0))
     return total / jnp.sum(episodes)
 
 
 def _score(fitness: Fitness, state: TrainState, metrics: Metrics) -> Array:
-    """The fitness ``[P]`` of members; -inf for those that died or whose fitness is nan."""
+    """Computes the fitness ``[P]`` of members: -inf for those that died or whose fitness is nan."""
     scores = jax.vmap(fitness)(metrics)
     return jnp.where(state.alive & ~jnp.isnan(scores), scores, -jnp.inf)
 
 
 def _init(make_trainer: Callable[..., Trainer], members: membership.Members, layout: layouts.Layout) -> TrainState:
-    """Initial training states ``[P]`` of members."""
+    """Makes the initial training states ``[P]`` of members."""
     init = layouts.spread(lambda m, _: ((), make_trainer(**m.given).init(m.keys)), layout)
     return trees.take(init(trees.fill(members, layout.size), ())[1], np.arange(members.size))
 
@@ -253,5 +264,5 @@ def _advance(
 
 
 def _nothing(x: Array) -> Any:
-    """The value of a metric of ``x``'s dtype in an iteration that was not run: nan, or 0 for integers."""
+    """Returns the value of a metric of ``x``'s dtype in an iteration that was not run: nan, or 0 for integers."""
     return jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.zeros((), x.dtype)

@@ -1,8 +1,8 @@
-"""One agent over several devices: its training cut into shards, each with its part of the environments, of the replay
-and of every minibatch.
+"""One agent over several devices: its training is cut into shards.
 
-The shards take every gradient step together, from the mean of their gradients, so that what is learned is one. How many
-there are shapes the results; over how many devices they lie does not, but for the order in which sums are added.
+Each shard has its part of the environments, of the replay and of every minibatch. The shards take every gradient step
+together, from the mean of their gradients, so that all learn the same. The number of shards shapes the results; the
+number of devices that they lie over does not, but for the order in which sums are added.
 """
 
 import dataclasses
@@ -21,8 +21,10 @@ from purerl.types import Array, Metrics, PyTree, Trainer, TrainState
 
 
 class Split(NamedTuple):
-    """How agents are asked to be cut: into so many ``shards``, over so many ``devices``, which divide them; ``exact``
-    as in `collectives.Cut`."""
+    """How agents are to be cut: into ``shards``, over ``devices``, whose number divides that of the shards.
+
+    ``exact`` is that of `collectives.Cut`.
+    """
 
     shards: int = 1
     devices: int = 1
@@ -30,19 +32,21 @@ class Split(NamedTuple):
 
     @property
     def cut(self) -> Cut | None:
-        """What a device computes of an agent; None: all of it."""
+        """The part of an agent that a device computes; None: all of it."""
         if self.shards == 1:
             return None
         return Cut(self.shards, self.shards // self.devices, DATA if self.devices > 1 else None, self.exact)
 
     def compiler_options(self, device: jax.Device) -> dict[str, Any]:
-        """Returns what programs for ``device`` are compiled with: on a CPU some optimisations follow from how many
-        devices there are."""
+        """Returns the options that programs for ``device`` are compiled with.
+
+        On a CPU some optimisations depend on the number of devices: with ``exact`` they are off.
+        """
         return compat.exact_options(device) if self.exact and device.platform == "cpu" else {}
 
 
 WHOLE = Split()
-"""Agents are not cut."""
+"""The split of agents that are not cut."""
 SHARED_OUT = "num_envs", "batch_size"
 """Settings of an agent that its shards share in equal parts."""
 ROUNDED_UP = "capacity", "warmup_steps"
@@ -50,8 +54,10 @@ ROUNDED_UP = "capacity", "warmup_steps"
 
 
 def share(config: Any, count: int) -> Any:
-    """Returns the config of one of ``count`` shards: its part of environments, samples and frames. Iterations and
-    updates are as many as the agent's."""
+    """Returns the config of one of ``count`` shards: its part of environments, samples and frames.
+
+    It has as many iterations and updates as the agent.
+    """
     known = {field.name for field in dataclasses.fields(config)}
     part = {name: getattr(config, name) // count for name in SHARED_OUT if name in known}
     part |= {name: -(-getattr(config, name) // count) for name in ROUNDED_UP if name in known}
@@ -76,15 +82,16 @@ class Agent(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What `loops.chunk` goes on with."""
+    """The part of a `Trainer` that `loops.chunk` needs."""
 
     step: Callable[[Any], tuple[Any, Metrics]]
 
 
 def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None = None) -> Agent:
-    """Returns the training ``make_trainer(**given)`` of a ``member`` (arrays or shapes), cut into shards if asked for.
+    """Returns the training ``make_trainer(**given)`` of a ``member`` (arrays or shapes), cut into shards by ``cut``.
 
-    Raises `ConfigError` for one that cannot be cut: its policy would come to differ between shards.
+    Raises:
+        ConfigError: The training cannot be cut, because its policy would come to differ between shards.
     """
     if cut is None:
         advance = lambda given, state, length, most: loops.chunk(make_trainer(**given), most)(state, length)
@@ -121,8 +128,10 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
 
 
 def sent(meetings: Sequence[tracing.Meeting], split: Split) -> float:
-    """Returns the bytes that a device sends to others in an iteration of an agent, if it passes them on in a ring: of a
-    sum twice as much as of what is gathered (Patarasuk & Yuan 2009, section 3)."""
+    """Returns the bytes that a device sends to others in an iteration of an agent, if it passes them on in a ring.
+
+    Of a sum it sends twice as much as of what is gathered (Patarasuk & Yuan 2009, section 3).
+    """
     others, here = (split.devices - 1) / split.devices, split.shards // split.devices
     total = 0.0
     for meeting in meetings:

@@ -1,5 +1,6 @@
-"""What a program of one shard of an agent computes, looked at without computing it: which values differ between shards,
-where the shards meet, and what each can do by itself in between.
+"""Analysis of the program of one shard of an agent, without computing it.
+
+It tells which values differ between shards, where the shards meet, and what each can do by itself in between.
 """
 
 import functools
@@ -16,11 +17,11 @@ from purerl.types import PyTree
 INSIDE = "jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint"
 """Operations that only compute what is inside of them."""
 Flags = tuple[bool, ...]
-"""Of values: which differ between shards."""
+"""For each of several values, whether it differs between shards."""
 
 
 class Traced(NamedTuple):
-    """What a shard computes, and the structure of the results with their shapes."""
+    """The program of a shard, and the structure of its results with their shapes."""
 
     jaxpr: ClosedJaxpr
     shapes: PyTree
@@ -34,7 +35,7 @@ def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
 
 
 def differing(traced: Traced, *args: PyTree) -> PyTree:
-    """Returns which results differ between shards, as a tree of bools, by which of the ``args`` do, trees of bools.
+    """Returns which results differ between shards, as a tree of bools; ``args`` are trees of bools of the arguments.
 
     What comes from the number of the shard differs, until the shards meet in a collective.
     """
@@ -43,8 +44,11 @@ def differing(traced: Traced, *args: PyTree) -> PyTree:
 
 
 class Meeting(NamedTuple):
-    """A collective over the shards: its ``kind`` (the name of an operation of JAX), the bytes that a shard brings to
-    it, and how many times it comes about in a run of the program."""
+    """A collective over the shards.
+
+    ``kind`` is the name of an operation of JAX, ``nbytes`` are the bytes that a shard brings to it, and ``times``
+    counts how often it takes place in a run of the program.
+    """
 
     kind: str
     nbytes: int
@@ -52,12 +56,12 @@ class Meeting(NamedTuple):
 
 
 def meetings(traced: Traced) -> list[Meeting]:
-    """Returns the collectives of a program of one shard, those of branches that may not be taken among them."""
+    """Returns the collectives of a program of one shard, including those of branches that may not be taken."""
     return _meetings(opened(traced.jaxpr)[0], 1)
 
 
 def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
-    """Those of a trace that is computed so many times."""
+    """Lists the collectives of a trace that is computed ``times`` times."""
     found = []
     for eqn in jaxpr.eqns:
         if is_collective(eqn) and eqn.primitive.name != "axis_index":
@@ -68,8 +72,11 @@ def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
 
 
 class Group(NamedTuple):
-    """Operations in which no shards meet, and which make ``outputs`` of ``inputs``. Outputs differ between shards where
-    ``differs`` says so. They are computed for each shard if they are ``apart``, otherwise once."""
+    """Operations in which no shards meet, and which compute ``outputs`` from ``inputs``.
+
+    ``differs`` flags the outputs that differ between shards. The operations are computed for each shard if they are
+    ``apart``, otherwise once.
+    """
 
     eqns: list[JaxprEqn]
     inputs: list[Any]
@@ -79,25 +86,28 @@ class Group(NamedTuple):
 
 
 def opened(body: Any) -> tuple[Any, Sequence[Any]]:
-    """A trace, closed or not, and its constants."""
+    """Returns a trace, closed or not, and its constants."""
     return getattr(body, "jaxpr", body), getattr(body, "consts", ())
 
 
 def body(eqn: JaxprEqn) -> tuple[Jaxpr, Sequence[Any]]:
-    """What is inside of an operation of `INSIDE`, and its constants."""
+    """Returns what is inside of an operation of `INSIDE`, and its constants."""
     return next(opened(eqn.params[name]) for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in eqn.params)
 
 
 def is_collective(eqn: JaxprEqn) -> bool:
-    """Whether an operation is over the axis of the shards."""
+    """Returns whether an operation is over the axis of the shards."""
     names = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     return shards.AXIS in (names if isinstance(names, tuple | list) else (names,))
 
 
 @functools.lru_cache(maxsize=1024)
 def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
-    """The operations of ``jaxpr`` in an order in which they can be computed: those in which shards meet, and between
-    two of them at most one group of what all share and one of what each has of its own."""
+    """Orders the operations of ``jaxpr`` so that they can be computed in groups, between those in which shards meet.
+
+    Between two operations in which shards meet there is at most one group of operations that all share and one of those
+    that each shard has of its own.
+    """
     own = _known(jaxpr, given)
     found: list[Group | JaxprEqn] = []
     waiting: dict[bool, list[JaxprEqn]] = {False: [], True: []}
@@ -121,7 +131,7 @@ def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
 
 
 def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
-    """Which carries of a `jax.lax.scan` differ between shards, and which of its results do."""
+    """Returns which carries of a `jax.lax.scan` differ between shards, and which of its results do."""
     num_consts, num_carry = compat.loop_sizes(eqn.params)
     consts, carry, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
     while True:
@@ -133,7 +143,7 @@ def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
 
 
 def of_operation(eqn: JaxprEqn, given: Flags) -> Flags:
-    """Which results of an operation differ between shards, by which of its arguments do."""
+    """Returns which results of an operation differ between shards, given which of its arguments do."""
     name = eqn.primitive.name
     if is_collective(eqn):
         return (name == "axis_index",) * len(eqn.outvars)
@@ -149,13 +159,13 @@ def of_operation(eqn: JaxprEqn, given: Flags) -> Flags:
 
 @functools.lru_cache(maxsize=1024)
 def results(jaxpr: Any, given: Flags) -> Flags:
-    """Which results of ``jaxpr`` differ between shards, by which of its arguments do."""
+    """Returns which results of ``jaxpr`` differ between shards, given which of its arguments do."""
     known = _known(jaxpr, given)
     return tuple(not isinstance(x, Literal) and known[x] for x in jaxpr.outvars)
 
 
 def _known(jaxpr: Any, given: Flags) -> dict[Any, bool]:
-    """Of every variable of ``jaxpr`` whether it differs between shards."""
+    """Returns for every variable of ``jaxpr`` whether it differs between shards."""
     known = dict.fromkeys(jaxpr.constvars, False) | dict(zip(jaxpr.invars, given, strict=True))
     for eqn in jaxpr.eqns:
         flags = tuple(not isinstance(x, Literal) and known[x] for x in eqn.invars)
@@ -164,7 +174,7 @@ def _known(jaxpr: Any, given: Flags) -> dict[Any, bool]:
 
 
 def _group(jaxpr: Any, eqns: list[JaxprEqn], own: dict[Any, bool], apart: bool) -> Group:
-    """These operations of ``jaxpr`` as a group."""
+    """Makes a group of these operations of ``jaxpr``."""
     inside = set(map(id, eqns))
     elsewhere = {x for eqn in jaxpr.eqns if id(eqn) not in inside for x in _variables(eqn.invars)}
     elsewhere.update(_variables(jaxpr.outvars))
@@ -175,16 +185,16 @@ def _group(jaxpr: Any, eqns: list[JaxprEqn], own: dict[Any, bool], apart: bool) 
 
 
 def _variables(values: Sequence[Any]) -> list[Any]:
-    """``values`` but for constants."""
+    """Returns ``values`` without constants."""
     return [x for x in values if not isinstance(x, Literal)]
 
 
 def _shards_meet(eqn: JaxprEqn) -> bool:
-    """Whether an operation needs to know of other shards, or which one this is."""
+    """Returns whether an operation needs to know of other shards, or which one this is."""
     return is_collective(eqn) or any(map(_anywhere, jaxprs_in_params(eqn.params)))
 
 
 @functools.lru_cache(maxsize=1024)
 def _anywhere(jaxpr: Any) -> bool:
-    """Whether shards meet in any operation of ``jaxpr``."""
+    """Returns whether shards meet in any operation of ``jaxpr``."""
     return any(map(_shards_meet, jaxpr.eqns))

@@ -32,22 +32,27 @@ def train_population(
 ) -> PyTree:
     """Trains ``P`` members and returns the results of their ``train(key)`` with a leading axis ``[P]``.
 
-    - ``make_train(config=...)``: makes ``train(key)``; also gets ``env_params`` and ``meta_params`` if they are given.
-    - ``configs``: a config whose floats are scalars, shared by all members, or ``[P]``.
-    - ``keys``: one key that all members share, or ``[P]``.
-    - ``env_params``: parameters of the environment by name, scalars or ``[P]``.
-    - ``meta_params``: a tree whose leaves have the leading axis ``[P]``.
-    - ``batch_size``: members on the devices at once; "auto": as many as fit into free memory. With several batches,
-      on CPU, and of several processes, results are kept in host memory, on its first device.
-    - ``devices``: default all.
-    - ``lanes``: members that a device computes at once, as for `layout`.
-
-    Raises `planning.DoesNotFit` if not even one member per device fits, and `ValueError` if lengths differ. On CPU call
-    `purerl.use_cpu_cores` first. ::
+    On CPU call `purerl.use_cpu_cores` first. ::
 
         train = lambda config, env_params: ppo.make_train(config, envs.make("CartPole-v1", **env_params))
         configs = dataclasses.replace(ppo.Config(), learning_rate=jnp.logspace(-4, -2, 256))
         train_population(train, configs, jax.random.key(0), env_params={"gravity": 9.8})
+
+    Args:
+        make_train: ``make_train(config=...)`` makes ``train(key)``; it also gets ``env_params`` and ``meta_params`` if
+            they are given.
+        configs: A config whose floats are scalars, shared by all members, or ``[P]``.
+        keys: One key that all members share, or ``[P]``.
+        env_params: Parameters of the environment by name, scalars or ``[P]``.
+        meta_params: A tree whose leaves have the leading axis ``[P]``.
+        batch_size: The number of members on the devices at once; "auto": as many as fit into free memory. With several
+            batches, on CPU, and of several processes, results are kept in host memory, on its first device.
+        devices: The devices; None: all.
+        lanes: The number of members that a device computes at once, as in `layout`.
+
+    Raises:
+        planning.DoesNotFit: The batch, or with "auto" not even one member per device, does not fit.
+        ValueError: Lengths differ.
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
     program, deal, size, _ = _compile(make_train, everyone, batch_size, devices, lanes)
@@ -75,12 +80,23 @@ def plan(
     devices: Sequence[jax.Device] | None = None,
     lanes: int | None = None,
 ) -> planning.Plan:
-    """The predicted cost of `train_population`, whose program is compiled but not run.
+    """Predicts the cost of `train_population`, whose program is compiled but not run.
 
-    - All arguments are those of `train_population`.
+    ``flops_per_frame`` is the arithmetic of a whole training divided by ``configs.total_steps``.
 
-    ``flops_per_frame`` is the arithmetic of a whole training divided by ``configs.total_steps``. Raises
-    `planning.DoesNotFit` and `ValueError` as `train_population` does.
+    Args:
+        make_train: As in `train_population`, like all other arguments.
+        configs: As there.
+        keys: As there.
+        env_params: As there.
+        meta_params: As there.
+        batch_size: As there.
+        devices: As there.
+        lanes: As there.
+
+    Raises:
+        planning.DoesNotFit: As there.
+        ValueError: As there.
     """
     everyone = members(configs, keys, env_params=env_params, meta_params=meta_params)
     compiled = _compile(make_train, everyone, batch_size, devices, lanes)
@@ -95,7 +111,7 @@ def _compile(
     devices: Sequence[jax.Device] | None,
     lanes: int | None,
 ) -> planning.Compiled:
-    """The compiled program that trains a batch of members; arguments as for `train_population`."""
+    """Compiles the program that trains a batch of members; the arguments are those of `train_population`."""
     train = jax.jit(lambda member: make_train(**member.given)(member.keys), inline=True)
 
     def lower(size: int) -> tuple[jax.stages.Lowered, Layout]:
