@@ -1,4 +1,4 @@
-"""Environments by name: native ones, probes, those of other libraries, and anybody's own as ``MODULE:FUNCTION``."""
+"""Environments by name: native ones, probes, those of other libraries, and a user's own as ``MODULE:FUNCTION``."""
 
 import functools
 import importlib
@@ -63,26 +63,28 @@ _EXTRAS: dict[str, tuple[Callable[..., Env], Callable[..., Env]]] = {
     "playground": (make_playground, from_playground),
     "jaxmarl": (make_jaxmarl, from_jaxmarl),
 }
-"""For each family that an extra installs, what makes an environment of the rest of its name and its parameters, and
-what adapts it."""
+"""For each family that an extra installs: the function that makes an environment, and the one that adapts it.
+
+The first takes the rest of the environment's name and its parameters.
+"""
 
 
 def make(name: str, **params: Any) -> Env:
-    """The environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
+    """Makes the environment called ``name``, with its own parameters changed to ``params``; floats may be traced.
 
     A plain name is native where there is a native one and gymnax's otherwise. ``gymnax/NAME`` is always gymnax's, also
     one registered with gymnax at run time, and ``probe/NAME`` is a probe. ``brax/BACKEND/TASK``, ``jumanji/NAME``,
     ``craftax/NAME``, ``xminigrid/NAME``, ``pgx/NAME``, ``playground/NAME`` and ``jaxmarl/NAME`` need the extra of that
-    name. ``MODULE:FUNCTION`` is anybody's own: what the function returns when it is called with ``params`` as keyword
-    arguments. ``gymnasium/NAME``, ``envpool/NAME`` and ``pettingzoo/NAME`` step on the host (`purerl.hosts`), as does
-    what a function returns that is an environment of these libraries.
+    name. ``MODULE:FUNCTION`` is a user's own: what the function returns when it is called with ``params`` as keyword
+    arguments. ``gymnasium/NAME``, ``envpool/NAME`` and ``pettingzoo/NAME`` step on the host (`purerl.hosts`), and so
+    does an environment of these libraries that a function returns.
 
     Every environment also has the transforms of `purerl.envs.wrappers` as parameters. They are put around it in this
     order, whatever the order of ``params``, the first one innermost; None leaves one out:
 
     - ``randomise="length:0.4:0.6,mass:0.8:1.2"``: each episode draws these parameters of the environment anew.
     - ``resets="pool:256"``: how a fleet begins episodes (`purerl.envs.resets`).
-    - ``mask_nonfinite=1``: a step that gives what is not finite ends the episode.
+    - ``mask_nonfinite=1``: a step with an observation or a reward that is not finite ends the episode.
     - ``sticky_actions=0.25``: the last action is repeated with this probability; may be traced.
     - ``action_repeat=4``: an action is executed so often, and its rewards are summed. A repetition may stick.
     - ``max_episode_steps=100``: truncates after so many steps, each of which is ``action_repeat`` executions.
@@ -93,9 +95,11 @@ def make(name: str, **params: Any) -> Env:
     - ``frame_stack=4``: so many observations are stacked.
 
     Where an environment has a parameter of such a name itself, as tasks of brax have ``action_repeat``, the parameter
-    is its own. Raises `ConfigError` for a name or parameter that does not exist, with the nearest ones that do, for
-    numbers that `check_values` refuses, for a function that does not return an `Env`, and for transforms that cannot
-    be. An environment of the host begins its episodes itself: it has neither ``randomise`` nor ``resets``.
+    is its own. An environment of the host begins its episodes itself: it has neither ``randomise`` nor ``resets``.
+
+    Raises:
+        ConfigError: If a name or parameter does not exist, with the nearest ones that do, if `check_values` refuses a
+            number, if a function does not return an `Env`, or if a transform cannot be put around the environment.
     """
     check_values(name, params)
     params = atari.settings(name, params) if making.is_host(name) else params
@@ -119,8 +123,10 @@ def make(name: str, **params: Any) -> Env:
 
 
 def with_levels(env: Env) -> str:
-    """Says what to type for an environment that has no levels to choose from: parameters to be drawn, such as one of
-    its own."""
+    """Returns advice for an environment that has no levels to choose from.
+
+    It says how to have parameters drawn, with one of the environment's own as an example.
+    """
     given = inspect.signature(_native(env.name)).parameters.values() if env.name in NATIVE else []
     floats = [each for each in given if isinstance(each.default, float) and each.default > 0]
     drawn = f"{floats[0].name}:{floats[0].default / 2:g}:{floats[0].default * 2:g}" if floats else "NAME:LOW:HIGH"
@@ -128,8 +134,11 @@ def with_levels(env: Env) -> str:
 
 
 def held_out(name: str) -> dict[str, Any]:
-    """Returns levels of the environment called ``name`` that nobody trains in, by their names. Raises `ConfigError` if
-    there are none."""
+    """Returns levels of the environment called ``name`` that no training uses, by their names.
+
+    Raises:
+        ConfigError: If there are none.
+    """
     if name not in HELD_OUT:
         raise ConfigError(f"env = {name!r}: has no held-out levels; those who have: {', '.join(HELD_OUT)}")
     module, _, function = HELD_OUT[name].partition(":")
@@ -138,9 +147,9 @@ def held_out(name: str) -> dict[str, Any]:
 
 
 def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Parameters of the environments called ``names`` that an earlier version wrote, as they are called now.
+    """Translates parameters of the environments called ``names`` that an earlier version wrote.
 
-    ``reset_pool=N`` was what ``resets="pool:N"`` is, and 0 what ``every`` is, unless the environment has a parameter of
+    ``reset_pool=N`` becomes ``resets="pool:N"``, and 0 becomes ``every``, unless the environment has a parameter of
     that name itself. A ``MODULE:FUNCTION`` among the names is then imported.
     """
     size = params.get("reset_pool")
@@ -151,7 +160,7 @@ def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _declared(name: str) -> Collection[str]:
-    """The parameters of somebody's own function, and of an environment of a library that is an extra."""
+    """Returns the parameters of a user's own function, or of an environment of a library that is an extra."""
     family = name.partition("/")[0]
     found = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
     try:
@@ -161,7 +170,7 @@ def _declared(name: str) -> Collection[str]:
 
 
 def _plain_with(name: str, params: dict[str, Any], /, **drawn: Any) -> Env:
-    """The plain environment with ``params`` and drawn ones. Raises `ConfigError` for a parameter that is both."""
+    """Makes the plain environment with ``params`` and drawn ones. Raises `ConfigError` for a parameter that is both."""
     both = [f"env = {name!r}: {each} is given as a number and drawn by randomise" for each in drawn if each in params]
     if both:
         raise ConfigError("\n".join(both))
@@ -170,13 +179,13 @@ def _plain_with(name: str, params: dict[str, Any], /, **drawn: Any) -> Env:
 
 
 def _native(name: str) -> Callable[..., Env]:
-    """The function that makes the native environment or the probe called ``name``."""
+    """Returns the function that makes the native environment or the probe called ``name``."""
     module, _, function = (NATIVE | PROBES)[name].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 def _plain(name: str, params: dict[str, Any]) -> Env:
-    """The environment without the transforms that every environment can have."""
+    """Makes the environment without the transforms that every environment can have."""
     if ":" in name:
         return _own(name, params)
     if name in NATIVE or name in PROBES:
@@ -195,7 +204,7 @@ def _plain(name: str, params: dict[str, Any]) -> Env:
 
 
 def _own(name: str, params: dict[str, Any]) -> Env:
-    """What the function ``MODULE:FUNCTION`` returns."""
+    """Returns the environment that the function ``MODULE:FUNCTION`` makes."""
     function = imported("env", name)
     try:
         signature = inspect.signature(function)

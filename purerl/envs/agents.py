@@ -18,14 +18,14 @@ Select = Callable[[PyTree], PyTree]
 
 
 def own(env: Env) -> Env:
-    """``env`` without what its agents' policies may not see: an observation is what ``Env.own`` selects of it."""
+    """Removes from observations what the policies of agents may not see: an observation is what ``Env.own`` selects."""
     if env.own is None:
         return env
     return seen_as(env._replace(own=None, state=None), env.own, env.own(env.observation_space))
 
 
 def with_ids(env: Env) -> Env:
-    """Observations become ``{"obs": as before, "id": one-hot [N] float32}``, the number of the agent that sees them.
+    """Turns observations into ``{"obs": as before, "id": one-hot [N] float32}``, the number of the agent.
 
     Without it, agents that share parameters do the same wherever they see the same. An environment of one agent stays
     as it is.
@@ -49,7 +49,7 @@ def with_ids(env: Env) -> Env:
 
 
 def with_state(env: Env) -> Env:
-    """Observations become ``{"own": what the agent's policy may see, "state": what a central critic sees besides}``.
+    """Turns observations into ``{"own": what the agent's policy may see, "state": what a central critic also sees}``.
 
     The state is what ``Env.state`` selects, or, of an environment without one, the observations of all agents, as one
     float32 vector.
@@ -76,13 +76,16 @@ def with_state(env: Env) -> Env:
 
 
 def joint(env: Env, previous: bool = False) -> Env:
-    """All ``N`` agents of ``env`` as one, for algorithms that learn what they do together.
+    """Joins all ``N`` agents of ``env`` into one, for algorithms that learn what they do together.
 
     Observations are ``{"agents": those of all agents [N, ...]}``, beside it ``"state"``, ``"legal"`` (bool ``[N, A]``)
-    and ``"acting"`` (bool ``[N]``) where ``env`` tells them, and with ``previous`` (for Discrete actions) what each did
-    last, ``"previous"`` (int32 ``[N]``): 1 more than the action, 0 at the start of an episode. Actions are
+    and ``"acting"`` (bool ``[N]``) where ``env`` has them, and with ``previous`` (for Discrete actions) the last action
+    of each, ``"previous"`` (int32 ``[N]``): 1 more than the action, 0 at the start of an episode. Actions are
     `MultiDiscrete` of ``N`` parts, or a `Box` ``[N, ...]``. The reward is the mean over agents, which is the team's
-    where they share one. Raises `ConfigError` for actions that are neither `Discrete` nor a `Box`.
+    where they share one.
+
+    Raises:
+        ConfigError: If actions are neither `Discrete` nor a `Box`.
     """
     own_space, select = _own_part(env)
     alone, num_agents = env.num_agents == 1, env.num_agents
@@ -139,7 +142,7 @@ def joint(env: Env, previous: bool = False) -> Env:
 
 
 def agents_of(space: Space) -> tuple[int, Space]:
-    """``N``, and the observations of one agent, by the observation space of `joint`."""
+    """Returns ``N``, and the space of one agent's observations, given the observation space of `joint`."""
     leaves = spaces.leaves(space["agents"])
     return leaves[0].shape[0], spaces.tree_map(
         lambda leaf: leaf._replace(low=_first(leaf.low), high=_first(leaf.high), shape=leaf.shape[1:]), space["agents"]
@@ -147,7 +150,7 @@ def agents_of(space: Space) -> tuple[int, Space]:
 
 
 def flat(space: Space, obs: PyTree) -> Array:
-    """Observations of a tree of spaces, with any leading axes, as vectors ``[..., D]`` float32."""
+    """Flattens observations of a tree of spaces, with any leading axes, to vectors ``[..., D]`` float32."""
     parts = spaces.tree_map(
         lambda leaf, x: x.astype(jnp.float32).reshape(*x.shape[: x.ndim - len(_shape(leaf))], -1), space, obs
     )
@@ -155,7 +158,7 @@ def flat(space: Space, obs: PyTree) -> Array:
 
 
 def flat_size(space: Space) -> int:
-    """``D`` of `flat`."""
+    """Returns ``D`` of `flat`."""
     return sum(math.prod(_shape(leaf)) for leaf in spaces.leaves(space))
 
 
@@ -164,7 +167,7 @@ def _shape(leaf: Any) -> tuple[int, ...]:
 
 
 def _own_part(env: Env) -> tuple[Space, Select]:
-    """The space of what a policy may see, and what selects it."""
+    """Returns the space of what a policy may see, and a function that selects it."""
     if env.own is None:
         return env.observation_space, lambda obs: obs
     return env.own(env.observation_space), env.own
@@ -175,7 +178,7 @@ def _of(name: str, function: Select | None) -> Select | None:
 
 
 def _stacked(space: Space, num_agents: int) -> Space:
-    """The space of ``N`` elements side by side; integers become boxes of integers."""
+    """Returns the space of ``N`` elements side by side; integers become boxes of integers."""
 
     def leaf(one: Any) -> Box:
         low, high = spaces.bounds(one)

@@ -11,8 +11,11 @@ from purerl.types import Env, Key
 
 
 class Examined(NamedTuple):
-    """What `examine` found: a line for each broken promise; what the random play did not meet, a line each; and how
-    many episodes ended in it, which way."""
+    """The result of `examine`.
+
+    It has a line for each broken promise, a line for each thing that the random play did not meet, and the numbers of
+    episodes that terminated and that were truncated.
+    """
 
     problems: list[str]
     notes: list[str]
@@ -21,7 +24,7 @@ class Examined(NamedTuple):
 
 
 def check_env(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: int = 16) -> None:
-    """Raises `ConfigError` with one line for each promise that ``env`` breaks, naming the leaf; else returns None.
+    """Raises `ConfigError` with one line for each promise that ``env`` breaks, naming the leaf.
 
     What no step of the random play met is not tested, so pass more steps where episodes are long. See `examine`.
     """
@@ -35,11 +38,12 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
 
     First come shapes, dtypes, weak types and tree structures of `levels`, `begin`, `noise`, `step` and `keep`, and
     whether jit and vmap take them; nothing is computed for that. If they are right, ``num_envs`` environments are
-    stepped ``num_steps`` times at random under one jit, and the values are looked at: observations within their space,
+    stepped ``num_steps`` times at random under one jit, and the values are checked: observations within their space,
     finite numbers, flags that exclude each other, states and observations at an episode's end against those that
-    `begin` gives, beginnings and steps that depend on their arguments alone. Of several agents episodes must end
-    together, and at least one must act at every step.
-    What the host steps is played there (`check_host`). ``key`` defaults to that of seed 0.
+    `begin` returns, beginnings and steps that depend on their arguments alone. Episodes of several agents must end
+    together, and at least one agent must act at every step.
+
+    An environment of the host is played there (`check_host`). ``key`` defaults to that of seed 0.
     """
     key = jax.random.key(0) if key is None else key
     problems = type_problems(env, key)

@@ -1,4 +1,4 @@
-"""What `check_env` says of an environment of the host: random play there, in which every promise is looked at."""
+"""The checks of `check_env` for an environment of the host: random play there, in which every promise is checked."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from purerl.hosts.bundle import Batch, HostEnv, Leaves, Turn
 _ROUNDING = 1e-6
 """How far a float32 observation may lie outside of its space, in units of one plus the bound."""
 AGAIN = 32
-"""Steps that are played once more from the same seeds."""
+"""How many steps are played once more from the same seeds."""
 
 
 class Found(NamedTuple):
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
     """Steps ``num_envs`` environments ``num_steps`` times at random, and a few of these steps a second time.
 
-    Looked at are structures, shapes, dtypes, spaces, finite numbers, flags that exclude each other, agents that end
+    It checks structures, shapes, dtypes, spaces, finite numbers, flags that exclude each other, agents that end
     together, masks, the last observation of an episode against the first of the next, beginnings that follow from their
     seeds, and the picture.
     """
@@ -75,7 +75,7 @@ class _Checks:
         self._ends = self._like_first = 0
 
     def begun(self, batch: Batch, seeds: np.ndarray) -> Leaves:
-        """Looks at how episodes begin; returns the observations."""
+        """Checks how episodes begin, and returns the observations."""
         obs = self.called(lambda: batch.reset(seeds), "reset: {}")
         if obs is not None:
             self._seen(obs, "reset")
@@ -90,7 +90,7 @@ class _Checks:
         return again
 
     def called(self, call: Callable[[], Any], line: str) -> Any:
-        """``call()``; None, and a problem, if an adapter raises since it was given something that cannot be."""
+        """Returns ``call()``; None, and notes a problem, if an adapter raises for a wrong value of the environment."""
         try:
             return call()
         except (ValueError, TypeError, KeyError) as error:
@@ -101,7 +101,7 @@ class _Checks:
             return None
 
     def stepped(self, time: int, turn: Turn) -> None:
-        """Looks at what step ``time`` came to."""
+        """Checks the result of step ``time``."""
         from purerl.hosts.sound import Nonsense, sound_turn
 
         at = f"first at step {time}"
@@ -151,7 +151,7 @@ class _Checks:
             self._tell(f"frame: is {_told(picture)}, must be uint8 [height, width, 3]")
 
     def told(self, num_steps: int, num_envs: int) -> list[str]:
-        """The notes, with those of the whole play; and tells problems of it."""
+        """Returns the notes, with those of the whole play, and adds its problems."""
         ends = self.terminated + self.truncated
         if self._ends and self._like_first == self._ends:
             line = "where an episode ended next_obs was always the first observation of the next"
@@ -174,7 +174,7 @@ class _Checks:
             self.problems[line] = None
 
     def _seen(self, obs: Any, name: str, at: str = "") -> None:
-        """Looks at observations."""
+        """Checks observations."""
         from purerl.hosts.sound import Nonsense, sound_obs
 
         at = f", {at}" if at else ""
@@ -196,7 +196,7 @@ class _Checks:
         self._masked(obs, name, at)
 
     def _masked(self, obs: Leaves, name: str, at: str) -> None:
-        """Looks at the mask of legal actions."""
+        """Checks the mask of legal actions."""
         if self._host.legal is None:
             return
         mask = obs[[leaf.path for leaf in self._leaves].index((self._host.legal,))]

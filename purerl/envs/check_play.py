@@ -1,4 +1,4 @@
-"""What `check_env` says of values: a run of random play, in which every promise is looked at in every step."""
+"""The checks of `check_env` for values: a run of random play, in which every promise is checked at every step."""
 
 import functools
 from collections.abc import Iterator
@@ -19,8 +19,10 @@ _ROUNDING = 1e-6
 
 
 _MOST = 0.75
-"""The share of ends that must be like beginnings, and the share of other steps that must not be, for a step to count as
-one that begins the next episode itself."""
+"""The shares from which on a step counts as one that begins the next episode itself.
+
+They are the share of ends that are like beginnings, and the share of other steps that are not.
+"""
 _ITSELF = {
     "env_state": "step's env_state: where an episode ends it is like what begin gives; leave out the reset, for "
     "whoever steps the environment begins the next episode",
@@ -29,8 +31,11 @@ _ITSELF = {
 
 
 class Outside(NamedTuple):
-    """Whether a leaf of an observation lies outside of its space, and if so the index of the element that does so most,
-    its value and the bound that it breaks. With a leading axis of steps."""
+    """Whether a leaf of an observation lies outside of its space.
+
+    If so, it has the index of the element that does so most, its value and the bound that it breaks. With a leading
+    axis of steps.
+    """
 
     broken: Array
     element: Array  # [ndim]
@@ -39,10 +44,11 @@ class Outside(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a run of random play met: for each promise whether it was broken, bool or `Outside`, and counts of episodes.
+    """The result of a run of random play.
 
-    ``begun``, of beginnings and of the whole play, are ``[1, ...]``, ``steps`` ``[num_steps, ...]``. ``varied`` tells
-    whether two beginnings differed.
+    It has for each promise whether it was broken, bool or `Outside`, and counts of episodes. ``begun``, of beginnings
+    and of the whole play, are ``[1, ...]``, ``steps`` ``[num_steps, ...]``. ``varied`` is whether two beginnings
+    differed.
     """
 
     begun: dict[str, Any]
@@ -53,13 +59,16 @@ class Played(NamedTuple):
 
 
 def play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
-    """Begins in `_NUM_LEVELS` levels of ``env``, and as many of its design, and steps ``num_envs`` of it ``num_steps``
-    times at random, under one jit. Consumes ``key``."""
+    """Begins episodes of ``env`` and steps ``num_envs`` of it ``num_steps`` times at random, under one jit.
+
+    They begin in `_NUM_LEVELS` drawn levels, and in as many changed and built ones if there is a design. Consumes
+    ``key``.
+    """
     return jax.device_get(jax.jit(lambda key: _play(env, key, num_steps, num_envs))(key))
 
 
 def lines(played: Played) -> list[str]:
-    """A line for each broken promise: of beginnings first, then steps, counted from 1, the earliest first."""
+    """Returns a line for each broken promise: of beginnings first, then steps, counted from 1, the earliest first."""
     first = {name: int(np.argmax(_broken(found))) for name, found in played.steps.items() if _broken(found).any()}
     return [
         *(name + _words(found, 0) for name, found in played.begun.items() if _broken(found).any()),
@@ -75,7 +84,7 @@ def _broken(found: Any) -> np.ndarray:
 
 
 def _words(found: Any, at: int) -> str:
-    """Which element of a leaf is outside of which bound; nothing for other promises."""
+    """Says which element of a leaf is outside of which bound; nothing for other promises."""
     if not isinstance(found, Outside):
         return ""
     element, value, bound = found.element[at].tolist(), found.value[at], found.bound[at]
@@ -127,7 +136,7 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
 
 
 def _levels(env: Env, key: Key) -> PyTree:
-    """Levels to begin in: `_NUM_LEVELS` that are drawn, and as many changed and built ones if there is a design."""
+    """Returns `_NUM_LEVELS` drawn levels, and as many changed and built ones if there is a design."""
     drawn = env.levels(key, (_NUM_LEVELS,))
     if env.design is None:
         return drawn
@@ -139,8 +148,7 @@ def _levels(env: Env, key: Key) -> PyTree:
 
 
 def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
-    """For each promise about a step of rows, after which the policy sees ``obs``, whether one breaks it: bool, or
-    `Outside`."""
+    """Checks each promise about a step of rows, after which the policy sees ``obs``: bool, or `Outside`."""
     found: dict[str, Any] = {
         "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
         "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
@@ -156,7 +164,7 @@ def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
 
 
 def _like(starts: PyTree, tree: PyTree) -> Array:
-    """``[B]``: whether every element lies within the range that it has in the beginnings ``starts``."""
+    """Returns ``[B]``: whether every element lies within the range that it has in the beginnings ``starts``."""
     within = [jnp.ones((), bool)]
     for begun, x in zip(jax.tree.leaves(starts), jax.tree.leaves(tree), strict=True):
         begun, x = (jnp.asarray(_bits(y), jnp.float32) for y in (begun, x))
@@ -167,7 +175,7 @@ def _like(starts: PyTree, tree: PyTree) -> Array:
 
 
 def _outside(leaf: spaces.Leaf, x: Array) -> Outside:
-    """Whether ``x`` ``[B, ...]`` leaves ``leaf``; what is not finite is another promise."""
+    """Returns whether ``x`` ``[B, ...]`` leaves ``leaf``; numbers that are not finite break another promise."""
     x = jnp.asarray(x, jnp.float32)
     low, high = (jnp.broadcast_to(jnp.asarray(bound, jnp.float32), x.shape[1:]) for bound in spaces.bounds(leaf))
     least, most = low - _ROUNDING * (1 + jnp.abs(low)), high + _ROUNDING * (1 + jnp.abs(high))
@@ -180,7 +188,7 @@ def _outside(leaf: spaces.Leaf, x: Array) -> Outside:
 
 
 def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
-    """What may be wrong with the legal actions in observations ``[B, ...]``."""
+    """Returns what may be wrong with the legal actions in observations ``[B, ...]``."""
     if env.legal is None:
         return {}
     mask = env.legal(obs)
@@ -195,7 +203,7 @@ def _legality(env: Env, obs: PyTree) -> dict[str, Array]:
 
 
 def _participation(env: Env, obs: PyTree) -> dict[str, Array]:
-    """What may be wrong with who acts in observations ``[B, ...]``."""
+    """Returns what may be wrong with the acting agents in observations ``[B, ...]``."""
     if env.acting is None:
         return {}
     acting = env.acting(obs)
@@ -206,14 +214,14 @@ def _participation(env: Env, obs: PyTree) -> dict[str, Array]:
 
 
 def _same_of_own(env: Env, name: str, mask: Array, obs: PyTree) -> dict[str, Array]:
-    """Whether `legal` or `acting` reads what `own` selects in another way than the observation."""
+    """Returns whether `legal` or `acting` reads what `own` selects in another way than the observation."""
     if env.own is None:
         return {}
     return {f"{name}: differs between obs and own(obs)": jnp.any(mask != getattr(env, name)(env.own(obs)))}
 
 
 def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
-    """Whether an episode ended for some of its agents alone, or for them in different ways."""
+    """Returns whether an episode ended for some of its agents alone, or for them in different ways."""
     if env.num_agents == 1:
         return {}
     ends = jnp.stack([step.terminated, step.truncated]).reshape(2, -1, env.num_agents)
@@ -221,7 +229,7 @@ def _ends_apart(env: Env, step: Step) -> dict[str, Array]:
 
 
 def _sums(env: Env, step: Step) -> dict[str, Array]:
-    """Whether the rewards of a game that says so do not add up to 0."""
+    """Returns whether the rewards of a zero-sum game do not add up to 0."""
     if not env.zero_sum:
         return {}
     reward = step.reward.reshape(-1, env.num_agents)
@@ -230,7 +238,7 @@ def _sums(env: Env, step: Step) -> dict[str, Array]:
 
 
 def _differing(line: str, named: list[tuple[str, Array]], other: PyTree) -> dict[str, Array]:
-    """For each named leaf, whether it differs from that of ``other``."""
+    """Returns for each named leaf whether it differs from that of ``other``."""
     return {
         f"{line}: {name} differs": ~jnp.array_equal(_bits(x), _bits(y), equal_nan=True)
         for (name, x), y in zip(named, jax.tree.leaves(other), strict=True)
@@ -238,7 +246,7 @@ def _differing(line: str, named: list[tuple[str, Array]], other: PyTree) -> dict
 
 
 def _pairs(space: spaces.Space, obs: PyTree) -> Iterator[tuple[str, tuple[spaces.Leaf, Array]]]:
-    """Each leaf of a space with its elements, by its path."""
+    """Returns each leaf of a space with its elements, by its path."""
     for leaf, (path, x) in zip(spaces.leaves(space), _named("", obs), strict=True):
         yield path, (leaf, x)
 
@@ -248,10 +256,10 @@ def _named(name: str, tree: PyTree) -> list[tuple[str, Array]]:
 
 
 def _rows(x: Array) -> Array:
-    """``[B]``: whether any element of an environment is true."""
+    """Returns ``[B]``: whether any element of an environment is true."""
     return jnp.any(x.reshape(x.shape[0], -1), axis=1)
 
 
 def _bits(x: Array) -> Array:
-    """Something that can be compared, also if ``x`` holds keys."""
+    """Returns an array that can be compared, also if ``x`` holds keys."""
     return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x

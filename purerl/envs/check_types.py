@@ -1,4 +1,4 @@
-"""What `check_env` says of shapes, dtypes, weak types and traces. Nothing is computed for it."""
+"""The checks of `check_env` for shapes, dtypes, weak types and traces. They compute nothing."""
 
 import re
 from collections.abc import Callable
@@ -21,11 +21,11 @@ _OUTDATED = {
     "noise of steps alone",
     r"^episodic\(\) .*'levels'": "what was noise is levels; noise is that of steps",
 }
-"""By what an error says, what to change."""
+"""What to change in code, by a pattern of the error's text."""
 
 
 def type_problems(env: Env, key: Key) -> list[str]:
-    """What `check_env` says of shapes, dtypes, weak types and tree structures, a line each. Computes nothing."""
+    """Returns a line for each problem of shapes, dtypes, weak types and tree structures. Computes nothing."""
     if type(env.num_agents) is not int or env.num_agents < 1:
         return [f"num_agents = {env.num_agents!r}: must be a whole number >= 1"]
     agents = agent_axis(env)
@@ -90,7 +90,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
 
 
 def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], key: Key) -> tuple[PyTree, list[str]]:
-    """What `levels` or `noise` draws for one, and what is wrong with it; None if nothing can be told of the rest."""
+    """Returns what `levels` or `noise` draws for one, and what is wrong with it; None if the rest cannot be checked."""
     try:
         one = jax.eval_shape(lambda key: draw(key, ()), key)
         many = jax.eval_shape(lambda key: draw(key, (2, 3)), key)
@@ -107,7 +107,7 @@ def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], ke
 
 
 def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
-    """What is wrong with a design: its levels must be like those that `levels` draws."""
+    """Returns what is wrong with a design: its levels must be like those that `levels` draws."""
     if env.design is None:
         return []
     sizes = env.design.sizes
@@ -134,7 +134,7 @@ def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
 
 
 def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
-    """What is wrong with `keep`, which makes a state of two."""
+    """Returns what is wrong with `keep`, which makes a state of two."""
     if env.keep is None:
         return []
     try:
@@ -145,12 +145,12 @@ def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
 
 
 def agent_axis(env: Env) -> tuple[int, ...]:
-    """What leads the shapes of observations, actions and every field of `Step`: ``[N]`` with several agents."""
+    """Returns the leading axes of observations, actions and every field of `Step`: ``[N]`` with several agents."""
     return (env.num_agents,) if env.num_agents > 1 else ()
 
 
 def trace_problems(env: Env, key: Key) -> list[str]:
-    """A line if `step` is another program when it is traced again. It must be free of `type_problems`."""
+    """Returns a line if `step` is another program when it is traced again. It must be free of `type_problems`."""
     env_state, _ = jax.eval_shape(env.reset, key)
     noise = jax.eval_shape(lambda key: env.noise(key, ()), key)
     action = jax.eval_shape(lambda key: spaces.sample(env.action_space, key, agent_axis(env)), key)
@@ -161,7 +161,7 @@ def trace_problems(env: Env, key: Key) -> list[str]:
 
 
 def _written(program: Any) -> tuple[str, list[bytes]]:
-    """A traced program as text, without the addresses of functions, and its constants."""
+    """Returns a traced program as text, without the addresses of functions, and its constants."""
     keys = lambda x: hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
     numbers = [np.asarray(jax.random.key_data(x) if keys(x) else x) for x in program.consts]
     return re.sub("0x[0-9a-f]+", "", str(program)), [x.tobytes() for x in numbers]
@@ -185,7 +185,7 @@ def _words(tree: PyTree) -> str:
 
 
 def _function_problems(env: Env) -> list[str]:
-    """What is wrong with the functions of observations, which take any leading axes and know of no agents."""
+    """Returns what is wrong with the functions of observations, which take any leading axes and ignore agents."""
     problems, part = _part_problems(env, "own")
     problems += _part_problems(env, "state")[0]
     if problems:
@@ -198,7 +198,7 @@ def _function_problems(env: Env) -> list[str]:
 
 
 def _part_problems(env: Env, name: str) -> tuple[list[str], spaces.Space]:
-    """What is wrong with `own` or `state`, which selects a part of observations and of their space; and that part."""
+    """Returns what is wrong with `own` or `state`, and the part of the space of observations that it selects."""
     select, space = getattr(env, name), env.observation_space
     if select is None:
         return [], space
@@ -217,7 +217,7 @@ def _part_problems(env: Env, name: str) -> tuple[list[str], spaces.Space]:
 
 
 def _legal_problems(env: Env, leaf: str, obs: PyTree) -> list[str]:
-    """What is wrong with the mask of legal actions."""
+    """Returns what is wrong with the mask of legal actions."""
     if env.legal is None:
         return []
     space = env.action_space
@@ -228,7 +228,7 @@ def _legal_problems(env: Env, leaf: str, obs: PyTree) -> list[str]:
 
 
 def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape: tuple[int, ...]) -> list[str]:
-    """What is wrong with a function of one observation, or of many, that gives bools ``[..., *shape]``."""
+    """Returns what is wrong with a function of one observation, or of many, that returns bools ``[..., *shape]``."""
     problems: list[str] = []
     for lead in ((), (2, 3)):
         try:
@@ -244,7 +244,7 @@ def _of(lead: tuple[int, ...]) -> str:
 
 
 def _led(tree: PyTree, lead: tuple[int, ...]) -> PyTree:
-    """Shapes and dtypes of a tree with leading axes."""
+    """Returns shapes and dtypes of a tree with leading axes."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*lead, *x.shape), x.dtype), tree)
 
 
@@ -273,10 +273,13 @@ def _state_problems(before: PyTree, after: PyTree, function: str) -> list[str]:
 
 
 def outdated(error: BaseException | None) -> str:
-    """What to change in code that was written for environments which reset themselves, after "; "; or nothing."""
+    """Returns what to change in code that was written for environments which reset themselves.
+
+    It begins with "; ", and is empty for other errors.
+    """
     return next((f"; {advice}" for pattern, advice in _OUTDATED.items() if re.search(pattern, str(error))), "")
 
 
 def _told(error: BaseException) -> str:
-    """An error with its place, and what to change where it comes of an interface that was."""
+    """Returns an error with its place, and what to change where it comes from an earlier interface."""
     return f"{told(error)}{outdated(error)}"

@@ -36,23 +36,28 @@ def episodic(
 ) -> Env:
     """Builds an `Env` whose state is an `EpisodeState`.
 
-    - ``name``: the name of the `Env`.
-    - ``levels(key, shape)``: draws all that is random about the beginnings of ``shape`` many episodes in one call.
-      Consumes ``key``.
-    - ``initial(level) -> physical``: the first state of an episode, any pytree of arrays that are not keys.
-    - ``dynamics(physical, action) -> (physical, reward, terminated)``: must clip the action itself. With ``noise`` it
-      is ``dynamics(physical, action, noise)``.
-    - ``observe(physical) -> obs``: the observation, which is cast to the dtypes of ``observation_space``.
-    - ``time_limit``: in steps, a number or a tracer; reaching it truncates, unless the same step terminates.
-    - ``observation_space, action_space, legal``: those of the `Env`.
-    - ``noise(key, shape)``: draws all that is random about ``shape`` many steps in one call. None: nothing is. Consumes
-      ``key``.
-    - ``num_agents``: that of the `Env`. Above 1, ``action`` and ``obs`` lead with ``[num_agents]``, and the spaces are
-      those of one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``. ``terminated``
-      is ``[]``.
+    Rewards are cast to float32, flags to bool, the state to the dtypes of the first, and weak types are removed.
 
-    Rewards are cast to float32, flags to bool, the state to the dtypes of the first, and weak types are removed. Raises
-    `ConfigError` for a ``time_limit`` below 1.
+    Args:
+        name: The name of the `Env`.
+        levels: ``levels(key, shape)`` draws all that is random about the beginnings of ``shape`` many episodes in one
+            call. Consumes ``key``.
+        initial: ``initial(level) -> physical``, the first state of an episode, any pytree of arrays that are not keys.
+        dynamics: ``dynamics(physical, action) -> (physical, reward, terminated)`` must clip the action itself. With
+            ``noise`` it is ``dynamics(physical, action, noise)``.
+        observe: ``observe(physical) -> obs``, the observation, which is cast to the dtypes of ``observation_space``.
+        time_limit: In steps, a number or a tracer. Reaching it truncates, unless the same step terminates.
+        observation_space: As in `Env`.
+        action_space: As in `Env`.
+        legal: As in `Env`.
+        noise: ``noise(key, shape)`` draws all that is random about ``shape`` many steps in one call. None: nothing is.
+            Consumes ``key``.
+        num_agents: As in `Env`. Above 1, ``action`` and ``obs`` lead with ``[num_agents]``, and the spaces are those of
+            one agent. The reward is that of each agent ``[num_agents]``, or one for the team ``[]``. ``terminated`` is
+            ``[]``.
+
+    Raises:
+        ConfigError: If ``time_limit`` is below 1.
     """
     if isinstance(time_limit, int | float) and not time_limit >= 1:
         raise ConfigError(f"env = {name!r}: time_limit = {time_limit!r}: must be at least 1")
@@ -80,20 +85,23 @@ def episodic(
 
 
 def one_level(key: Key, shape: tuple[int, ...]) -> Array:
-    """Draws nothing: the levels ``[*shape]`` of episodes that all begin alike."""
+    """Draws nothing: returns the levels ``[*shape]`` of episodes that all begin alike."""
     return jnp.zeros(shape)
 
 
 def no_noise(key: Key, shape: tuple[int, ...]) -> tuple[()]:
-    """Draws nothing: the noise of deterministic steps."""
+    """Draws nothing: returns the noise of deterministic steps."""
     return ()
 
 
 def box(low: Any, high: Any) -> Box:
-    """A float32 `Box` of vectors with these bounds, one per element: numpy arrays, or jax arrays if one is traced."""
+    """Makes a float32 `Box` of vectors with these bounds, one per element.
+
+    The bounds are numpy arrays, or jax arrays if one is traced.
+    """
     return Box(_bound(low), _bound(high), (len(low),), jnp.float32)
 
 
 def _bound(values: Any) -> Any:
-    """Bounds as a float32 array: numpy's, or jax's if a value is traced."""
+    """Returns bounds as a float32 array: numpy's, or jax's if a value is traced."""
     return spaces.array_namespace(*values).array(values, dtype=np.float32)

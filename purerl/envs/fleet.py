@@ -11,16 +11,16 @@ from purerl.envs import resets
 from purerl.types import Array, Env, Key, Metrics, PyTree, Step
 
 STEPS = zlib.crc32(b"steps")
-"""Sets the key of what is random about steps apart from that of resets."""
+"""Keeps the key of the noise of steps apart from that of resets."""
 
 
 class Fleet(NamedTuple):
-    """``size`` rows that step together; whoever steps a fleet does not know what its rows are.
+    """``size`` rows that step together; the code that steps a fleet does not know what its rows are.
 
-    ``reset`` and ``noise`` consume their key. ``noise(key, shape)`` draws all randomness of ``shape`` many steps, those
+    ``reset`` and ``noise`` consume their key. ``noise(key, shape)`` draws all randomness of ``shape`` many steps, that
     of resets too, and ``step`` takes one element of it. A step begins the next episode where one ended, so ``obs`` is
     what the policy sees next, and `Step.next_obs` what the action led to. ``env_steps`` is the number of environment
-    steps that one step of the fleet counts for. ``metrics(last [T, B])`` is what the resets of a trajectory took.
+    steps that one step of the fleet counts for. ``metrics(last [T, B])`` are the metrics of the resets of a trajectory.
     ``env`` is the environment that the rows are of; None: the rows are something else.
     """
 
@@ -35,15 +35,18 @@ class Fleet(NamedTuple):
 
     @property
     def host(self) -> Any:
-        """What steps the environments if the host does (`Env.host`), None otherwise."""
+        """The `HostEnv` that steps the environments if they are the host's (`Env.host`), None otherwise."""
         return self.env and self.env.host
 
 
 def fleet(env: Env, num_envs: int, begins: resets.Resets | None = None) -> Fleet:
-    """``num_envs`` copies of ``env``, a row each; of an environment with ``N`` agents, a row for each agent.
+    """Makes ``num_envs`` copies of ``env``, a row each; of an environment with ``N`` agents, a row for each agent.
 
     The rows of a copy's agents lie side by side: row ``i * N + j`` is agent ``j`` of copy ``i``. Episodes begin as
-    ``begins`` says (None: as ``env.resets`` does). Raises `ConfigError` as `resets.parse` does.
+    ``begins`` says (None: as ``env.resets`` does).
+
+    Raises:
+        ConfigError: As `resets.parse` does.
     """
     num_agents, begins = env.num_agents, begins or resets.make_resets(env, num_envs)
 

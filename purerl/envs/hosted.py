@@ -1,4 +1,4 @@
-"""Environments of the host as an `Env`: what programs compute with what the host's steps came to."""
+"""Environments of the host as an `Env`: what programs compute from the results of the host's steps."""
 
 import functools
 import json
@@ -16,13 +16,16 @@ from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, Key, PyTree, Step
 
 ON_HOST = tuple(making.TRANSFORMS)
-"""Transforms that the host applies, because they change which actions it is given, or when an episode ends."""
+"""Transforms that the host applies, because they change which actions are executed, or when an episode ends."""
 
 
 def make_hosted(name: str, params: dict[str, Any]) -> Env:
-    """The environment of the host called ``name``, with its own parameters and the transforms that the host applies.
+    """Makes the environment of the host called ``name``.
 
-    Raises `ConfigError` for what `hosts.making.make` refuses, for parameters that are traced, and for ``resets``.
+    ``params`` are its own parameters and the transforms that the host applies.
+
+    Raises:
+        ConfigError: If `hosts.making.make` refuses something, a parameter is traced, or ``resets`` is given.
     """
     for given, value in params.items():
         if given == "resets":
@@ -34,7 +37,7 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
 
 @functools.lru_cache(maxsize=32)
 def _made(name: str, params: str) -> HostEnv:
-    """`hosts.making.make`, once for each name and parameters: it makes an environment to look at."""
+    """Calls `hosts.making.make`, once for each name and parameters: it makes an environment to read its spaces."""
     recipe = Recipe(name, json.loads(params))
     return making.make(*recipe)._replace(recipe=recipe)
 
@@ -42,8 +45,8 @@ def _made(name: str, params: str) -> HostEnv:
 def from_host(host: HostEnv) -> Env:
     """Translates an environment of the host.
 
-    A level is the first observation of an episode, ``noise`` is the `Step` that the host's came to, and ``step`` hands
-    it on; wrappers act on both as on those of any environment. Drawn are zeros of their shapes.
+    A level is the first observation of an episode, ``noise`` is the `Step` that the host's step resulted in, and
+    ``step`` returns it; wrappers act on both as on those of any environment. What is drawn are zeros of their shapes.
     """
     space, agents = space_of(host.observation_space), host.num_agents
     lead = () if agents == 1 else (agents,)
@@ -79,7 +82,7 @@ def from_host(host: HostEnv) -> Env:
 
 
 def space_of(space: Any) -> Space:
-    """The space that a plain one of Gymnasium (`hosts.leaves.plain`) is."""
+    """Translates a plain space of Gymnasium (`hosts.leaves.plain`)."""
     kind = type(space).__name__
     if kind == "Dict":
         return {key: space_of(part) for key, part in space.spaces.items()}
@@ -93,7 +96,7 @@ def space_of(space: Any) -> Space:
 
 
 def _bound(bound: np.ndarray) -> Any:
-    """A bound; one number where all of it are equal."""
+    """Returns a bound; one number where all of its elements are equal."""
     return bound.flat[0].item() if np.all(bound == bound.flat[0]) else bound
 
 

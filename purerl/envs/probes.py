@@ -15,22 +15,25 @@ TWO_ACTIONS = Discrete(2)
 
 
 def constant_reward(*, reward: float = 1.0, max_steps: int = 10) -> Env:
-    """``reward`` at each step, cut off after ``max_steps``: V = reward / (1 - gamma), for truncation ends nothing."""
+    """Makes a probe with ``reward`` at each step, truncated after ``max_steps``: V = reward / (1 - gamma).
+
+    A truncation does not end the value.
+    """
     return _probe("constant-reward", _nothing, lambda obs, action: (obs, reward, False), 1.0, 1.0, max_steps=max_steps)
 
 
 def one_step() -> Env:
-    """One step with reward 1: V = 1."""
+    """Makes a probe of one step with reward 1: V = 1."""
     return _probe("one-step", _nothing, lambda obs, action: (obs, 1.0, True), 1.0, 1.0)
 
 
 def obs_dependent_reward() -> Env:
-    """One step, the observation is -1 or 1 and so is the reward: V(obs) = obs."""
+    """Makes a probe of one step whose observation is -1 or 1, and so is the reward: V(obs) = obs."""
     return _probe("obs-dependent-reward", _sign, lambda obs, action: (obs, obs[0], True), -1.0, 1.0)
 
 
 def discount_two_steps() -> Env:
-    """Two steps, observed as 0 and 1, with reward 1 after the second: V(0) = gamma, V(1) = 1."""
+    """Makes a probe of two steps, observed as 0 and 1, with reward 1 after the second: V(0) = gamma, V(1) = 1."""
 
     def dynamics(obs, action):
         return jnp.ones_like(obs), obs[0], obs[0] > 0
@@ -39,7 +42,10 @@ def discount_two_steps() -> Env:
 
 
 def action_dependent_reward() -> Env:
-    """One step with reward 1 for action 1, else -1: Q(action) = 2 action - 1, and the best policy has V = 1."""
+    """Makes a probe of one step with reward 1 for action 1, else -1: Q(action) = 2 action - 1.
+
+    The best policy has V = 1.
+    """
 
     def dynamics(obs, action):
         return obs, jnp.where(action > 0, 1.0, -1.0), True
@@ -48,9 +54,9 @@ def action_dependent_reward() -> Env:
 
 
 def obs_action_match() -> Env:
-    """One step with reward 1 for action 1 at observation 1 and for action 0 at -1, else -1.
+    """Makes a probe of one step with reward 1 for action 1 at observation 1 and for action 0 at -1, else -1.
 
-    The best policy has V = 1; every policy that does not look at the observation has V = 0 on average.
+    The best policy has V = 1; every policy that ignores the observation has V = 0 on average.
     """
 
     def dynamics(obs, action):
@@ -60,7 +66,7 @@ def obs_action_match() -> Env:
 
 
 def target_action() -> Env:
-    """One step with reward ``-(action - 0.5)**2`` for an action ``[1]`` in [-1, 1], clipped into it.
+    """Makes a probe of one step with reward ``-(action - 0.5)**2`` for an action ``[1]`` in [-1, 1], clipped into it.
 
     The best action is 0.5, with V = 0; actions drawn uniformly have V = -7/12.
     """
@@ -72,9 +78,11 @@ def target_action() -> Env:
 
 
 def dict_obs() -> Env:
-    """One step, observed as a dict: ``pos`` ``[2]``, of which the first number is -1 or 1, and ``img`` ``[5, 5, 1]``,
-    bool, all of it False or all True. Reward 1 for action 1 at 1 and for action 0 at -1, else -1; 0.5 more if
-    the image is lit, 0.5 less if it is dark. The best policy has V = 1.5 lit, 0.5 dark.
+    """Makes a probe of one step, observed as a dict, whose reward depends on both of its leaves.
+
+    ``pos`` ``[2]`` has -1 or 1 as its first number, and ``img`` ``[5, 5, 1]``, bool, is all False or all True. Reward 1
+    for action 1 at 1 and for action 0 at -1, else -1; 0.5 more if the image is lit, 0.5 less if it is dark. The best
+    policy has V = 1.5 lit, 0.5 dark.
     """
 
     def dynamics(physical, action):
@@ -98,8 +106,10 @@ def dict_obs() -> Env:
 
 
 def multi_discrete() -> Env:
-    """One step with two actions, of two and of three: reward 1 if the first matches the observation, -1 or 1, and 1
-    more if the second is 2. The best policy has V = 2."""
+    """Makes a probe of one step with two actions, of two and of three.
+
+    Reward 1 if the first matches the observation, -1 or 1, and 1 more if the second is 2. The best policy has V = 2.
+    """
 
     def dynamics(obs, action):
         matches, right = (action[0] > 0) == (obs[0] > 0), action[1] == 2
@@ -109,8 +119,10 @@ def multi_discrete() -> Env:
 
 
 def illegal_actions() -> Env:
-    """Two steps, observed with their number and which two of three actions are legal. Reward 1 for the action after the
-    illegal one, 0 for the other, and 100 for the illegal one, which nobody may take: V = 1 + gamma, then 1.
+    """Makes a probe of two steps, observed with their number and which two of three actions are legal.
+
+    Reward 1 for the action after the illegal one, 0 for the other, and 100 for the illegal one, which must never be
+    taken: V = 1 + gamma, then 1.
     """
 
     def dynamics(physical, action):
@@ -136,7 +148,7 @@ def illegal_actions() -> Env:
 
 
 def _probe(name, first_obs, dynamics, low, high, *, max_steps=1, action_space=TWO_ACTIONS) -> Env:
-    """The physical state is the observation ``[1]``, and a level is an episode's first one."""
+    """Makes a probe whose physical state is the observation ``[1]``, and whose level is an episode's first one."""
     return episodic(
         f"probe/{name}",
         levels=first_obs,

@@ -1,6 +1,6 @@
 """How the environments of a fleet begin anew: by a new state for each at every step, from a pool, or few at a time.
 
-``E`` environments. Which of these it is, is `Env.resets`: ``every``, ``pool:N``, ``few`` or ``few:N``.
+``E`` environments. `Env.resets` chooses among them: ``every``, ``pool:N``, ``few`` or ``few:N``.
 """
 
 from collections.abc import Callable
@@ -14,17 +14,20 @@ from purerl.errors import ConfigError
 from purerl.types import Array, Env, Key, Metrics, PyTree
 
 POOL_SEED = 0
-"""Seed of the states of a pool, which are the same in every run."""
+"""The seed of the states of a pool, which are the same in every run."""
 LARGEST = 2**20
-"""Most states of a pool, and most resets at a time."""
+"""The most states of a pool, and the most resets at a time."""
 StateAndObs = tuple[PyTree, PyTree]
-"""States of environments, and what is observed in them, ``[E, ...]`` leading every leaf."""
+"""States of environments, and their observations, ``[E, ...]`` leading every leaf."""
 
 
 class Resets(NamedTuple):
-    """``first`` and ``noise`` consume their key. ``noise(key, shape)`` draws what the resets of ``shape`` many steps of
-    all ``E`` environments need, and ``renew`` takes one element of it: where ``last`` ``[E]`` is True, a new episode
-    begins. ``metrics(last [T, E])`` are what it took, the same names at every call."""
+    """A way to begin episodes of ``E`` environments. ``first`` and ``noise`` consume their key.
+
+    ``noise(key, shape)`` draws what the resets of ``shape`` many steps of all environments need, and ``renew`` takes
+    one element of it: where ``last`` ``[E]`` is True, a new episode begins. ``metrics(last [T, E])`` are metrics of the
+    resets, with the same names at every call.
+    """
 
     first: Callable[[Key], StateAndObs]
     noise: Callable[[Key, tuple[int, ...]], PyTree]
@@ -33,15 +36,16 @@ class Resets(NamedTuple):
 
 
 def nothing(last: Array) -> Metrics:
-    """Gives no metrics."""
+    """Returns no metrics."""
     return {}
 
 
 def parse(name: str, text: str) -> tuple[str, int | None]:
     """Reads the kind of resets and its number from ``text``, None where it has none.
 
-    Raises `ConfigError`, which names the environment ``name``, for anything else than ``every``, ``few``, ``few:N`` and
-    ``pool:N`` with N from 1 to `LARGEST`.
+    Raises:
+        ConfigError: If the text is not ``every``, ``few``, ``few:N`` or ``pool:N`` with N from 1 to `LARGEST`. The
+            error names the environment ``name``.
     """
     kind, colon, number = text.partition(":") if isinstance(text, str) else ("", "", "")
     counted = number.isascii() and number.isdecimal() and 1 <= int(number[:8]) <= LARGEST and len(number) < 8
@@ -53,7 +57,8 @@ def parse(name: str, text: str) -> tuple[str, int | None]:
 def make_resets(env: Env, num_envs: int) -> Resets:
     """Makes the resets of ``num_envs`` copies of ``env``, as its ``resets`` says.
 
-    Raises `ConfigError` as `parse` does.
+    Raises:
+        ConfigError: As `parse` does.
     """
     kind, number = parse(env.name, env.resets)
     if kind == "pool":
@@ -62,7 +67,7 @@ def make_resets(env: Env, num_envs: int) -> Resets:
 
 
 def every(env: Env, num_envs: int) -> Resets:
-    """Computes a new state for every environment at every step, needed or not: cheap where beginning is."""
+    """Computes a new state for every environment at every step, needed or not, which is cheap where beginning is."""
     return Resets(
         first=lambda key: jax.vmap(env.reset)(jax.random.split(key, num_envs)),
         noise=lambda key, shape: env.levels(key, (*shape, num_envs)),
@@ -105,7 +110,7 @@ def again(env: Env, levels: PyTree) -> Resets:
 def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
     """Computes a state only where an episode ended, ``at_a_time`` of them in a round, in as many rounds as it takes.
 
-    No two environments share one, and none waits. A step at which nothing ended has no round.
+    No two environments share a state, and none waits. A step at which nothing ended has no round.
 
     The metric ``reset_rounds`` is the mean number of rounds of a step. On a GPU each round waits for the host.
     """
@@ -132,7 +137,7 @@ def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
 
 
 def renewed(env: Env, last: Array, fresh: StateAndObs, now: StateAndObs) -> StateAndObs:
-    """Takes ``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``now``."""
+    """Returns ``fresh`` where ``last`` ``[E]``, with what its episode keeps of the one before, else ``now``."""
     if env.keep:
         fresh = jax.vmap(env.keep)(now[0], fresh[0]), fresh[1]
     return trees.restart(now, fresh, last)

@@ -18,8 +18,11 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
     as the environment with the most has; the others take the action modulo their own number. Continuous actions lie in
     [-1, 1] and are scaled to the environment's bounds; surplus elements are ignored. Only the selected environment is
     stepped, unless ``task`` is mapped by `jax.vmap`; a level is a level of each. Episodes begin in the way that all
-    environments name, or each in a state of its own. Raises `ConfigError` if action spaces differ in kind, an
-    observation space is not a `Box`, actions are unbounded, or an environment has illegal actions.
+    environments name, or each in a state of its own.
+
+    Raises:
+        ConfigError: If action spaces differ in kind, an observation space is not a `Box`, actions are unbounded, or an
+            environment has illegal actions.
     """
     kinds = {type(env.action_space) for env in envs}
     if len(kinds) != 1:
@@ -82,12 +85,12 @@ def union(envs: Sequence[Env]) -> Callable[[Array | int], Env]:
 
 
 def _box(envs: Sequence[Env]) -> Box:
-    """The union's continuous action space: vectors in [-1, 1] of the largest dimension."""
+    """Returns the union's continuous action space: vectors in [-1, 1] of the largest dimension."""
     return Box(-1.0, 1.0, (max(int(np.prod(env.action_space.shape)) for env in envs),), jnp.float32)
 
 
 def _own(env: Env, action: Array) -> Array:
-    """The action of ``env`` that corresponds to an action of the union."""
+    """Returns the action of ``env`` that corresponds to an action of the union."""
     space = env.action_space
     if isinstance(space, Discrete):
         return jnp.remainder(action, space.n)
