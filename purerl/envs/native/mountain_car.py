@@ -64,8 +64,17 @@ def mountain_car_continuous(
 
     The reward is 100 at the goal, minus a tenth of the squared action at each step. The action ``[1]`` is clipped to
     [-1, 1] to move the car, but its cost is that of the unclipped action, as in Gymnasium. The observation ``[2]`` is
-    ``(position, velocity)``; velocities and accelerations are per step. ``power`` is the acceleration by an action of
-    1; the other parameters are those of `mountain_car`.
+    ``(position, velocity)``; velocities and accelerations are per step.
+
+    Args:
+        power: Acceleration by an action of 1.
+        gravity: As in `mountain_car`.
+        min_position: As in `mountain_car`.
+        max_position: As in `mountain_car`.
+        max_speed: As in `mountain_car`.
+        goal_position: As in `mountain_car`.
+        goal_velocity: As in `mountain_car`.
+        max_steps: As in `mountain_car`.
     """
 
     def push(action):

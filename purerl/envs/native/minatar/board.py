@@ -34,7 +34,16 @@ def game(
 ) -> Env:
     """Makes an `Env` of a game with boolean observations ``[10, 10, num_channels]`` and discrete actions.
 
-    All else is as in `episodic`, except that actions are in range, and that by default every episode begins alike.
+    Args:
+        name: The name of the `Env`.
+        num_actions: The number of actions. Actions are brought into range.
+        num_channels: The number of channels of an observation.
+        initial: As in `episodic`.
+        dynamics: As in `episodic`.
+        observe: As in `episodic`.
+        time_limit: As in `episodic`.
+        levels: As in `episodic`; by default every episode begins alike.
+        noise: As in `episodic`.
     """
     return episodic(
         name,

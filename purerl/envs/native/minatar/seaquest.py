@@ -261,7 +261,7 @@ def _fly(shots):
 
 
 def _swim(swimming, who, interval):
-    """Moves those ``who`` can move by a step; one that leaves the board is no longer there."""
+    """Moves the things ``who`` can move by a step; one that leaves the board is no longer there."""
     moves = who & (swimming.wait == 0)
     bit = jnp.where(moves, ahead(swimming.bit, swimming.right), swimming.bit)
     wait = jnp.where(moves, interval, jnp.where(who, jnp.maximum(swimming.wait - 1, 0), swimming.wait))
@@ -280,7 +280,7 @@ def _touches(swimming, y, here):
 
 
 def _shoot(shots, swimming, who):
-    """Removes the oldest of those ``who`` in the cell of each bullet; returns the rest and the number removed.
+    """Removes the oldest of the things ``who`` in the cell of each bullet; returns the rest and the number removed.
 
     Two bullets are never in one cell: all that go left are on the left of the submarine, none overtakes another.
     """
