@@ -1,1 +1,1 @@
-"""What a run is to do, checked before anything compiles, and the files and folders that say so."""
+"""What a run is to do, checked before anything compiles, and the files and folders that hold it."""

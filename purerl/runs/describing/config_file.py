@@ -1,8 +1,8 @@
-"""Config files: what a run is to do, as the run writes it into its directory and as a person may write it.
+"""Config files: what a run is to do, as the run writes it into its directory and as a user may write it.
 
 A file is JSON or YAML. It holds ``command`` (train, sweep or evolve), the fields of the run's description, and
-``options``: what a person can ask for beside it, such as ``checkpoint_seconds``. Whatever is left out has its default.
-Files are untrusted input: nothing in them is executed or imported.
+``options``: what a user can ask for beside the description, such as ``checkpoint_seconds``. Whatever is left out has
+its default. Files are untrusted input: nothing in them is executed or imported.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from purerl.store import json_files, regular_files
 FORMAT = 1
 """Format version of the files; other versions are refused."""
 NAME = "config.json"
-"""Name of the file in a run directory."""
+"""The name of the file in a run directory."""
 MOST_BYTES = 2**27
-"""Size of the largest file that is read, in bytes: a run may hold learned functions."""
+"""The size of the largest file that is read, in bytes. It is this large because a run may hold learned functions."""
 COMMANDS = ("train", "sweep", "evolve")
 RECORDED = (
     "eval_episodes",
@@ -41,14 +41,17 @@ RECORDED = (
     "precision",
     "compile",
 )
-"""Options that a run writes into its file beside its description."""
+"""The options that a run writes into its file beside its description."""
 LENGTHS = ("total_steps", "generations")
-"""Fields that say how long a run is."""
+"""The fields that give the length of a run."""
 
 
 class ConfigFile(NamedTuple):
-    """What a file holds: its path, the command, the fields of a description and the options by name, and a line for
-    each change that was made when the run went on."""
+    """The content of a config file.
+
+    It has the file's path, the command, the fields of a description and the options by name, and a line for each change
+    that was made when the run was resumed.
+    """
 
     path: Path
     command: str
@@ -57,14 +60,21 @@ class ConfigFile(NamedTuple):
     history: list[str]
 
     def take(self, name: str, kind: type, default: Any) -> Any:
-        """The value of a field, ``default`` if there is none. Raises `ConfigError` if it is no ``kind``."""
+        """Returns the value of a field, or ``default`` if the file has none.
+
+        Raises:
+            ConfigError: If the value is not of type ``kind``.
+        """
         value = self.fields.get(name, default)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"{self.path}: {name} = {str(value)[:40]!r}: must be {kind.__name__}")
         return value
 
     def check(self, names: Iterable[Any], known: Iterable[str], where: str = "") -> None:
-        """Raises `ConfigError` with a line for each of ``names`` that is not ``known``."""
+        """Raises `ConfigError` with a line for each of ``names`` that is not in ``known``.
+
+        ``where`` stands before the name in each line.
+        """
         known = list(known)
         lines = [
             f"{self.path}: {where}{str(name)[:40]}: unknown; nearest: {nearest(str(name)[:40], known)}"
@@ -76,8 +86,11 @@ class ConfigFile(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a command starts from in place of its defaults: options and fields of the config by name, the values of a
-    sweep, learned functions as JSON, datasets by path and digest, and the values of settings that shape programs."""
+    """The values that a command starts from in place of its defaults.
+
+    They are options and fields of the config by name, the values of a sweep, learned functions as JSON, datasets by
+    path and digest, and the values of settings that shape programs.
+    """
 
     file: ConfigFile
     options: dict[str, Any]
@@ -91,8 +104,17 @@ class Start(NamedTuple):
 def write(
     directory: Path, command: str, description: Any, options: Any, history: Sequence[str] = (), **more: Any
 ) -> None:
-    """Writes the config file of a run into its directory: of its options those that are `RECORDED`, but for what the
-    description has."""
+    """Writes the config file of a run into its directory.
+
+    Args:
+        directory: The run directory.
+        command: ``train``, ``sweep`` or ``evolve``.
+        description: The description, a named tuple whose fields are written.
+        options: The options of the command. Those in `RECORDED` are written, except for those that are fields of the
+            description.
+        history: A line for each change that was made when the run was resumed.
+        **more: Further entries of the file.
+    """
     fields = description._asdict()
     beside = {name: getattr(options, name) for name in RECORDED if hasattr(options, name) and name not in fields}
     written = {"format": FORMAT, "command": command, **fields, "options": beside, "history": history, **more}
@@ -100,7 +122,11 @@ def write(
 
 
 def read(path: Path) -> ConfigFile:
-    """Reads a config file, YAML if its name ends so. Raises `ConfigError` if it is missing, or no config file."""
+    """Reads a config file, as YAML if its name ends in ``.yaml`` or ``.yml`` and as JSON otherwise.
+
+    Raises:
+        ConfigError: If the file is missing or is not a config file.
+    """
     content = _yaml(path) if path.suffix in (".yaml", ".yml") else json_files.read_json(path, MOST_BYTES)
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold fields by their names")
@@ -117,8 +143,10 @@ def read(path: Path) -> ConfigFile:
 
 
 def digest(fields: dict[str, Any]) -> str:
-    """SHA-256 of what a run's results follow from, but for how long it is and where its datasets and what it began
-    with lie, as hexadecimal digits."""
+    """Computes the SHA-256 of the fields from which a run's results follow, as hexadecimal digits.
+
+    It leaves out the length of the run, and the paths of its datasets and of the run that it began with.
+    """
     kept = {name: value for name, value in fields.items() if name not in LENGTHS}
     if of_play := kept.pop("datasets", {}):
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
@@ -132,8 +160,17 @@ def digest(fields: dict[str, Any]) -> str:
 
 
 def trusted(file: ConfigFile, named: Container[str], advice: str, trust: Trust = False) -> None:
-    """Raises `ConfigError`, with ``advice``, if a file names code of somebody's own that is not among ``named``, unless
-    ``trust``."""
+    """Checks that a file names no code of a user's own, except for the names in ``named``.
+
+    Args:
+        file: The config file, of which the algorithm and the environments are checked.
+        named: Names that are allowed.
+        advice: What the error advises.
+        trust: Whether code that files name is run.
+
+    Raises:
+        ConfigError: If the file names other code, unless ``trust``.
+    """
     places = file.fields.get("envs", [file.fields.get("env", "")])
     for name in (file.fields.get("algo", ""), *(places if isinstance(places, list) else ())):
         if isinstance(name, str) and name not in named:
@@ -148,7 +185,10 @@ def _yaml(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data, without aliases, by which a small file could stand for a huge one, and with numbers such as 1e-3."""
+    """A loader of plain data, which refuses aliases and names that occur twice, and reads numbers such as 1e-3.
+
+    With aliases a small file could stand for a huge one.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):

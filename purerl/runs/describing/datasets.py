@@ -1,6 +1,6 @@
-"""Datasets of play that a run learns from: files from outside, looked at before anything compiles.
+"""Datasets of play that a run learns from: untrusted files, checked before anything compiles.
 
-A description names each by its path and by its digest, so that a run that goes on learns from the same.
+A description names each by its path and its digest, so that a run that is resumed learns from the same data.
 """
 
 import reprlib
@@ -15,14 +15,19 @@ from purerl.store import carded
 from purerl.types import Dataset, Env
 
 PATH, DIGEST = "path", "sha256"
-"""What a description has of each dataset."""
+"""The entries that a description has for each dataset."""
 
 
 def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Dataset, dict[str, Any]]:
-    """The dataset in a file, and its card. ``env`` is as the algorithm sees it that learns from it.
+    """Reads the dataset in a file, and returns it with its card.
 
-    ``played`` are the fields ``env`` and ``env_params`` that the card must have (default: any). Raises `ConfigError`, a
-    line for each problem, for what is damaged, and for what was played in another environment.
+    Args:
+        path: The file.
+        env: The environment as the algorithm that learns from the dataset sees it.
+        played: The fields ``env`` and ``env_params`` that the card must have (default: any).
+
+    Raises:
+        ConfigError: If the file is damaged, or was played in another environment; with a line for each problem.
     """
 
     def like(card: dict[str, Any]) -> Dataset:
@@ -47,17 +52,31 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
 
 
 def load_dataset(path: str | Path, env: Env) -> Dataset:
-    """The dataset in a file of `purerl record`, for ``make_train(config, env, demos=...)``. Raises `ConfigError`."""
+    """Reads the dataset in a file of `purerl record`, for ``make_train(config, env, demos=...)``.
+
+    Raises:
+        ConfigError: As `read` does.
+    """
     return read(Path(path), env)[0]
 
 
 def described(
     names: tuple[str, ...], options: Any, env: Env, played: dict[str, Any], recorded: dict[str, Any]
 ) -> dict[str, Any]:
-    """The datasets whose paths ``options`` hold, by the ``names`` of an algorithm's parts, as a description has them.
+    """Reads the datasets whose paths ``options`` hold, and returns their entries in a description.
 
-    ``recorded`` is what an earlier description has: a file at the same path must have the same digest. Raises
-    `ConfigError`, a line for each problem, as `read` does and for what is missing.
+    Args:
+        names: The names of the algorithm's parts that are datasets. Each is also the name of an option.
+        options: The options, which hold a path for each name.
+        env: The environment as the algorithm sees it.
+        played: The fields ``env`` and ``env_params`` that the cards must have.
+        recorded: The entries of an earlier description. A file at the same path must have the same digest.
+
+    Returns:
+        By name, the path of each dataset and its digest.
+
+    Raises:
+        ConfigError: As `read` does, and if a path is missing; with a line for each problem.
     """
     found, problems = {}, []
     for name in names:
@@ -79,8 +98,11 @@ def described(
 
 
 def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
-    """The datasets of a description, as keyword arguments of ``make_trainer``. Raises `ConfigError` as `read` does, and
-    if a file was replaced."""
+    """Reads the datasets of a description, and returns them as keyword arguments of ``make_trainer``.
+
+    Raises:
+        ConfigError: As `read` does, and if a file was replaced.
+    """
     found = {}
     for name, entry in described.items():
         found[name], card = read(Path(entry[PATH]), env)
@@ -90,14 +112,19 @@ def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
 
 
 def nbytes(parts: dict[str, Dataset], env: Env) -> int:
-    """Bytes that datasets take in a program, once for all agents."""
+    """Returns the number of bytes that datasets take in a program, where all agents share them."""
     frames = spaces.frames(env.observation_space)
     return sum(trees.nbytes(replay.stored(data, frames)) for data in parts.values())
 
 
 def problems(described: Any, names: tuple[str, ...], keys: tuple[str, ...] = (PATH, DIGEST)) -> list[str]:
-    """What is wrong with the datasets that a file's description names, of which each must have ``keys``, a line each.
-    No dataset is opened."""
+    """Returns a line for each fault of the entries that a file's description has for datasets; opens no dataset.
+
+    Args:
+        described: The entries by name.
+        names: The names that an entry may have.
+        keys: The keys that each entry must have.
+    """
     return [
         f"datasets: {reprlib.repr(name)} = {reprlib.repr(entry)}: must be one of {', '.join(names) or 'none'}, with a "
         f"{' and a '.join(keys)}"

@@ -27,15 +27,17 @@ from purerl.types import Dataset, Env, Learner, PyTree, Trainer
 
 
 class Description(NamedTuple):
-    """What a run is to do, as JSON holds it: everything that its results follow from.
+    """What a run is to do, as JSON holds it: everything from which its results follow.
 
-    ``env_params`` are keyword arguments of the environment, ``config`` the fields of the algorithm's config, ``swept``
-    maps names to one value for each configuration, ``learned`` holds learned functions by the part that they take the
-    place of (`artefacts.described`), and ``datasets`` the path and the digest of each dataset that is learned from
-    (`datasets.described`). ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
-    ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent`` if
-    it is one for all; it is empty if they begin with new ones. ``split`` says into how many ``shards`` each agent is
-    cut, and whether their sums are ``exact``; it is empty if they are not cut.
+    - ``env_params`` are keyword arguments of the environment, and ``config`` has the fields of the algorithm's config.
+    - ``swept`` maps names to one value for each configuration.
+    - ``learned`` holds learned functions by the part that they replace (`artefacts.described`).
+    - ``datasets`` has the path and the digest of each dataset that is learned from (`datasets.described`).
+    - ``stop`` says when agents stop early (`early.described`); it is empty if they do not.
+    - ``warm_start`` names the ``run`` whose policies the agents begin with, their digest ``sha256``, and the ``agent``
+      if all begin with the policy of one; it is empty if they begin with new ones.
+    - ``split`` has the number of ``shards`` into which each agent is cut, and whether their sums are ``exact``; it is
+      empty if agents are not cut.
     """
 
     algo: str
@@ -52,11 +54,16 @@ class Description(NamedTuple):
 
     @classmethod
     def of_json(cls, fields: Any, source: str, *, trust: Trust = False) -> "Description":
-        """Reads what a file holds, which is untrusted.
+        """Reads the fields of a description from an untrusted file.
 
-        Raises `ConfigError`, each line of which names ``source``, for anything but the description of a run that can
-        be. An algorithm or an environment that is a ``MODULE:ATTRIBUTE`` is refused unless ``trust``, and not imported.
-        ``source`` is the file, which lies in the directory of the run.
+        Args:
+            fields: What the file holds.
+            source: The path of the file, which lies in the directory of the run. Each line of an error begins with it.
+            trust: Whether an algorithm or an environment that is a ``MODULE:ATTRIBUTE`` may be imported. Without it
+                both are refused, and not imported.
+
+        Raises:
+            ConfigError: If ``fields`` are not the description of a run that is possible.
         """
         if problems := file_checks.problems(fields, trust, Path(source).parent):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
@@ -65,17 +72,21 @@ class Description(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of its agents."""
+        """The number of agents."""
         return len(self.seeds) * len(next(iter(self.swept.values()), [0]))
 
     @property
     def name(self) -> str:
-        """A short name for files: algorithm and environment."""
+        """A short name for files, made of the algorithm and the environment."""
         return re.sub("[^A-Za-z0-9.]+", "-", f"{self.algo}-{self.env}")
 
 
 def start(file: ConfigFile) -> Start:
-    """What `describe` was given for the run of a config file. Raises `ConfigError` for anything but a description."""
+    """Returns what `describe` was given for the run of a config file.
+
+    Raises:
+        ConfigError: If the file holds anything but a description.
+    """
     file.check(file.fields, (*Description._fields, "programs"))
     options, seeds, swept = dict(file.options), file.take("seeds", list, []), file.take("swept", dict, {})
     if "seeds" in file.fields:
@@ -111,7 +122,7 @@ def start(file: ConfigFile) -> Start:
 
 
 def _programs(file: ConfigFile) -> dict[str, list[Any]]:
-    """The values of settings that shape programs, one for each program. Raises `ConfigError` for anything else."""
+    """Returns settings that shape programs, with a value for each program. Raises `ConfigError` for anything else."""
     found = {}
     for name, column in file.take("programs", dict, {}).items():
         if not isinstance(column, list) or not 0 < len(column) <= MOST_PROGRAMS:
@@ -123,7 +134,7 @@ def _programs(file: ConfigFile) -> dict[str, list[Any]]:
 
 
 def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:
-    """The parameters that a config file has for the environments called ``names``, as the options of a command."""
+    """Returns a config file's parameters for the environments called ``names``, as the options of a command."""
     params = envs.renamed(file.take("env_params", dict, {}), *names)
     pairs = [f"{name}={value}" for name, value in params.items() if name != "resets"]
     return {"env_params": pairs, **({"resets": params["resets"]} if "resets" in params else {})}
@@ -141,12 +152,22 @@ def describe(
     *,
     usual: Any = None,
 ) -> Description:
-    """The description of the run that options ask for. Raises `ConfigError`, with all problems at once.
+    """Makes the description of the run that options ask for.
 
-    ``swept`` and ``learned`` are as in a `Description`; learned functions that the options name come beside. So are the
-    datasets of an earlier description that are ``recorded``: what is read from the same paths must be the same.
-    ``usual`` is the config that the options change (default: the preset's), none of whose fields is refused for having
-    no effect.
+    Args:
+        algo: The name of the algorithm.
+        options: The options of the command. The learned functions that they name are added to ``learned``.
+        config: The config of the algorithm.
+        env_params: The parameters of the environment.
+        swept: The swept values, as in a `Description` (default: none).
+        learned: The learned functions, as in a `Description` (default: none).
+        recorded: The datasets of an earlier description (default: none). A file at the same path must hold the same
+            data.
+        usual: The config that the options change (default: that of the preset, or the algorithm's default). None of its
+            fields is refused for having no effect.
+
+    Raises:
+        ConfigError: With a line for each problem.
     """
     swept = swept or {}
     problems = cfg.problems(options)
@@ -192,12 +213,12 @@ def describe(
 
 
 class Setup(NamedTuple):
-    """What a description stands for: the members of a run, and how to make their trainers, and their environments as
-    the algorithm sees them.
+    """What a description stands for: the members of a run, and the functions that make their trainers and environments.
 
-    ``swept`` in a description maps names to one value for each configuration. Member ``i`` has configuration ``i // S``
-    and seed ``i % S``, so that all configurations share their seeds' keys; ``labels`` say so, member by member.
-    ``make_learner`` needs no dataset; ``data`` reads them, once.
+    Environments are as the algorithm sees them. ``swept`` in a description maps names to one value for each
+    configuration. Of ``S`` seeds, member ``i`` has configuration ``i // S`` and seed ``i % S``, so that all
+    configurations share the keys of their seeds; ``labels`` give both, member by member. ``make_learner`` needs no
+    dataset; ``data`` reads the datasets, once.
     """
 
     config: Any
@@ -212,9 +233,17 @@ class Setup(NamedTuple):
     @classmethod
     @own_code()
     def of(cls, description: Description, diagnostics: bool = False, begun: PyTree = None) -> "Setup":
-        """The members that ``description`` asks for, with `diagnostics` around them if asked for. They begin with the
-        policies ``begun``, one for all ``[1]`` or one for each ``[P]`` (None: with new ones). Raises `ConfigError` for
-        learned functions that are damaged."""
+        """Makes the members that ``description`` asks for.
+
+        Args:
+            description: The description.
+            diagnostics: Whether the trainings also log `diagnostics`.
+            begun: The policies that the members begin with, one for all ``[1, ...]`` or one for each ``[P, ...]``
+                (None: new ones).
+
+        Raises:
+            ConfigError: If learned functions are damaged.
+        """
         algo, seeds, swept = ALGORITHMS[description.algo], description.seeds, description.swept
         learned = artefacts.read(description.learned)
         config = read_config(description.algo, description.config)
@@ -259,9 +288,9 @@ class Setup(NamedTuple):
 
     @property
     def trainer(self) -> Trainer:
-        """The first member's."""
+        """The trainer of the first member."""
         return self.make_trainer(**trees.take(self.members.given, 0))
 
     def first(self, count: int) -> "Setup":
-        """The first ``count`` members alone, for a run that was interrupted between batches."""
+        """Returns the set-up of the first ``count`` members alone, for a run that was interrupted between batches."""
         return self._replace(members=trees.take(self.members, slice(0, count)), labels=self.labels[:count])

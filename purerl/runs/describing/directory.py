@@ -1,4 +1,4 @@
-"""Run directories: held by one run at a time, never overwritten by accident, and never written out of."""
+"""Run directories: one run at a time holds one, overwrites nothing by accident, and writes nowhere else."""
 
 import contextlib
 import os
@@ -15,23 +15,32 @@ from purerl.store import checkpoint
 from purerl.store.lock import LOCK, lock
 
 CHECKPOINTS = "checkpoints"
-"""Folder of the checkpoints."""
+"""The folder of the checkpoints."""
 FILMS = "film.gif", "film.mp4", "film.html"
 METRICS, QUANTILES, TIMES, EVALUATIONS = "metrics.jsonl", "quantiles.jsonl", "times.jsonl", "evaluations.jsonl"
 """Logs of a training."""
 EXPORTS = "policy.stablehlo", "policy.stablehlo.json", "policy-numpy", "policy.onnx"
-"""What `purerl render` and `purerl export` make in a run directory, unless they are told another place."""
+"""The files and folders that `purerl render` and `purerl export` make in a run directory, unless another place is
+given."""
 
 
 @contextlib.contextmanager
 def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resume: bool = False) -> Iterator[None]:
-    """Holds a run directory: made if it is not there, and locked. What is in it changes with `claim` alone.
+    """Holds a run directory within the context: makes it if it does not exist, and locks it.
 
-    ``names`` are the files and folders of a run. A run that ends before it has written anything, because it fails, does
-    not fit into memory or is interrupted, leaves no directory behind. Raises `ConfigError` if the directory cannot be
-    written or is in use; if it holds symbolic links; if it holds a run, unless ``overwrite`` allows to replace it or
-    ``resume`` to go on with it; and if it holds anything else but a run. Of several processes the first one holds it
+    Its content changes by `claim` alone. A run that ends before it has written anything, because it fails, does not fit
+    into memory or is interrupted, leaves no directory behind. Of several processes the first one holds the directory
     for all.
+
+    Args:
+        directory: The run directory.
+        names: The files and folders of a run.
+        overwrite: Whether a run in the directory may be replaced.
+        resume: Whether the run in the directory is resumed. The directory is then not made.
+
+    Raises:
+        ConfigError: If the directory cannot be written, is in use, or holds symbolic links or other special files.
+            Without ``resume`` also if it holds anything else than a run, or a run without ``overwrite``.
     """
     if not processes.is_first():
         processes.gathered(None)
@@ -61,22 +70,31 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
 
 
 def claim(directory: Path, names: Sequence[str]) -> None:
-    """Removes an earlier run from a directory that this process holds, and makes room for checkpoints."""
+    """Removes an earlier run from a directory that this process holds, and makes the folder of the checkpoints."""
     clear(directory, names)
     (directory / CHECKPOINTS).mkdir(exist_ok=True)
 
 
 def clear(directory: Path, names: Sequence[str]) -> None:
-    """Removes an earlier run from a directory that is held."""
+    """Removes the files and folders ``names`` of an earlier run from a directory that this process holds."""
     for path in (directory / name for name in names):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = False) -> None:
-    """Raises `ConfigError` if a command may not write ``paths``, the first of which is its file, or ``folder``.
+    """Checks that a command may write its output.
 
-    Nothing may lie there unless ``overwrite`` allows to replace it, and then only something of the same kind. The
-    directory must be there if the place was ``given``; otherwise it is a run's, and reading the run tells if it is not.
+    Something may exist at ``paths`` only with ``overwrite``, and it must then be of the same kind.
+
+    Args:
+        *paths: What the command writes. The first is its file or folder.
+        overwrite: Whether what exists may be replaced.
+        given: Whether the user gave the place; its directory must then exist. Otherwise it is a run directory, and
+            reading the run reports a missing one.
+        folder: Whether the first path is a folder.
+
+    Raises:
+        ConfigError: If the command may not write there.
     """
     there = [path for path in paths if path.exists()]
     if there and not overwrite:
@@ -89,13 +107,13 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
 
 
 def has_checkpoints(directory: Path) -> bool:
-    """Whether a run has saved anything to go on from."""
+    """Returns whether a run has saved a checkpoint from which it can be resumed."""
     folder = directory / CHECKPOINTS
     return folder.is_dir() and any(checkpoint.steps(path) for path in (folder, *folder.iterdir()))
 
 
 def resume_command(directory: Path) -> str:
-    """What a person types to go on with a run."""
+    """Returns the command that resumes a run."""
     return f"purerl resume {shlex.quote(str(directory))}"
 
 
@@ -121,7 +139,7 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether what lies there is of no run that has begun: the lock, or a folder without checkpoints."""
+    """Returns whether a path is not part of a run that has begun: the lock, or a folder without checkpoints."""
     return path.name == LOCK or (path.name == CHECKPOINTS and not path.is_symlink() and not any(path.iterdir()))
 
 
@@ -136,7 +154,7 @@ def _abandon(directory: Path) -> None:
 
 
 def _leave(directory: Path) -> str:
-    """How to go on with a run that ends early; empty if it has saved nothing: then what it has not used is removed."""
+    """Returns advice on resuming a run that ends early; empty without a checkpoint: then the unused directory is removed."""
     words = _go_on(directory)
     if not words:
         _abandon(directory)
@@ -144,5 +162,5 @@ def _leave(directory: Path) -> str:
 
 
 def _go_on(directory: Path) -> str:
-    """How to go on with a run; empty if it has saved nothing."""
+    """Returns advice on resuming a run; empty if it has no checkpoint."""
     return f"go on with: {resume_command(directory)}" if has_checkpoints(directory) else ""

@@ -1,4 +1,4 @@
-"""Early stopping as a person asks for it, as a run's description has it, and as its trainers do it."""
+"""Early stopping as a user asks for it, as a run's description has it, and as its trainers carry it out."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from purerl.store import untrusted
 from purerl.types import Trainer
 
 FOLLOWS_FROM = ("eval_every", "eval_episodes")
-"""Options that the results of a run follow from if its agents stop early."""
+"""The options from which the results of a run follow if its agents stop early."""
 KEYS = {"at", "episodes"}, {"at", *FOLLOWS_FROM}
 
 
 def problems_of_options(options: Any) -> list[str]:
-    """What of ``options`` has no effect, a line each."""
+    """Returns a line if an option of early stopping has no effect."""
     if options.stop_episodes == type(options).stop_episodes:
         return []
     told = f"stop_episodes = {options.stop_episodes}: has no effect"
@@ -23,8 +23,11 @@ def problems_of_options(options: Any) -> list[str]:
 
 
 def described(options: Any) -> dict[str, Any]:
-    """When agents stop early, as a description has it: the return ``at`` which, and the ``episodes`` that are looked at
-    or ``eval_every`` and ``eval_episodes``. Empty: they do not."""
+    """Returns the entry of a description that says when agents stop early; empty if they do not.
+
+    It has ``at``, the mean return at which an agent stops, and beside it either ``episodes``, the number of episodes of
+    that mean, or ``eval_every`` and ``eval_episodes``.
+    """
     if options.stop_at is None:
         return {}
     by_play = {name: getattr(options, name) for name in FOLLOWS_FROM}
@@ -32,7 +35,11 @@ def described(options: Any) -> dict[str, Any]:
 
 
 def options(described: dict[str, Any], source: str) -> dict[str, Any]:
-    """The options that a description of a file stands for. Raises `ConfigError`, naming ``source``."""
+    """Returns the options that a description in a file stands for.
+
+    Raises:
+        ConfigError: If the description has a fault; each line begins with ``source``.
+    """
     if found := problems(described):
         raise ConfigError("\n".join(f"{source}: {line}" for line in found))
     names = {"at": "stop_at", "episodes": "stop_episodes"}
@@ -40,7 +47,7 @@ def options(described: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def problems(described: dict[str, Any]) -> list[str]:
-    """What is wrong with what a file's description says of early stopping, a line each."""
+    """Returns a line if a file's description of early stopping has a fault."""
     counts = [value for name, value in described.items() if name != "at"]
     sound = all(type(value) is int and 0 < value < 2**31 for value in counts) and untrusted.is_number(
         described.get("at")
@@ -51,12 +58,12 @@ def problems(described: dict[str, Any]) -> list[str]:
 
 
 def by_evaluations(described: dict[str, Any]) -> bool:
-    """Whether evaluations decide who stops."""
+    """Returns whether evaluations decide which agents stop."""
     return "eval_every" in described
 
 
 def stopping_trainer(trainer: Trainer, described: dict[str, Any]) -> Trainer:
-    """``trainer``, whose agents stop as a description says."""
+    """Makes a trainer like ``trainer`` whose agents stop as a description says."""
     if not described:
         return trainer
     if by_evaluations(described):

@@ -1,4 +1,4 @@
-"""The environment that a person asked for, looked at before anything compiles."""
+"""The environment that a user asked for, checked before anything compiles."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,13 @@ NOTHING: Mapping[str, Sequence[float]] = {}
 
 
 def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[float]] = NOTHING) -> Env:
-    """The environment called ``name`` with ``params`` and the first of the ``swept`` values of other parameters.
+    """Makes the environment called ``name`` with ``params`` and the first of the ``swept`` values of other parameters.
 
-    Raises `ConfigError`, with all problems at once: for what `envs.make` refuses, for a swept value that cannot be, a
-    parameter that shapes the program and so cannot be swept, and for one of somebody's own whose arrays are not those
-    of its spaces and of `types.Step`, which would train on something else than it says.
+    Raises:
+        ConfigError: With a line for each problem: if `envs.make` refuses the environment, if a parameter has both a
+            value and swept values, if a swept value is impossible, or if a swept parameter shapes the program, so that
+            it cannot be swept. Also if the arrays of a user's own environment do not match its spaces and `types.Step`,
+            since an agent would then train on something else than it declares.
     """
     problems = [f"env_params: {given} is given as a number and as a range" for given in swept if given in params]
     for given, values in swept.items():
@@ -56,7 +58,10 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
 
 
 def team_problems(algorithm: Algorithm, config: Any, env: Env) -> list[str]:
-    """Why there is no team for an algorithm to train on ``env``, a line each: none for one whose view is `rows`."""
+    """Returns a line for each reason why an algorithm that trains a team cannot train one on ``env``.
+
+    An algorithm whose view is `rows` trains no team, and has no problem.
+    """
     if algorithm.view is rows:
         return []
     if env.num_agents == 1:

@@ -1,4 +1,4 @@
-"""Device, versions and flags of this process."""
+"""The device, versions and flags of this process."""
 
 import importlib.metadata
 import os
@@ -29,11 +29,11 @@ VARIABLES = (
 )
 """The only environment variables that are ever recorded."""
 PLAIN = re.compile("[A-Za-z0-9_.,:+-]*")
-"""Values that are recorded: no path but one of a single name."""
+"""The pattern of values that are recorded. It matches no path with more than one part."""
 
 
 def machine_facts() -> dict[str, Any]:
-    """Device, versions and flags: what a figure is worth nothing without."""
+    """Returns the device, versions and flags, without which a measurement means nothing."""
     device = jax.devices()[0]
     return {
         "device": {
@@ -52,7 +52,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def without_paths(value: str) -> str:
-    """The words of a variable's value: flags, numbers and names. What may be part of a path becomes ``...``."""
+    """Replaces words of a variable's value that may be part of a path by ``...``; keeps flags, numbers and names."""
     words = []
     for word in value.split():
         flag, sign, end = word.partition("=") if re.match(r"--?\w+=", word) else ("", "", word)

@@ -1,4 +1,4 @@
-"""What is wrong with the description of a run that a file holds, which anybody may have written."""
+"""Checks of the description of a run in a file, which is untrusted."""
 
 import dataclasses
 import reprlib
@@ -32,16 +32,19 @@ KINDS = {
 }
 """The type of each field of a `Description` in JSON."""
 LATER = ("target_kl", "convolutions", "max_uses")
-"""Settings that runs of before have not, and that are off by default."""
+"""Settings that runs of earlier versions do not have, and that are off by default."""
 MOST_OF_A_SIZE = 2**16
-"""The most that a whole number among the parameters of an environment may be, if it does not count steps."""
+"""The largest whole number among the parameters of an environment, except for numbers of steps."""
 MOST_CHARACTERS = 300
-"""Of a line about what a file holds."""
+"""The largest number of characters of a line about what a file holds."""
 
 
 def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
-    """What is wrong with the description of a run that a file holds, a line each; in parts, since each needs the one
-    before. Nothing is imported that the run at ``where`` names, unless ``trust``."""
+    """Returns a line for each fault of the description of a run that a file holds.
+
+    The checks run in parts, since each needs the one before: faults of a part end the checks. Nothing that the run at
+    ``where`` names is imported, unless ``trust``.
+    """
     if not isinstance(fields, dict):
         return ["not the description of a run"]
     fields = {"learned": {}, "datasets": {}, "stop": {}, "warm_start": {}, "split": {}, **fields}
@@ -76,7 +79,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
 
 
 def warm_start_problems(begun: dict[str, Any]) -> list[str]:
-    """What is wrong with what a file says of the run whose policies a run began with. It is not opened."""
+    """Returns a line if a file's entry of the run whose policies a run began with is faulty; does not open it."""
     kinds = {"run": str, "agent": int | None, "sha256": str}
     sound = set(begun) == set(kinds) and all(isinstance(begun[name], kind) for name, kind in kinds.items())
     if not begun or (sound and not isinstance(begun["agent"], bool) and (begun["agent"] or 0) >= 0):
@@ -85,7 +88,7 @@ def warm_start_problems(begun: dict[str, Any]) -> list[str]:
 
 
 def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[str]]:
-    """The environment that a file asks for, or None and why it cannot be."""
+    """Makes the environment that a file asks for; returns None and the reasons if that is impossible."""
     try:
         return envs.make(name, **params), []
     except ConfigError as error:
@@ -95,8 +98,11 @@ def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[st
 
 
 def parameter_problems(params: dict[str, Any]) -> list[str]:
-    """A line for each parameter of an environment, from a file, that has no name or no finite number (of `TEXTS`: no
-    short text), or is a size that would fill the memory."""
+    """Returns a line for each faulty parameter of an environment in a file.
+
+    The name must be an identifier other than ``name``, and the value a finite number, or for the names in `TEXTS` a
+    short text. A size that would fill the memory is refused.
+    """
     problems = []
     for name, value in params.items():
         told = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
@@ -110,12 +116,12 @@ def parameter_problems(params: dict[str, Any]) -> list[str]:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value of JSON is a number that float32 or int32 can hold."""
+    """Returns whether a value of JSON is a number that float32 or int32 can hold."""
     return untrusted.is_number(value, cfg.LARGEST if type(value) is float else 2**31 - 1)
 
 
 def _seed_problems(seeds: list[Any]) -> list[str]:
-    """What is wrong with the seeds that a file holds."""
+    """Returns a line if the seeds that a file holds have a fault."""
     if not 0 < len(seeds) <= cfg.MEMBERS:
         return [f"seeds: must be 1 to {cfg.MEMBERS} whole numbers, got {len(seeds)}"]
     wrong = [seed for seed in seeds if type(seed) is not int or not 0 <= seed < 2**32]
@@ -123,7 +129,7 @@ def _seed_problems(seeds: list[Any]) -> list[str]:
 
 
 def _column_problems(swept: dict[str, Any]) -> list[str]:
-    """What is wrong with the swept values that a file holds, before any is tried."""
+    """Returns a line for each fault of the swept values that a file holds, before any of them is tried."""
     problems = []
     for name, column in swept.items():
         if not isinstance(column, list) or not column or not all(_is_number(value) for value in column):
@@ -136,7 +142,7 @@ def _column_problems(swept: dict[str, Any]) -> list[str]:
 
 
 def _learned_problems(algo: str, learned: dict[str, Any]) -> list[str]:
-    """What is wrong with the learned functions that a file holds."""
+    """Returns a line for each fault of the learned functions that a file holds."""
     places, problems = artefacts.options(algo), []
     for option, document in learned.items():
         try:

@@ -1,4 +1,4 @@
-"""Options of environments of the host, and what such environments cannot do, before anything compiles."""
+"""The options of environments of the host, and checks of what such environments cannot do, before anything compiles."""
 
 import dataclasses
 from typing import Any
@@ -8,16 +8,16 @@ from purerl.hosts.opening import How
 from purerl.types import Env
 
 OPTIONS = (*How._fields, "ahead")
-"""Those that have no effect on other environments."""
+"""The options that have no effect on other environments."""
 
 
 def how(options: Any) -> How:
-    """How the options ask for environments to be stepped."""
+    """Returns how the options ask for environments to be stepped."""
     return How(*(getattr(options, name) for name in How._fields))
 
 
 def problems(options: Any, config: Any, env: Env) -> list[str]:
-    """Why ``options`` and ``config`` do not fit ``env``, a line each."""
+    """Returns a line for each reason why ``options`` and ``config`` do not fit ``env``."""
     usual = {field.name: field.default for field in dataclasses.fields(options)}
     if not env.host:
         given = [(name, getattr(options, name)) for name in OPTIONS if getattr(options, name) != usual[name]]

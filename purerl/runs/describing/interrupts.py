@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM: a process that has nothing to save leaves at once, a run that has finishes its chunk first.
+"""SIGINT and SIGTERM: a process that has nothing to save exits at once, a run that has finishes its chunk first.
 
-Python runs its own signal handlers between two of its instructions only, so a long call of compiled code would delay
-them. Signals are therefore received by a thread, which the interpreter tells of them at once.
+Python runs its own signal handlers only between two of its instructions, so a long call of compiled code would delay
+them. A thread therefore receives the signals, since the interpreter writes each to a pipe at once.
 """
 
 import contextlib
@@ -16,17 +16,20 @@ from purerl import channel
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 _watching: list[int] = []
-"""Where signals are written, while a thread receives them."""
+"""The file descriptor to which signals are written, while a thread receives them."""
 _deferred: list[list[int]] = []
-"""Where the first signal is put, if a run asked for it: at most one list."""
+"""The list that takes the first signal, if a run asked for it: at most one list."""
 _cleaning: list[Callable[[], str | None]] = []
-"""What is called before the process leaves; it may have a word to say."""
+"""The functions that are called before the process exits; each may return a message."""
 
 
 @contextlib.contextmanager
 def leaving() -> Iterator[None]:
-    """Within it SIGINT and SIGTERM end the process with the exit code 128 + number, without a traceback, unless they
-    are `deferred`. Does nothing within itself, or outside the main thread, which alone receives signals."""
+    """Ends the process on SIGINT or SIGTERM within the context, unless the signal is `deferred`.
+
+    The exit code is 128 plus the number of the signal, and there is no traceback. The context does nothing within
+    itself, and outside the main thread, which alone receives signals.
+    """
     if _watching or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -48,7 +51,7 @@ def leaving() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[list[int]]:
-    """Within it the first signal lands in the list that it gives; the second ends the process, as `leaving` does."""
+    """Puts the first signal within the context into the list that it gives; the second ends the process."""
     received: list[int] = []
     with leaving():
         _deferred.append(received)
@@ -60,8 +63,10 @@ def deferred() -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def cleaning(clean: Callable[[], str | None]) -> Iterator[None]:
-    """Within it ``clean()`` is called before a signal or `leave` ends the process, and what it returns is told. It runs
-    in another thread."""
+    """Has ``clean()`` called before a signal within the context, or `leave`, ends the process.
+
+    The text that it returns is printed. It runs in another thread if a signal ends the process.
+    """
     _cleaning.append(clean)
     try:
         yield
@@ -82,8 +87,10 @@ def _watch(reader: int) -> None:
 
 
 def leave(code: int, words: str = "") -> None:
-    """Ends the process at once, with an exit code and ``words``, if there are any; the interpreter's own end would wait
-    for what still runs, or crash in it."""
+    """Ends the process at once with an exit code, and prints ``words`` and the messages of `cleaning` to stderr.
+
+    The interpreter's own end would wait for what still runs, or crash in it.
+    """
     told = [words] if words else []
     for clean in _cleaning:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Agents over several devices as a person asks for them, and as a run's description has them."""
+"""Agents over several devices as a user asks for them, and as a run's description has them."""
 
 import dataclasses
 from typing import Any
@@ -12,21 +12,24 @@ from purerl.types import Env
 
 KEYS = {"shards", "exact"}
 MOST = 2**16
-"""Most shards of an agent."""
+"""The largest number of shards of an agent."""
 
 
 def split(described: dict[str, Any], devices: int = 1) -> Split:
-    """How the agents of a description are cut, over so many devices each."""
+    """Returns how the agents of a description are cut, each over ``devices`` devices."""
     return Split(described.get("shards", 1), devices, described.get("exact", False))
 
 
 def described(options: Any) -> dict[str, Any]:
-    """How agents are cut, as a description has it; empty: they are not."""
+    """Returns the entry of a description that says how agents are cut; empty if they are not."""
     return {"shards": options.shards, "exact": options.exact} if options.shards > 1 else {}
 
 
 def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[str]:
-    """Why agents cannot be cut as ``options`` ask, a line each. ``config`` has no problem of its own."""
+    """Returns a line for each reason why agents cannot be cut as ``options`` ask.
+
+    ``config`` must have no problem of its own.
+    """
     shards, found = options.shards, []
     if shards % options.devices_per_agent:
         asked = f"devices_per_agent = {options.devices_per_agent}"
@@ -54,14 +57,18 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
 
 
 def problems_of_file(described: dict[str, Any]) -> list[str]:
-    """What is wrong with what a file says of the shards of an agent, a line each."""
+    """Returns a line if a file's entry of the shards of an agent has a fault."""
     shards = described.get("shards")
     sound = set(described) == KEYS and type(shards) is int and 1 < shards <= MOST and type(described["exact"]) is bool
     return [] if not described or sound else ["split: must have a number of shards, at least 2, and exact"]
 
 
 def options(described: dict[str, Any], source: str) -> dict[str, Any]:
-    """The options that a description of a file stands for. Raises `ConfigError`, naming ``source``."""
+    """Returns the options that a description in a file stands for.
+
+    Raises:
+        ConfigError: If the description has a fault; each line begins with ``source``.
+    """
     if found := problems_of_file(described):
         raise ConfigError("\n".join(f"{source}: {line}" for line in found))
     return described
