@@ -154,7 +154,7 @@ def _abandon(directory: Path) -> None:
 
 
 def _leave(directory: Path) -> str:
-    """Returns advice on resuming a run that ends early; empty without a checkpoint: then the unused directory is removed."""
+    """Returns advice on resuming a run that ends early; empty without a checkpoint: it removes the directory."""
     words = _go_on(directory)
     if not words:
         _abandon(directory)
