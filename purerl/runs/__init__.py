@@ -1,1 +1,1 @@
-"""Runs: described, carried out into a directory of results, read back, and exported."""
+"""Runs: their description, their execution in a directory of results, and the reading and export of results."""

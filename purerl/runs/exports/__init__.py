@@ -1,1 +1,1 @@
-"""A trained policy as a file that others run: a program of `jax.export`, numpy alone, or ONNX."""
+"""Export of a trained policy to a file that other programs run: a program of `jax.export`, numpy alone, or ONNX."""

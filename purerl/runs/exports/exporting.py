@@ -1,4 +1,4 @@
-"""``purerl export``: an agent's policy, of any algorithm, as one of several kinds of file."""
+"""``purerl export``: the policy of an agent, of any algorithm, as one of several kinds of file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,14 +21,17 @@ from purerl.types import Learner, PyTree, Situation
 from purerl.version import __version__
 
 DEFAULTS = {"stablehlo": EXPORTS[0], "numpy": EXPORTS[2], "onnx": EXPORTS[3]}
-"""What is made in the run directory unless another place is named."""
+"""The file or folder that is made in the run directory for each kind, unless another place is given."""
 PLATFORMS = "cpu", "cuda", "tpu"
-"""What a program of `jax.export` is made for."""
+"""The platforms that a program of `jax.export` is made for."""
 
 
 class Acting(NamedTuple):
-    """A policy as a function of arrays: ``act(*obs, *carry) -> [action, *carry]``, each ``[B, ...]``, by the names and
-    the shapes of one row; and what a card says of it."""
+    """A policy as a function of arrays, ``act(*obs, *carry) -> [action, *carry]``, each ``[B, ...]``.
+
+    ``obs`` and ``carry`` have the names of the arrays, and the shapes and dtypes of one row. ``card`` describes the
+    policy.
+    """
 
     act: Callable[..., list[Any]]
     obs: dict[str, jax.ShapeDtypeStruct]
@@ -37,15 +40,22 @@ class Acting(NamedTuple):
 
     @property
     def leaves(self) -> list[jax.ShapeDtypeStruct]:
-        """All that ``act`` takes."""
+        """The shapes and dtypes of one row of all arguments of ``act``."""
         return [*self.obs.values(), *self.carry.values()]
 
 
 def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str, Any]) -> Acting:
-    """The evaluated policy of a learner, with its most likely action, for observations of ``space``.
+    """Makes the `Acting` of a learner's evaluated policy, which takes its most likely action.
 
-    Raises `ConfigError` for one that draws at random, that remembers by the rewards of its steps, or whose memory does
-    not begin with zeros.
+    Args:
+        learner: The learner.
+        policy: The parameters of its policy.
+        space: The space of observations.
+        card: The description of the policy.
+
+    Raises:
+        ConfigError: If the policy draws its actions at random, if it remembers rewards and ends of episodes by a rule
+            of its own, or if its memory does not begin with zeros.
     """
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
     begin = jax.device_get(learner.init_carry(1))
@@ -74,7 +84,11 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
 
 
 def of_run(options: ExportOptions) -> Acting:
-    """The policy of a run's agent. Raises `ConfigError` as `evaluation.agent` and `acting` do."""
+    """Loads the policy of a run's agent.
+
+    Raises:
+        ConfigError: As `evaluation.agent` and `acting` do.
+    """
     found = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
     card = {name: found.saved[name] for name in ("algo", "env")}
     card |= {"env_params": found.env_params, **found.label, "purerl": __version__}
@@ -82,7 +96,12 @@ def of_run(options: ExportOptions) -> Acting:
 
 
 def export_run(options: ExportOptions) -> Path:
-    """Writes the policy that ``options`` ask for; returns where. Raises `ConfigError` before anything is written."""
+    """Writes the policy that ``options`` ask for, and returns the path.
+
+    Raises:
+        ConfigError: If the path may not be written, and as `of_run` and the function that writes the file do; before
+            anything is written.
+    """
     path = Path(options.out) if options.out else Path(options.run) / DEFAULTS[options.to]
     made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
     check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
@@ -94,9 +113,10 @@ def export_run(options: ExportOptions) -> Path:
 
 
 def write_stablehlo(path: Path, found: Acting) -> None:
-    """Writes a program of `jax.export` for any size of a batch, and its card beside it, as ``NAME.json``.
+    """Writes a program of `jax.export` for any batch size, and its card beside it as ``NAME.json``.
 
-    Raises `ConfigError` if the package flatbuffers is missing.
+    Raises:
+        ConfigError: If the package flatbuffers is missing.
     """
     made = export.export(jax.jit(found.act), platforms=PLATFORMS)(*programs.batched(found.leaves))
     try:
@@ -109,14 +129,15 @@ def write_stablehlo(path: Path, found: Acting) -> None:
 
 
 def _card_of(path: Path) -> Path:
-    """Where the card of a program lies."""
+    """Returns the path of the card of a program."""
     return path.parent / f"{path.name}.json"
 
 
 def write_numpy(path: Path, found: Acting) -> None:
     """Writes a directory that needs numpy alone: the program, its arrays, and the Python file that runs it.
 
-    Raises `ConfigError` for a policy that needs an operation that numpy has not.
+    Raises:
+        ConfigError: If the policy needs an operation that numpy does not have, or if the directory holds anything else.
     """
     program = traced(found)
     named = lambda values: [value.name for value in values]
@@ -133,7 +154,12 @@ def write_numpy(path: Path, found: Acting) -> None:
 
 
 def write_onnx(path: Path, found: Acting) -> None:
-    """Writes a graph of ONNX. Raises `ConfigError` as `write_numpy` does, and if the package onnx is missing."""
+    """Writes a graph of ONNX.
+
+    Raises:
+        ConfigError: If the policy needs an operation that numpy does not have or that `onnx_graph` does not write, or
+            if the package onnx is missing.
+    """
     try:
         from purerl.runs.exports import onnx_graph
     except ImportError:
@@ -144,12 +170,16 @@ def write_onnx(path: Path, found: Acting) -> None:
 
 
 def traced(found: Acting) -> programs.Program:
-    """The program of a policy. Raises `ConfigError` as `programs.trace` does."""
+    """Traces the program of a policy.
+
+    Raises:
+        ConfigError: As `programs.trace` does.
+    """
     return programs.trace(found.act, [*found.obs, *found.carry], found.leaves)
 
 
 def _arrays(found: Acting) -> dict[str, Any]:
-    """What a policy takes, as a card has it: names, shapes of a row, and dtypes."""
+    """Returns the arguments of a policy as a card has them: names, shapes of a row, and dtypes."""
 
     def told(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
         return [{"name": n, "shape": list(x.shape), "dtype": np.dtype(x.dtype).name} for n, x in named.items()]

@@ -12,7 +12,7 @@ from purerl.errors import ConfigError
 from purerl.runs.exports.programs import BATCH, Program, Step, Value
 
 OPSET = 18
-"""Version of ONNX' operations, which onnxruntime has since 1.14."""
+"""The version of ONNX's operations; onnxruntime has it since 1.14."""
 PLAIN = {
     "add": "Add",
     "sub": "Sub",
@@ -45,13 +45,16 @@ PLAIN = {
     "xor": "Xor",
     "not": "Not",
 }
-"""Operations that ONNX has as they are; of ``and``, ``or``, ``xor`` and ``not`` those of booleans."""
+"""Operations that are one operation of ONNX each; ``and``, ``or``, ``xor`` and ``not`` are so for booleans only."""
 REDUCED = {"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
 
 
 def serialized(program: Program, card: dict[str, Any]) -> bytes:
-    """A checked model for batches of any size, with the card in its metadata. Raises `ConfigError` for an operation
-    that is not written here."""
+    """Returns a checked model for batches of any size, serialised, with the card in its metadata.
+
+    Raises:
+        ConfigError: If the program has an operation that is not written here.
+    """
     graph = _Graph(program)
     for step in program.steps:
         graph.add(step)
@@ -80,7 +83,7 @@ def _dtype(name: str) -> int:
 
 
 class _Graph:
-    """Nodes and constants of a graph that is being written."""
+    """The nodes and constants of a graph that is being written."""
 
     def __init__(self, program: Program):
         self.nodes: list[Any] = []
@@ -90,7 +93,7 @@ class _Graph:
         self.node("Shape", [first], "batch", start=0, end=1)
 
     def node(self, op: str, given: list[str], made: str = "", **settings: Any) -> str:
-        """Adds an operation, and returns the name of what it gives."""
+        """Adds an operation, and returns the name of its output."""
         self._count += 1
         made = made or f"t{self._count}"
         self.nodes.append(helper.make_node(op, given, [made], **settings))
@@ -103,7 +106,7 @@ class _Graph:
         return f"k{self._count}"
 
     def shape(self, sizes: list[Any]) -> str:
-        """A shape, of which the batch is known as the graph runs."""
+        """Adds a shape whose batch size is known only when the graph runs, and returns its name."""
         if all(isinstance(size, int) for size in sizes):
             return self.constant(np.array(sizes, np.int64))
         parts = [
@@ -115,7 +118,11 @@ class _Graph:
         return self.node("Concat", parts, axis=0)
 
     def add(self, step: Step) -> None:
-        """Adds the nodes of a step. Raises `ConfigError` for an operation that is not written here."""
+        """Adds the nodes of a step.
+
+        Raises:
+            ConfigError: If the operation is not written here.
+        """
         given, out = [value.name for value in step.given], step.made[0].name
         integers = step.given[0].dtype not in ("float32", "bool")
         if step.op in PLAIN and not (step.op in ("and", "or", "xor", "not") and integers):
@@ -235,7 +242,7 @@ def _any(graph: _Graph, step: Step, given: list[str], out: str) -> None:
 
 
 def _product(graph: _Graph, step: Step, given: list[str], out: str) -> None:
-    """As a sum over letters, or as a product of matrices where it is one."""
+    """Writes ``dot_general`` as a product of matrices where it is one, and as an Einsum otherwise."""
     (of_x, of_y), (along_x, along_y) = step.how["sum"], step.how["along"]
     x, y = (value.shape for value in step.given)
     if not along_x and of_x == [len(x) - 1] and of_y == [0] and len(y) == 2:
@@ -278,4 +285,4 @@ WRITTEN: dict[str, Callable[[_Graph, Step, list[str], str], None]] = {
     "reduce_or": _any,
     "reduce_and": _any,
 }
-"""Operations that take more than the name of one of ONNX'."""
+"""The functions that write the operations that need more than the name of an operation of ONNX."""

@@ -1,4 +1,4 @@
-"""A policy as a list of plain operations on arrays, read off what JAX traces of it.
+"""A policy as a list of plain operations on arrays, derived from what JAX traces of it.
 
 The operations are those of `runner.OPERATIONS`, which numpy has; a policy that needs another one is refused.
 """
@@ -16,18 +16,18 @@ from purerl.runs.exports.runner import OPERATIONS
 from purerl.types import PyTree
 
 BATCH = "b"
-"""Name of the size of a batch."""
+"""The name of the batch size."""
 INLINE = "jaxpr", "call_jaxpr", "fun_jaxpr"
-"""Where an operation keeps the program that it stands for."""
+"""The parameters in which an operation keeps the program that it stands for."""
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
-"""Operations that stand for a program, which is put in their place."""
+"""Operations that stand for a program, which takes their place."""
 
 
 INSTEAD = "export it --to stablehlo"
 
 
 class Value(NamedTuple):
-    """An array of a program: its name, shape and dtype. ``[k]`` in a shape stands for ``k`` times the batch."""
+    """An array of a program: its name, shape and dtype. ``[k]`` in a shape stands for ``k`` times the batch size."""
 
     name: str
     shape: list[Any]
@@ -35,7 +35,7 @@ class Value(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One operation."""
+    """One operation: its name, the arrays that it takes, those that it makes, and its settings."""
 
     op: str
     given: list[Value]
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Program(NamedTuple):
-    """``inputs`` by name, ``constants`` by name, and the steps that lead to the ``outputs``."""
+    """A program: its inputs, its constants by name, and the steps that lead to its outputs."""
 
     inputs: list[Value]
     constants: dict[str, np.ndarray]
@@ -53,15 +53,21 @@ class Program(NamedTuple):
 
 
 def batched(leaves: list[jax.ShapeDtypeStruct]) -> list[jax.ShapeDtypeStruct]:
-    """These shapes behind an axis of a size that is not known."""
+    """Returns the shapes ``leaves`` with a leading axis of unknown size."""
     (batch,) = export.symbolic_shape(BATCH)
     return [jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype) for leaf in leaves]
 
 
 def trace(function: Callable[..., list[Any]], names: list[str], leaves: list[jax.ShapeDtypeStruct]) -> Program:
-    """The program of ``function(*arrays [B, ...]) -> arrays`` for any ``B``.
+    """Traces the program of ``function(*arrays [B, ...]) -> arrays`` for any ``B``.
 
-    Raises `ConfigError` for an operation that numpy has no counterpart of.
+    Args:
+        function: The function.
+        names: The names of its arrays.
+        leaves: The shapes and dtypes of one row of each.
+
+    Raises:
+        ConfigError: If it needs an operation, a dtype or a shape that has no counterpart in numpy here.
     """
     closed = jax.make_jaxpr(lambda *arrays: function(*arrays))(*batched(leaves))
     writing = _Writing()
@@ -81,12 +87,12 @@ class _Writing:
         self._count = 0
 
     def value(self, var: Any, name: str = "") -> Value:
-        """A value of the shape and dtype of a variable of JAX."""
+        """Makes a value of the shape and dtype of a variable of JAX."""
         self._count += 1
         return Value(name or f"v{self._count}", [_size(size) for size in var.aval.shape], _dtype(var.aval.dtype))
 
     def named(self, found: Any) -> Value:
-        """A value, or the name under which an array is kept."""
+        """Returns a value as it is; keeps an array as a constant, and returns the value of that."""
         if isinstance(found, Value):
             return found
         name = f"c{len(self.constants)}"
@@ -94,7 +100,10 @@ class _Writing:
         return Value(name, list(found.shape), _dtype(found.dtype))
 
     def run(self, jaxpr: Any, known: dict[Any, Any]) -> list[Any]:
-        """Writes the steps of a program of JAX; ``known`` are values and arrays by variable. Returns its outputs."""
+        """Writes the steps of a program of JAX, and returns its outputs.
+
+        ``known`` has the values and arrays of variables.
+        """
         at = lambda var: np.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else known[var]
         for equation in jaxpr.eqns:
             given = [at(var) for var in equation.invars]
@@ -103,7 +112,7 @@ class _Writing:
         return [at(var) for var in jaxpr.outvars]
 
     def _made(self, equation: Any, given: list[Any]) -> list[Any]:
-        """What an operation gives: arrays, if it was given arrays alone, or values of new steps."""
+        """Returns the outputs of an operation: arrays if it was given arrays alone, otherwise values of new steps."""
         name, params = equation.primitive.name, equation.params
         inner = next((params[key] for key in INLINE if key in params), None)
         if name in CALLS and inner is not None:
@@ -126,9 +135,10 @@ class _Writing:
         return list(made)
 
     def _cut(self, equation: Any, given: list[Any]) -> Value:
-        """A gather that is a slice from a known place, or takes elements of one axis after another.
+        """Writes a gather that is a slice from a known place, or that takes elements of one axis after another.
 
-        Raises `ConfigError` for any other.
+        Raises:
+            ConfigError: If it is another gather.
         """
         x, where = given
         numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
@@ -163,7 +173,7 @@ class _Writing:
 
 
 def _along(places: np.ndarray) -> list[np.ndarray]:
-    """The elements of each axis that a grid of places ``[..., N]`` has; nothing if it is no grid."""
+    """Returns the elements of each axis that a grid of places ``[..., N]`` has; empty if the places are no grid."""
     count = places.shape[-1]
     each = [places[(0,) * k + (slice(None),) + (0,) * (count - k - 1) + (k,)].astype(np.int64) for k in range(count)]
     grid = np.stack(np.meshgrid(*each, indexing="ij"), axis=-1)
@@ -171,7 +181,7 @@ def _along(places: np.ndarray) -> list[np.ndarray]:
 
 
 def _how(op: str, params: dict[str, Any], given: list[Any], made: list[Value]) -> dict[str, Any]:
-    """The settings of an operation, as JSON."""
+    """Returns the settings of an operation, as JSON holds them."""
     if op == "dot_general":
         (of_x, of_y), (along_x, along_y) = params["dimension_numbers"]
         return {"sum": [list(of_x), list(of_y)], "along": [list(along_x), list(along_y)]}
@@ -204,7 +214,11 @@ def _how(op: str, params: dict[str, Any], given: list[Any], made: list[Value]) -
 
 
 def _size(size: Any) -> Any:
-    """A size of a shape: a number, or ``[k]`` for ``k`` times the batch. Raises `ConfigError` for anything else."""
+    """Returns a size of a shape: a number, or ``[k]`` for ``k`` times the batch size.
+
+    Raises:
+        ConfigError: If the size is anything else.
+    """
     if isinstance(size, int):
         return size
     product = re.fullmatch(rf"(?:(\d+)\*)?{BATCH}", str(size).replace(" ", ""))
@@ -214,14 +228,14 @@ def _size(size: Any) -> Any:
 
 
 def _dtype(dtype: Any) -> str:
-    """The name of a dtype. Raises `ConfigError` for one that numpy has not."""
+    """Returns the name of a dtype. Raises `ConfigError` for one that numpy does not have."""
     if np.dtype(dtype).isbuiltin != 1:
         raise ConfigError(f"this policy computes in {np.dtype(dtype).name}, which numpy has not; {INSTEAD}")
     return np.dtype(dtype).name
 
 
 def _needed(program: Program) -> Program:
-    """A program without what its outputs do not follow from."""
+    """Returns a program without the steps and constants that its outputs do not depend on."""
     wanted, steps = {value.name for value in program.outputs}, []
     for step in reversed(program.steps):
         if any(value.name in wanted for value in step.made):
@@ -232,7 +246,7 @@ def _needed(program: Program) -> Program:
 
 
 def uses_first(function: Callable[..., PyTree], *args: Any) -> bool:
-    """Whether what ``function(*args)`` gives may follow from its first argument, one array or key."""
+    """Returns whether the result of ``function(*args)`` may depend on its first argument, which is one array or key."""
     jaxpr = jax.make_jaxpr(function)(*args).jaxpr
     first = jaxpr.invars[0]
     return first in jaxpr.outvars or any(first is var for equation in jaxpr.eqns for var in equation.invars)

@@ -1,4 +1,4 @@
-"""Runs an exported policy with numpy alone. Copy this file along with the two beside it.
+"""Runs an exported policy with numpy alone. Copy this file together with the two files beside it.
 
     import policy
 
@@ -6,9 +6,9 @@
     carry = it.begin(8)
     action, carry = it.act(obs, carry)
 
-``obs`` is one array ``[B, ...]``, or a list of them in the order of ``it.card["inputs"]``. ``carry`` is what the policy
-remembers; where an episode ends, its row begins anew with that of ``it.begin(1)``. ``action`` leads with ``[B]``.
-Whatever ``B`` is, the rows do not touch each other.
+``obs`` is one array ``[B, ...]``, or a list of them in the order of ``it.card["inputs"]``. ``carry`` is the memory of
+the policy; where an episode ends, its row begins anew with that of ``it.begin(1)``. ``action`` has the leading axis
+``[B]``. Whatever ``B`` is, the rows do not affect each other.
 """
 
 import json
@@ -18,14 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FORMAT = 1
-"""Format version of the files; others are refused."""
+"""The format version of the files; others are refused."""
 PROGRAM, ARRAYS = "policy.json", "policy.safetensors"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "<i1", "U32": "<u4", "U8": "<u1"}
 DTYPES |= {"BOOL": "?", "U16": "<u2", "U64": "<u8", "F16": "<f2"}
 
 
 class Policy(NamedTuple):
-    """``act(obs, carry) -> (action, carry)``, ``begin(B) -> carry``, and ``card``, what the policy is."""
+    """An exported policy.
+
+    It has ``act(obs, carry) -> (action, carry)``, ``begin(B) -> carry``, and ``card``, which describes the policy.
+    """
 
     act: Any
     begin: Any
@@ -33,7 +36,11 @@ class Policy(NamedTuple):
 
 
 def load(directory: Any) -> Policy:
-    """The policy whose files lie in ``directory``. Raises `ValueError` if they are of another format."""
+    """Loads the policy whose files are in ``directory``.
+
+    Raises:
+        ValueError: If the files have another format.
+    """
     card = json.loads((Path(directory) / PROGRAM).read_text())
     if card.get("format") != FORMAT:
         raise ValueError(f"format {card.get('format')!r}, expected {FORMAT}")
@@ -65,7 +72,7 @@ def load(directory: Any) -> Policy:
 
 
 def _arrays(path: Path) -> dict:
-    """The arrays of a safetensors file by name."""
+    """Reads the arrays of a safetensors file by name."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
     header, found = json.loads(raw[8 : 8 + size]), {}
@@ -77,7 +84,7 @@ def _arrays(path: Path) -> dict:
 
 
 def _sizes(shape: list, batch: int) -> tuple:
-    """A shape in which ``[k]`` stands for ``k`` times the batch."""
+    """Replaces each ``[k]`` in a shape by ``k`` times the batch size."""
     return tuple(size[0] * batch if isinstance(size, list) else size for size in shape)
 
 
@@ -98,14 +105,14 @@ def _best(function: Any) -> Any:
 
 
 def _divided(x: Any, y: Any) -> Any:
-    """Integers are divided towards zero."""
+    """Divides ``x`` by ``y``; integers are rounded towards zero."""
     if x.dtype.kind == "f":
         return x / y
     return (np.sign(x) * np.sign(y) * (np.abs(x) // np.maximum(np.abs(y), 1))).astype(x.dtype)
 
 
 def _product(given: list, how: dict, batch: int) -> Any:
-    """``dot_general``: axes of both that are summed over, and axes of both that run along."""
+    """Computes ``dot_general``: sums over the axes ``sum`` of both arrays, with the axes ``along`` in common."""
     (of_x, of_y), (along_x, along_y) = how["sum"], how["along"]
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     x, y = given
@@ -202,4 +209,4 @@ OPERATIONS = {
     "argmax": _best(np.argmax),
     "argmin": _best(np.argmin),
 }
-"""What each step of a program does: ``(arrays, how, batch) ->`` an array, or a list of them."""
+"""The function of each operation of a program: ``(arrays, how, batch) ->`` an array, or a list of arrays."""
