@@ -1,12 +1,20 @@
 """The command line: ``purerl COMMAND ...``; `USAGE` names the commands.
 
-Exit codes: 0 done, 1 code of the user's own failed where no check met it, or this package did, 2 bad input (nothing was
-run), 3 diverged, 4 out of memory, 5 a file could not be written or another process of the run has died, 6 out of time,
-130 and 143 interrupted by SIGINT and SIGTERM and saved. Of several processes (``--processes``) one that fails ends all
-with its code.
+Exit codes:
 
-Modules that need JAX are imported by the commands that compute, after what they were given has been looked at, so that
-help, lists and mistakes in names answer at once.
+- 0: the command is done.
+- 1: a user's own code failed at a place that no check covers, or this package did.
+- 2: the input is bad, and nothing was run.
+- 3: the training diverged.
+- 4: memory ran out.
+- 5: a file could not be written, or another process of the run has died.
+- 6: time ran out.
+- 130, 143: SIGINT or SIGTERM interrupted the command; a run was saved first.
+
+If one of several processes (``--processes``) fails, all end with its code.
+
+The commands that compute import the modules that need JAX only after they have checked names and arguments, so that
+help, lists and errors in names answer at once.
 """
 
 import importlib
@@ -72,7 +80,7 @@ COMMANDS = {
 
 
 def entry(args: Sequence[str] | None = None) -> None:
-    """`main` as a process of its own, which signals cannot stop once its exit code is known."""
+    """Runs `main` as the program of a process, which no signal can stop once its exit code is known."""
     drivers.look_for_none()
     try:
         main(args)
@@ -82,7 +90,11 @@ def entry(args: Sequence[str] | None = None) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs one command and exits with its code. ``args`` defaults to the command line's."""
+    """Runs one command and exits with its code.
+
+    Args:
+        args: The command and its arguments (default: those of the command line).
+    """
     try:
         with interrupts.leaving():
             code = dispatch(list(sys.argv[1:] if args is None else args))
@@ -119,7 +131,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def check_values(args: Sequence[str]) -> None:
-    """Raises `ConfigError` for an argument that is empty, and for a number in other digits than 0 to 9."""
+    """Raises `ConfigError` for an empty argument, and for a number in other digits than 0 to 9."""
     for before, arg in zip(["", *args], args, strict=False):
         option, equals, value = arg.partition("=")
         if not arg or (option.startswith("--") and equals and not value):
@@ -138,7 +150,7 @@ def _is_number(text: str) -> bool:
 
 
 def dispatch(args: list[str]) -> int:
-    """Finds the command's word and runs it; returns the exit code."""
+    """Runs the command that the first argument names, and returns its exit code."""
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else EXIT_BAD_INPUT

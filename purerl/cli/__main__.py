@@ -1,4 +1,4 @@
-"""``python -m purerl.cli`` is ``purerl``."""
+"""The program ``python -m purerl.cli``, which is ``purerl``."""
 
 from purerl.cli import entry
 

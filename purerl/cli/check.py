@@ -1,4 +1,4 @@
-"""``purerl check-env``, which writes nothing."""
+"""The command ``purerl check-env``, which writes nothing."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 
 def check_env(args: list[str]) -> int:
-    """``purerl check-env ENV``: 0 if the environment keeps the contract, 2 with a line for each broken promise."""
+    """Runs ``purerl check-env ENV``.
+
+    Returns:
+        0 if the environment keeps the contract; with ``--json`` 2 if it does not.
+
+    Raises:
+        ConfigError: The options are wrong; or the environment breaks the contract, with one line for each problem,
+            unless ``--json`` is given.
+    """
     from purerl import config as cfg
     from purerl.runs.describing.options import CheckOptions
 
@@ -39,7 +47,7 @@ def check_env(args: list[str]) -> int:
 
 
 def _summary(env: "Env", found: "Examined", options: "CheckOptions") -> list[str]:
-    """What was checked, and what was not met."""
+    """Returns the lines that tell what was checked, with the notes of the check."""
     rows = [
         ("observations", _space(env.observation_space)),
         ("actions", _space(env.action_space)),
@@ -54,7 +62,7 @@ def _summary(env: "Env", found: "Examined", options: "CheckOptions") -> list[str
 
 
 def _space(space: Any) -> str:
-    """A space in a few words: the kind of every leaf, with its path in a tree."""
+    """Describes a space in a few words: the kind of every leaf, with its path in a tree."""
     import jax
 
     from purerl import spaces

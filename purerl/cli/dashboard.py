@@ -1,4 +1,4 @@
-"""``purerl dashboard``, which only reads."""
+"""The command ``purerl dashboard``, which only reads."""
 
 import webbrowser
 from pathlib import Path
@@ -7,11 +7,11 @@ from purerl.cli import parsing
 from purerl.errors import ConfigError, printable
 
 FOLDER = "runs"
-"""The folder that is shown if none is named."""
+"""The folder that is shown by default."""
 
 
 def dashboard(args: list[str]) -> int:
-    """``purerl dashboard [FOLDER]``: serves the page until it is interrupted."""
+    """Runs ``purerl dashboard [FOLDER]``: serves the page until it is interrupted."""
     from purerl import config as cfg
     from purerl.runs.describing.options import DashboardOptions
 

@@ -1,4 +1,4 @@
-"""``purerl evolve SOCKET``, ``purerl evolve report`` and ``purerl evolve distill``."""
+"""The commands ``purerl evolve SOCKET``, ``purerl evolve report`` and ``purerl evolve distill``."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ purerl evolve distill RUN fits a closed form to it, or a small network."""
 
 
 def evolve(args: list[str]) -> int:
-    """``purerl evolve SOCKET``."""
+    """Runs ``purerl evolve``, with a socket, ``report`` or ``distill``, and returns its exit code."""
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else 2
@@ -68,7 +68,15 @@ def evolve(args: list[str]) -> int:
 
 
 def fitting(socket: str, algo: str) -> str:
-    """``algo`` (default: that of a search) if it has the socket. Raises `ConfigError` with those that have it."""
+    """Checks that an algorithm has a socket, and returns its name.
+
+    Args:
+        socket: The name of the socket.
+        algo: The name of the algorithm (empty: the one that searches use by default).
+
+    Raises:
+        ConfigError: The algorithm does not have the socket; the line names those that have it.
+    """
     from purerl.learned import sockets
 
     algos = sockets.algorithms(socket)
@@ -79,7 +87,7 @@ def fitting(socket: str, algo: str) -> str:
 
 
 def report(args: list[str]) -> int:
-    """``purerl evolve report RUN``, or of a function that somebody wrote."""
+    """Runs ``purerl evolve report``, of a run or of a function that a user wrote."""
     named = parsing.taken("--socket", args)[1]
     if named:
         return report_written(choose("socket", named[-1], SOCKET_NAMES), args)
@@ -102,7 +110,15 @@ def report(args: list[str]) -> int:
 
 
 def told(found: dict[str, Any], as_json: bool) -> int:
-    """Prints a report; returns the exit code."""
+    """Prints a report and returns the exit code.
+
+    Args:
+        found: The report.
+        as_json: Whether to print JSON instead of tables.
+
+    Returns:
+        `train.EXIT_DIVERGED` if no training with the reported function has a fitness, else 0.
+    """
     from purerl.display import tables
     from purerl.runs.running.train import EXIT_DIVERGED
     from purerl.store.json_files import finite
@@ -115,7 +131,7 @@ def told(found: dict[str, Any], as_json: bool) -> int:
 
 
 def report_written(socket: str, args: list[str]) -> int:
-    """``purerl evolve report MODULE:FUNCTION --socket SOCKET``, in a process of its own if there are limits."""
+    """Runs ``purerl evolve report MODULE:FUNCTION --socket SOCKET``, in another process if there are limits."""
     from purerl import config as cfg
     from purerl.learned import written
     from purerl.runs.describing.options import WrittenOptions
@@ -145,7 +161,7 @@ def report_written(socket: str, args: list[str]) -> int:
 
 
 def distill(args: list[str]) -> int:
-    """``purerl evolve distill RUN``."""
+    """Runs ``purerl evolve distill RUN``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import DistillOptions
 

@@ -1,4 +1,4 @@
-"""``purerl export``."""
+"""The command ``purerl export``."""
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
@@ -6,7 +6,7 @@ from purerl.errors import printable
 
 
 def export(args: list[str]) -> int:
-    """``purerl export RUN --to stablehlo|numpy|onnx``."""
+    """Runs ``purerl export RUN --to stablehlo|numpy|onnx``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import ExportOptions
 

@@ -1,4 +1,4 @@
-"""``purerl grow RUN``."""
+"""The command ``purerl grow RUN``."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from purerl.names import choose
 
 
 def grow(args: list[str]) -> int:
-    """``purerl grow RUN --hidden-sizes ...``: a new run directory, from which `resume` goes on."""
+    """Runs ``purerl grow RUN --hidden-sizes ...``, which makes a new run directory, from which `resume` goes on."""
     from purerl import config as cfg
     from purerl.runs.describing.options import GrowOptions, SweepOptions, TrainOptions
 

@@ -1,7 +1,7 @@
-"""Commands that a process of their own carries out, within limits: ``python -m purerl.cli.limited FD FD ARGS``.
+"""Commands that another process runs, within limits of time and memory: ``python -m purerl.cli.limited FD FD ARGS``.
 
-What runs code that nobody has looked at may loop for ever, fill the memory or crash. The process that was asked starts
-another one and watches it. It is no sandbox: the code may do whatever the person may who runs it.
+Code that has not been reviewed may loop for ever, fill the memory or crash. Therefore the process of the command starts
+another one and watches it. This is no sandbox: the code has all the rights of the user who runs it.
 """
 
 import contextlib
@@ -20,21 +20,25 @@ from purerl.hosts.worker import end_with
 from purerl.runs.describing import interrupts
 
 INTERVAL = 0.05
-"""Seconds between two looks at a process."""
+"""Seconds between two checks of a process."""
 GRACE = 1.0
-"""Seconds that a process is given to leave by itself, with its directory in order, and then is killed."""
+"""Seconds that a process has to end by itself and clean up, before it is killed."""
 
 
 def run(args: Sequence[str], what: str, seconds: float, gigabytes: float) -> int:
-    """Has another process carry out ``purerl ARGS``, and returns its exit code once it has ended.
+    """Runs ``purerl ARGS`` in another process, waits until that has ended, and returns its exit code.
 
-    - ``what``: whom a line names if the process comes to no end of its own.
-    - ``seconds``: of wall time that it may take (0: any), or else the code is `cli.EXIT_TIME`.
-    - ``gigabytes``: of memory that it may hold (0: any), or else the code is `cli.EXIT_OUT_OF_MEMORY`. What it starts
-      itself is not counted.
+    The process ends with this one, also if this one is killed.
 
-    One that crashes, or leaves without a word, gives `cli.EXIT_OWN_CODE`. It ends with this process, also if this is
-    killed.
+    Args:
+        args: The command and its arguments.
+        what: The name that error lines begin with.
+        seconds: The most wall time that it may take (0: no limit).
+        gigabytes: The most memory that it may hold (0: no limit). The processes that it starts are not counted.
+
+    Returns:
+        The command's exit code; `cli.EXIT_TIME` or `cli.EXIT_OUT_OF_MEMORY` if it exceeded a limit; `cli.EXIT_OWN_CODE`
+        if it crashed or ended without reporting an exit code.
     """
     from purerl.cli import EXIT_OUT_OF_MEMORY, EXIT_OWN_CODE, EXIT_TIME
 
@@ -68,7 +72,7 @@ def _told(line: str, code: int) -> int:
 
 
 def _watch(process: subprocess.Popen, seconds: float, gigabytes: float) -> str:
-    """Waits until a process ends (empty) or reaches a limit (its unit). One that takes too much memory dies at once."""
+    """Waits until a process ends (empty) or reaches a limit (its unit); kills it at once if the limit is of memory."""
     began = time.monotonic()
     while process.poll() is None:
         if seconds and time.monotonic() - began > seconds:
@@ -83,7 +87,7 @@ def _watch(process: subprocess.Popen, seconds: float, gigabytes: float) -> str:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends a process, if it has not ended, and all that it has started."""
+    """Ends a process if it is still running, and all processes that it has started."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -93,8 +97,11 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def main() -> None:
-    """Carries out the command, as long as the process lives that holds the other end of the first file descriptor, and
-    writes its exit code to the second."""
+    """Runs the command in this process and reports its exit code.
+
+    The first argument is a file descriptor: the process ends as soon as the holder of its other end does. The second is
+    the file descriptor that the exit code is written to.
+    """
     life, word = map(int, sys.argv[1:3])
     end_with(life)
     os.set_inheritable(word, False)

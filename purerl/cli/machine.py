@@ -1,4 +1,4 @@
-"""The machine, set up for one command that computes."""
+"""The set-up of the machine for one command that computes."""
 
 import contextlib
 import os
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from purerl.runs.describing.options import MachineOptions, TrainOptions
 
 CACHE_OFF = "off"
-"""The directory of compiled programs that stands for none."""
+"""The directory of compiled programs that means that there is no cache."""
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 SMALL_ENVS, SMALL_WIDTH = 16, 128
 """Environments of an agent, and units of a layer, up to which one thread of a CPU was measured to be the faster."""
 
 
 def is_small(options: "TrainOptions", config: Any) -> bool:
-    """Whether a training is of one agent that learns from vectors with small networks in few environments."""
+    """Returns whether one agent learns from vectors with small networks in few environments, on one device."""
     widths = (*getattr(config, "hidden_sizes", ()), getattr(config, "memory_size", 0))
     if options.devices_per_agent > 1 or options.num_devices > 1 or options.processes:
         return False
@@ -30,18 +30,30 @@ def is_small(options: "TrainOptions", config: Any) -> bool:
 
 
 def ended(words: str, code: int) -> None:
-    """Ends this process because another one has."""
+    """Ends this process because another one has ended.
+
+    Args:
+        words: The text of the error line.
+        code: The exit code.
+    """
     interrupts.leave(code, f"purerl: error: {words}")
 
 
 @contextlib.contextmanager
 def prepared(options: "MachineOptions", target: str = "", small: bool = False) -> Iterator[None]:
-    """JAX set up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
+    """Sets JAX up for a whole program: its devices, the compilation cache, and running out of memory as `MemoryError`.
 
-    With a ``target``, a GPU that is only compiled for, JAX looks for no device but the CPU. What is ``small``
-    (`is_small`) gets one thread of the CPU if the options leave it open. With ``--processes`` all of them enter it, and
-    leave it together; one of which another dies ends with a line. Raises `ConfigError` if the machine has no device of
-    the kind that was asked for, and `ConnectionError` if the other processes cannot be reached.
+    With ``--processes`` all of them enter and leave together; if one dies, the others end with an error line.
+
+    Args:
+        options: The options of the command.
+        target: A GPU that is only compiled for (empty: none). With one, JAX looks for no device but the CPU.
+        small: Whether the training is small (`is_small`) and gets one thread of the CPU if the options leave it open.
+
+    Raises:
+        ConfigError: The machine has no device of the kind that the options ask for.
+        ConnectionError: The other processes cannot be reached.
+        MemoryError: Memory ran out in a computation within.
     """
     import jax
 

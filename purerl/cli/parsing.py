@@ -1,4 +1,4 @@
-"""Arguments of the command line as options and configs, and one line for each thing that is wrong with them."""
+"""Parsing of the command line into options and configs, with one line for each error."""
 
 import contextlib
 import dataclasses
@@ -33,10 +33,17 @@ class Train(Generic[Options, Config]):
 
 
 def grouped(options: type, algorithm: Any) -> type:
-    """A class of ``options``, an algorithm's own config, and the settings of each wrapper that can be put around it,
-    as one flat list of flags; in the help each wrapper's stand under a heading of their own.
+    """Makes the class of a command's options and an algorithm's settings, as one flat list of flags.
 
-    Raises `ConfigError` if two of them have the same name.
+    Its fields are ``options``, the algorithm's own config, and the settings of each wrapper that can be put around it.
+    In the help each wrapper's settings stand under a heading of their own.
+
+    Args:
+        options: The class of the command's options.
+        algorithm: The algorithm.
+
+    Raises:
+        ConfigError: An option and a setting have the same name.
     """
     from purerl.learners.wrappers import wrapper
 
@@ -56,14 +63,14 @@ def grouped(options: type, algorithm: Any) -> type:
 
 
 def together(given: Any, algorithm: Any) -> Train[Any, Any]:
-    """The options and the config of what was read into a class of `grouped`."""
+    """Converts an instance of a class of `grouped` to the options and the config that it holds."""
     parts = [getattr(given, field.name) for field in dataclasses.fields(given)[1:]]
     values = {field.name: getattr(part, field.name) for part in parts for field in dataclasses.fields(part)}
     return Train(given.options, algorithm.Config(**values))
 
 
 def apart(given: Train[Any, Any], kind: Any) -> Any:
-    """Options and a config as one of a class of `grouped`."""
+    """Converts options and a config to an instance of ``kind``, a class of `grouped`."""
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)[1:]]
     of_part = lambda part: part(**{field.name: getattr(given.config, field.name) for field in dataclasses.fields(part)})
@@ -71,9 +78,17 @@ def apart(given: Train[Any, Any], kind: Any) -> Any:
 
 
 def taken(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments without those of ``flag``, and the values that it is given, as ``flag VALUE`` or ``flag=VALUE``.
+    """Takes a flag out of arguments.
 
-    Raises `ConfigError` for one without a value.
+    Args:
+        flag: The flag, given as ``flag VALUE`` or ``flag=VALUE``.
+        args: The arguments.
+
+    Returns:
+        The other arguments, and the values of the flag.
+
+    Raises:
+        ConfigError: The flag has no value.
     """
     rest, values = [], []
     waiting = iter(args)
@@ -90,7 +105,14 @@ def taken(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
-    """The config file that ``--config FILE`` names among ``args``, and the other arguments. Raises `ConfigError`."""
+    """Reads the config file that ``--config FILE`` names.
+
+    Returns:
+        The file (None: there is none), and the other arguments.
+
+    Raises:
+        ConfigError: The flag has no value, the file is wrong, or it names code that is not trusted.
+    """
     rest, paths = taken("--config", args)
     if not paths:
         return None, rest
@@ -103,11 +125,18 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
 
 
 def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "ConfigFile | None"]:
-    """What ``purerl COMMAND ALGO ...`` names, or ``--algo ALGO``: the algorithm, without JAX; the other arguments; and
-    a config file.
+    """Reads the algorithm of ``purerl COMMAND ALGO ...`` or ``--algo ALGO``, without JAX.
 
     A config file names the algorithm if the arguments do not. Wrappers that ``--wrapper`` names become part of the
-    algorithm's name. Raises `ConfigError` if there is none.
+    algorithm's name. Without arguments, or with ``--help`` in place of the algorithm, the usage is printed and the
+    command exits.
+
+    Returns:
+        The algorithm's name, the other arguments, and the config file (None: there is none).
+
+    Raises:
+        ConfigError: There is no such algorithm, a wrapper is wrong, or the config file does not fit the command or the
+            arguments.
     """
     args, wrappers = taken("--wrapper", args)
     args, flagged = taken("--algo", args)
@@ -142,7 +171,18 @@ BESIDE = (
 def training(
     command: str, algo: str, options: type[Options], args: list[str], start: "Start | None" = None
 ) -> Train[Options, Any]:
-    """The options and the config that ``args`` give for ``purerl COMMAND ALGO``. Raises `ConfigError`."""
+    """Reads the options and the config of ``purerl COMMAND ALGO``.
+
+    Args:
+        command: The command.
+        algo: The name of the algorithm.
+        options: The class of the command's options.
+        args: The arguments after the algorithm.
+        start: The values of a config file, in place of the defaults (None: there is no config file).
+
+    Raises:
+        ConfigError: An argument or a value of the file is wrong.
+    """
     made = with_learned(options, algo)
     made.__doc__ = f"{made.__doc__} {BESIDE}"
     return with_preset(made, algo, f"purerl {command} {algo}", args, start)
@@ -151,9 +191,17 @@ def training(
 def with_preset(
     options: type[Options], algo: str, prog: str, args: list[str], start: "Start | None" = None
 ) -> Train[Options, Any]:
-    """The options and the config that ``args`` give, from the preset on that they name, or from a config file on.
+    """Reads options and a config, with the values of a preset or of a config file in place of the defaults.
 
-    Raises `ConfigError`.
+    Args:
+        options: The class of the command's options.
+        algo: The name of the algorithm.
+        prog: The command, for texts.
+        args: The arguments, which may name a preset.
+        start: The values of a config file (None: there is no config file).
+
+    Raises:
+        ConfigError: An argument or a value of the file is wrong, or there are both a preset and a config file.
     """
     found = ALGORITHMS[algo]
     kind = grouped(options, found)
@@ -167,7 +215,7 @@ def with_preset(
 
 
 def usual(start: "Start | None", algo: str) -> Any:
-    """The config that a config file has, with defaults for what it leaves out; None without one."""
+    """Returns the config of a config file, with defaults for what the file leaves out; None if there is no file."""
     if start is None:
         return None
     found, values = ALGORITHMS[algo], dict(start.config)
@@ -177,7 +225,16 @@ def usual(start: "Start | None", algo: str) -> Any:
 
 
 def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
-    """The options and the config of a config file, with defaults for what it leaves out. Raises `ConfigError`."""
+    """Reads the options and the config of a config file, with defaults for what the file leaves out.
+
+    Args:
+        start: The values of the file.
+        options: The class of the command's options.
+        algo: The name of the algorithm.
+
+    Raises:
+        ConfigError: A name or a value in the file is wrong.
+    """
     from purerl import config as cfg
 
     file, values = start.file, {"env": "", **start.options, "preset": ""}
@@ -191,7 +248,7 @@ def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
 
 
 def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Values as JSON has them as the types of a dataclass: lists as tuples, and 5e5 as a whole number."""
+    """Converts values from JSON to the types of a dataclass: lists to tuples, and 5e5 to a whole number."""
     whole = {name for name, hint in typing.get_type_hints(kind).items() if hint is int}
 
     def typed(name: str, value: Any) -> Any:
@@ -203,7 +260,7 @@ def _typed(kind: type, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_learned(options: type[Options], algo: str) -> type[Options]:
-    """Options with one more for each learned function and each dataset that an algorithm takes."""
+    """Extends a class of options by one for each learned function and each dataset that an algorithm takes."""
     from purerl.learned import artefacts, published
 
     fields = []
@@ -219,7 +276,7 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
 
 
 def with_settings(options: type[Options], socket: str) -> type[Options]:
-    """Options with those of what a person can choose of a socket."""
+    """Extends a class of options by the settings of a socket, if it has any."""
     from purerl.learned import sockets
 
     if socket not in sockets.SETTINGS:
@@ -229,13 +286,17 @@ def with_settings(options: type[Options], socket: str) -> type[Options]:
 
 
 def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positional: bool = False) -> Any:
-    """Reads ``args`` into a dataclass, from ``default`` on. Raises `ConfigError` where tyro would print a box.
+    """Reads arguments into a dataclass, with one line for an error in place of tyro's box.
 
-    - ``kind``: the dataclass, or one of `grouped`.
-    - ``prog``: the command, for texts.
-    - ``args``: the arguments after it.
-    - ``default``: values of what is not given.
-    - ``positional``: whether fields without a default are given without a flag.
+    Args:
+        kind: The dataclass, or a class of `grouped`.
+        prog: The command, for texts.
+        args: The arguments after it.
+        default: An instance with the values of what is not given (None: the defaults of the fields).
+        positional: Whether fields without a default are given without a flag.
+
+    Raises:
+        ConfigError: An argument is wrong.
     """
     check_flags(flags(kind, positional), prog, args)
     registry = tyro.constructors.ConstructorRegistry()
@@ -255,7 +316,7 @@ def parse(kind: Any, prog: str, args: list[str], *, default: Any = None, positio
 
 
 def check_flags(known: Sequence[str], prog: str, args: Sequence[str]) -> None:
-    """Raises `ConfigError`, a line for each flag in ``args`` that is not among ``known``, with the nearest ones."""
+    """Raises `ConfigError` with a line for each flag in ``args`` that is not among ``known``, with the nearest ones."""
     given = [arg.partition("=")[0] for arg in args if arg.startswith("--") and arg != "--"]
     unknown = [flag for flag in given if flag.replace("_", "-") not in known and not flag.startswith("--tyro-")]
     if unknown and not {"-h", "--help"} & set(args):
@@ -266,7 +327,12 @@ def check_flags(known: Sequence[str], prog: str, args: Sequence[str]) -> None:
 
 
 def flags(kind: Any, positional: bool = False) -> list[str]:
-    """The flags of a dataclass, or of a class of `grouped`: ``--name``, and ``--no-name`` of what is true or false."""
+    """Lists the flags of a dataclass or a class of `grouped`: ``--name``, and ``--no-name`` of a field that is a bool.
+
+    Args:
+        kind: The dataclass, or a class of `grouped`.
+        positional: Whether fields without a default are given without a flag, and so have none.
+    """
     found, parts = ["--help"], list(typing.get_type_hints(kind).values())
     for part in parts if all(map(dataclasses.is_dataclass, parts)) else [kind]:
         hints = typing.get_type_hints(part)
@@ -278,14 +344,14 @@ def flags(kind: Any, positional: bool = False) -> list[str]:
 
 
 def nearest_flags(flag: str, known: Sequence[str]) -> str:
-    """The flags whose words begin with the letters of ``flag`` (``--lr``), or else the three most like it."""
+    """Lists the flags whose words begin with the letters of ``flag`` (``--lr``), or else the three most like it."""
     word = flag.lstrip("-").replace("_", "-").lower()
     initials = [name for name in known if word == "".join(part[:1] for part in name.lstrip("-").split("-"))]
     return ", ".join(initials) or nearest("--" + word, known)
 
 
 def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
-    """Reads ints as people write them: ``500000``, ``500_000`` and ``5e5``."""
+    """Returns the rule by which tyro reads ints: ``500000``, ``500_000`` and ``5e5``; None for other types."""
     if info.type is not int:
         return None
 
@@ -312,10 +378,16 @@ def whole_numbers(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructor
 
 
 def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, float | str]:
-    """``("gravity=9.8",)`` as a dictionary; whole numbers stay ints, and values of `TEXTS` text.
+    """Reads parameters of an environment, such as ``("gravity=9.8",)``, into a dictionary.
 
-    ``resets`` is the option of that name, which becomes a parameter. Raises `ConfigError`, also for a name that is
-    given twice.
+    Whole numbers stay ints, and values of `TEXTS` text.
+
+    Args:
+        pairs: The parameters, each ``NAME=NUMBER`` or, for names in `TEXTS`, ``NAME=TEXT``.
+        resets: The option of that name, which becomes a parameter (empty: none).
+
+    Raises:
+        ConfigError: A pair is wrong, a name is given twice, or the option and a parameter contradict each other.
     """
     params: dict[str, float | str] = {}
     for pair in pairs:
@@ -330,7 +402,7 @@ def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, float | str]
 
 
 def _number(pair: str, text: str) -> float:
-    """The number in a ``NAME=NUMBER``."""
+    """Reads the number of a ``NAME=NUMBER``."""
     try:
         number = float(text)
     except ValueError:

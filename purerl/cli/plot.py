@@ -1,4 +1,4 @@
-"""``purerl plot RUN ...``."""
+"""The command ``purerl plot RUN ...``."""
 
 import itertools
 from pathlib import Path
@@ -8,11 +8,14 @@ from purerl.cli import parsing
 from purerl.errors import ConfigError, printable
 
 MANY = 32
-"""Agents from which on a single training is drawn as a population."""
+"""The number of agents from which on a single training is drawn as a population."""
 
 
 def plot(args: list[str]) -> int:
-    """``purerl plot RUN ...``, which writes one picture. It reads nothing but logs and JSON, and levels where asked."""
+    """Runs ``purerl plot RUN ...``, which writes one picture.
+
+    It reads only config files, logs and JSON, and for ``--kind levels`` the run and its levels as well.
+    """
     from purerl.runs.describing.options import PlotOptions
 
     options = parsing.parse(PlotOptions, "purerl plot", args, positional=True)
@@ -43,7 +46,7 @@ def plot(args: list[str]) -> int:
 
 
 def _kind(options: Any, files: list[Any]) -> str:
-    """What suits the runs of these config files."""
+    """Chooses the kind of picture that suits the runs of these config files."""
     alone, seeds = len(files) == 1 and not options.y, files[0].fields.get("seeds")
     if alone and files[0].command == "sweep":
         return "map"
@@ -54,14 +57,14 @@ def _kind(options: Any, files: list[Any]) -> str:
 
 
 def _title(file: Any) -> str:
-    """The algorithm and the environment of a run."""
+    """Returns the algorithm and the environment of a run."""
     envs = file.fields.get("envs")
     several = ", ".join(map(str, envs)) if isinstance(envs, list) else ""
     return f"{file.fields.get('algo')} on {file.fields.get('env') or several}"
 
 
 def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """A curve for each run."""
+    """Draws a curve for each run."""
     from purerl.display import curves, words
     from purerl.runs.reading.curves import lines
 
@@ -76,7 +79,7 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
 
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """The returns of a population."""
+    """Draws the returns of a population."""
     from purerl.display import curves
     from purerl.runs.reading.curves import population
 
@@ -87,7 +90,7 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
 
 def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """The map of a sweep."""
+    """Draws the map of a sweep."""
     from purerl.display import plots
     from purerl.store import json_files, untrusted
     from purerl.store.untrusted import plotted
@@ -104,7 +107,7 @@ def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
 
 def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """The fitness of a search over its frames, and what it learned."""
+    """Draws the fitness of a search over its frames, and what it learned."""
     from purerl.learned import artefacts
     from purerl.meta import pictures
     from purerl.runs.reading.curves import lines
@@ -116,7 +119,7 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
 
 def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:
-    """The levels of a curriculum, as they begin in the environment of the run."""
+    """Draws the levels of a curriculum as they begin in the environment of the run."""
     from purerl.runs.reading import evaluation, levels
     from purerl.store import trusted
 

@@ -1,4 +1,4 @@
-"""A sweep over settings that shape the program: the programs that a command line names, and their descriptions."""
+"""Sweeps over settings that shape the program: the programs that a command line names, and their descriptions."""
 
 import dataclasses
 import itertools
@@ -16,8 +16,22 @@ if TYPE_CHECKING:
 def read(
     command: str, algo: str, options: type[parsing.Options], args: list[str], start: "Start | None" = None
 ) -> tuple[parsing.Train[parsing.Options, Any], dict[str, list[Any]]]:
-    """The options and the config of the first program of ``purerl COMMAND ALGO``, and a value for each program by the
-    names of the settings that differ: lists of what shapes the program, all with all. Raises `ConfigError`."""
+    """Reads the programs of ``purerl COMMAND ALGO``: all combinations of the lists of settings that shape the program.
+
+    Args:
+        command: The command.
+        algo: The name of the algorithm.
+        options: The class of the command's options.
+        args: The arguments after the algorithm.
+        start: The values of a config file (None: there is no config file).
+
+    Returns:
+        The options and the config of the first program; and by the name of each setting that differs its values, one
+        for each program (empty: there is only one program).
+
+    Raises:
+        ConfigError: An argument is wrong, a list has a value twice, or there are too many programs.
+    """
     from purerl import config as cfg
     from purerl.cli import ranges
     from purerl.runs.describing.swept import MOST_PROGRAMS
@@ -53,7 +67,17 @@ def read(
 def replaced(
     given: parsing.Train[Any, Any], programs: dict[str, list[Any]], index: int, start: "Start | None"
 ) -> parsing.Train[Any, Any]:
-    """Options and config of the program ``index``. Raises `ConfigError` for a setting that the config has not."""
+    """Returns the options and the config of one program.
+
+    Args:
+        given: The options and the config of the first program.
+        programs: The values of each setting that differs, one for each program.
+        index: The number of the program.
+        start: The values of a config file (None: there is no config file).
+
+    Raises:
+        ConfigError: The config file sets something that the config does not have.
+    """
     known = [field.name for field in dataclasses.fields(given.config)]
     if start:
         start.file.check(programs, known, "programs: ")
@@ -62,7 +86,7 @@ def replaced(
 
 
 def in_words(programs: dict[str, list[Any]], index: int) -> str:
-    """The settings of a program, in a line."""
+    """Returns the settings of a program as a line."""
     from purerl.runs.describing.swept import as_text
 
     return ", ".join(f"{name} {as_text(column[index])}" for name, column in programs.items())
@@ -76,8 +100,19 @@ def described(
     programs: dict[str, list[Any]],
     datasets: dict[str, Any] | None = None,
 ) -> list[Any]:
-    """A description for each program, or the only one. Raises `ConfigError` with the problems of all, each of which
-    names its program unless all have it."""
+    """Describes each program, or the only one.
+
+    Args:
+        algo: The name of the algorithm.
+        given: The options and the config of the first program.
+        start: The values of a config file (None: there is no config file).
+        swept: The values of each swept field, one for each configuration.
+        programs: The values of each setting that differs, one for each program (empty: there is only one program).
+        datasets: Datasets in place of those of ``start`` (None: those of ``start``).
+
+    Raises:
+        ConfigError: With the problems of all programs, each of which names its program unless all have it.
+    """
     from purerl.runs.describing.description import describe
 
     params = parsing.env_params(given.options.env_params, given.options.resets)

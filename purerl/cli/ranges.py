@@ -1,4 +1,4 @@
-"""Ranges of numbers as a person writes them, and the configurations that they span."""
+"""Ranges of numbers as a user writes them, and the configurations that they span."""
 
 import itertools
 import math
@@ -16,12 +16,22 @@ FORMS = "LOW:HIGH:lin|log:COUNT, LOW:HIGH:lin|log, or VALUE,VALUE,..."
 
 
 def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[list[str], dict[str, str]]:
-    """Takes the ranges out of command-line arguments: ``(the other arguments, ranges by name)``.
+    """Takes the ranges out of command-line arguments.
 
-    A range is the value of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a NAME=RANGE, whose name then
-    gains ``prefix``; it has a colon or a comma. Values of `TEXTS` are none. Of a field that is given twice the last
-    value counts, as of any flag.
-    Raises `ConfigError` for a NAME that is given two ranges.
+    A range is a value with a colon or a comma: of one of ``fields`` (``--learning-rate 1e-4:1e-2:log:8``), or of a
+    NAME=RANGE. Values of `TEXTS` are no ranges. If a field is given twice the last value counts, as it does for any
+    flag.
+
+    Args:
+        args: The arguments.
+        fields: The names of the fields that can have a range.
+        prefix: What is put before the NAME of a NAME=RANGE.
+
+    Returns:
+        The other arguments, and the ranges by name.
+
+    Raises:
+        ConfigError: A NAME has two ranges.
     """
     rest: list[str] = []
     found: dict[str, str] = {}
@@ -51,8 +61,13 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
 
 
 def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Takes the lists VALUE,VALUE,... of ``fields`` out of command-line arguments: ``(the other arguments, values by
-    name)``. Of a field that is given twice the last value counts."""
+    """Takes the lists VALUE,VALUE,... of ``fields`` out of command-line arguments.
+
+    If a field is given twice the last value counts.
+
+    Returns:
+        The other arguments, and the values of each list by the field's name.
+    """
     rest: list[str] = []
     found: dict[str, list[str]] = {}
     waiting = None
@@ -76,7 +91,7 @@ def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[s
 
 
 def flags(name: str, value: str) -> list[str]:
-    """The arguments that set a field to one value of a list, such as ``64 64`` of ``"64 64,128 128"``."""
+    """Returns the arguments that set a field to one value of a list, such as ``64 64`` of ``"64 64,128 128"``."""
     flag = name.replace("_", "-")
     if value in ("true", "false"):
         return [f"--{flag}" if value == "true" else f"--no-{flag}"]
@@ -84,11 +99,22 @@ def flags(name: str, value: str) -> list[str]:
 
 
 def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[str, list[float]]:
-    """All configurations that ``ranges`` span, as a column of values ``[configurations]`` for each name.
+    """Lists all configurations that ranges span.
 
-    Those with a count, and lists, span a grid. Those without are drawn together ``num_samples`` times, uniformly on
-    their scale, and each draw is crossed with the grid. Raises `ConfigError`, with all problems at once, and for more
-    than `CONFIGURATIONS`, before any is made.
+    Ranges with a count, and lists, span a grid. Ranges without a count are sampled together ``num_samples`` times,
+    uniformly on their scale, and each sample is combined with every point of the grid.
+
+    Args:
+        ranges: The texts of the ranges by name.
+        num_samples: The number of samples of ranges without a count.
+        seed: The seed of the samples.
+
+    Returns:
+        The values ``[configurations]`` of each name.
+
+    Raises:
+        ConfigError: Ranges are wrong (with all problems at once), or they span more than `CONFIGURATIONS`, which is
+            checked before any is made.
     """
     problems: list[str] = []
     grid: dict[str, tuple] = {}
@@ -120,7 +146,7 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
 
 
 def unused(ranges: dict[str, str], options: Any) -> list[str]:
-    """One line if ``options`` ask for another number of random samples, and none of ``ranges`` is random."""
+    """Returns one line if ``options`` set the number of random samples although no range is random, else none."""
     drawn = any(text.count(":") == 2 for text in ranges.values())
     if drawn or not ranges or options.num_samples == type(options).num_samples:
         return []
@@ -128,7 +154,7 @@ def unused(ranges: dict[str, str], options: Any) -> list[str]:
 
 
 def _read(text: str) -> tuple:
-    """A list's or a grid's values, or (low, high, scale) of a range without a count. Raises `ValueError`."""
+    """Returns the values of a list or a grid, or (low, high, scale) of a range without a count. Raises `ValueError`."""
     if ":" not in text:
         return tuple(_number(value) for value in text.split(","))
     low, high, scale, *count = text.split(":")
@@ -150,7 +176,7 @@ def _number(text: str) -> float:
 
 
 def _at(span: tuple[float, float, str], fraction: np.ndarray) -> np.ndarray:
-    """The numbers at fractions of a range, linear or logarithmic; its ends exactly."""
+    """Returns the numbers at fractions of a linear or logarithmic range, whose ends are exact."""
     low, high, scale = span
     between = low + fraction * (high - low) if scale == "lin" else low * (high / low) ** fraction
     return np.clip(between, low, high)

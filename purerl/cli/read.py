@@ -1,4 +1,4 @@
-"""``purerl eval``, ``compare`` and ``list``, which write nothing."""
+"""The commands ``purerl eval``, ``compare`` and ``list``, which write nothing."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from purerl.hosts.libraries import MODULES
 
 
 def evaluate(args: list[str]) -> int:
-    """``purerl eval RUN``."""
+    """Runs ``purerl eval RUN``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import EvalOptions
 
@@ -46,7 +46,7 @@ def evaluate(args: list[str]) -> int:
 
 
 def compare(args: list[str]) -> int:
-    """``purerl compare RUN RUN ...``."""
+    """Runs ``purerl compare RUN RUN ...``."""
     from purerl.runs.describing.options import CompareOptions
 
     options = parsing.parse(CompareOptions, "purerl compare", args, positional=True)
@@ -85,7 +85,7 @@ class ListOptions:
 
 
 def list_names(args: list[str]) -> int:
-    """``purerl list algos|envs``, without JAX."""
+    """Runs ``purerl list algos|envs``, without JAX."""
     options = parsing.parse(ListOptions, "purerl list", args, positional=True)
     family = None if options.family == "all" else options.family
     if options.what == "algos" and family:
@@ -103,7 +103,7 @@ def list_names(args: list[str]) -> int:
 
 
 def _lines(family: str | None) -> list[str]:
-    """The environments of a family, or of all, each with what would install it, unless it is installed."""
+    """Lists the environments of a family or of all, with the command that installs those that are not installed."""
     lines = []
     for each, names in families().items():
         if family in (None, each):

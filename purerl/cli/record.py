@@ -1,4 +1,4 @@
-"""``purerl record``."""
+"""The command ``purerl record``."""
 
 import json
 
@@ -7,7 +7,7 @@ from purerl.cli.machine import prepared
 
 
 def record(args: list[str]) -> int:
-    """``purerl record RUN|MODULE:FUNCTION|random``."""
+    """Runs ``purerl record RUN|MODULE:FUNCTION|random``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import RecordOptions
 

@@ -1,4 +1,4 @@
-"""``purerl render``."""
+"""The command ``purerl render``."""
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
@@ -6,7 +6,7 @@ from purerl.errors import printable
 
 
 def render(args: list[str]) -> int:
-    """``purerl render RUN --out FILE``."""
+    """Runs ``purerl render RUN --out FILE``."""
     from purerl import config as cfg
     from purerl.runs.describing.options import RenderOptions
 

@@ -1,4 +1,4 @@
-"""``purerl resume RUN``, for every run."""
+"""The command ``purerl resume RUN``, for every kind of run."""
 
 import dataclasses
 from pathlib import Path
@@ -28,7 +28,7 @@ cannot change, and are refused if they differ from the run's."""
 
 
 def resume(args: list[str]) -> int:
-    """``purerl resume RUN``."""
+    """Runs ``purerl resume RUN``."""
     if not args or args[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if args else 2
@@ -48,7 +48,7 @@ def resume(args: list[str]) -> int:
 
 
 def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
-    """A sweep of several programs, each of which is a run in a folder of its own."""
+    """Resumes a sweep of several programs, each of which is a run in a folder of its own."""
     from purerl import processes
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import config_file, description
@@ -84,7 +84,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
 
 def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
-    """A training or a sweep."""
+    """Resumes a training or a sweep."""
     from purerl.algos import ALGORITHMS
     from purerl.runs.describing import description
     from purerl.runs.describing.options import SweepOptions, TrainOptions
@@ -107,7 +107,7 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
 
 def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
-    """A search."""
+    """Resumes a search."""
     from purerl.learned import SOCKET_NAMES
     from purerl.meta import description
     from purerl.runs.describing.options import EvolveOptions
@@ -127,7 +127,7 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
 
 def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:
-    """The options and the config of a run as they were, and as they are now."""
+    """Reads the options and the config of a run as they were, and as they are now."""
     from purerl.runs.running.resuming import ResumeOptions
 
     kind: type = dataclasses.make_dataclass(

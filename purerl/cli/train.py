@@ -1,4 +1,4 @@
-"""``purerl train``, ``sweep`` and ``plan``."""
+"""The commands ``purerl train``, ``sweep`` and ``plan``."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from purerl.names import choose
 
 
 def train(args: list[str]) -> int:
-    """``purerl train ALGO``."""
+    """Runs ``purerl train ALGO``."""
     algo, args, file = parsing.algorithm("train", args)
 
     from purerl.runs.describing.description import start
@@ -21,7 +21,7 @@ def train(args: list[str]) -> int:
 
 
 def sweep(args: list[str]) -> int:
-    """``purerl sweep ALGO``."""
+    """Runs ``purerl sweep ALGO``."""
     algo, args, file = parsing.algorithm("sweep", args)
 
     from purerl import config as cfg
@@ -48,7 +48,7 @@ def sweep(args: list[str]) -> int:
 
 
 def plan(args: list[str]) -> int:
-    """``purerl plan ALGO``."""
+    """Runs ``purerl plan ALGO``."""
     algo, args, file = parsing.algorithm("plan", args)
 
     from purerl import config as cfg
@@ -87,7 +87,7 @@ def plan(args: list[str]) -> int:
 
 
 def _run(command: str, algo: str, given: parsing.Train, begin: Any, swept: dict[str, list[float]] | None = None) -> int:
-    """Trains; returns the exit code."""
+    """Trains and returns the exit code."""
     from purerl.runs.describing.description import describe
     from purerl.runs.running.train import train
 
