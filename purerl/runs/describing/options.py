@@ -1,4 +1,4 @@
-"""What a person can ask of each command, with its help texts. Reading them off a command line is `purerl.cli`'s."""
+"""The options of each command, with their help texts. `purerl.cli` reads them from a command line."""
 
 import dataclasses
 from typing import Annotated, Literal
