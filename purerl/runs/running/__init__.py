@@ -1,1 +1,1 @@
-"""Runs carried out: programs, batches of agents, logs and checkpoints, and going on with them."""
+"""The execution of runs: programs, batches of agents, logs and checkpoints, and resuming."""

@@ -1,4 +1,4 @@
-"""The members of a run, trained batch after batch: with a log, with checkpoints, and until somebody interrupts."""
+"""The training of a run's members, batch after batch, with logs and checkpoints, until the end or an interrupt."""
 
 import contextlib
 import functools
@@ -28,21 +28,31 @@ from purerl.types import PyTree
 
 
 class Progress(NamedTuple):
-    """Where each batch of members goes on from (None: from its start), and the seconds that were spent before."""
+    """The state that training resumes from.
+
+    - ``steps``: for each batch of members the checkpoint that it continues from; None: it begins at its start.
+    - ``seconds``: the seconds of training that were spent before.
+    """
 
     steps: list[checkpoint.Step | None]
     seconds: float = 0.0
 
     @property
     def done(self) -> list[int]:
-        """Finished iterations of each batch."""
+        """The number of finished iterations of each batch."""
         return [step.number if step else 0 for step in self.steps]
 
 
 class Trained(NamedTuple):
-    """Policies ``[P]`` on the host, and the levels of curricula that have a buffer ``[P]``, else None; of each member
-    whether it is alive, its frames, and those after which it stopped early (None: it did not); and the seconds it all
-    took."""
+    """The result of training the members of a run.
+
+    - ``policy``: the policies ``[P]``, on the host.
+    - ``buffer``: the levels ``[P]`` of curricula that have a buffer; None without one.
+    - ``alive``: for each member whether it is alive, which means that it has not diverged.
+    - ``env_steps``: the frames of each member.
+    - ``stopped_at``: the number of frames after which each member stopped early; None: it did not.
+    - ``seconds``: the seconds that the training took in all.
+    """
 
     policy: PyTree
     buffer: Buffer | None
@@ -55,11 +65,24 @@ class Trained(NamedTuple):
 def train_batches(
     run: Run, program: Program | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
 ) -> Trained:
-    """Trains every batch to its end, logging and saving; ends after the chunk in which something lands in
-    ``interrupted``, on any process. Of several the first one logs, evaluates, and decides for all. Raises `OSError` if
-    nothing more can be written; what was saved stays.
+    """Trains every batch to its end, with logs and checkpoints.
 
-    ``plays`` evaluates policies, where the options ask for that during training; its time is not counted.
+    An interrupt ends the training after the current chunk. Of several processes the first one logs, evaluates, and
+    decides for all.
+
+    Args:
+        run: The run.
+        program: Its compiled program, which is closed at the end.
+        so_far: The state that the training continues from.
+        interrupted: The list into which received signals are put. A signal on any process ends the training.
+        plays: Evaluates policies during the training, if the options ask for that; its time is not counted.
+
+    Returns:
+        The result; after an interrupt it holds the members of the batches that had begun.
+
+    Raises:
+        HostError: The environments of the host failed. What was learned until then is saved.
+        OSError: Nothing more can be written. What was saved stays.
     """
     setup, directory, options = run.setup, run.directory, run.options
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
@@ -151,13 +174,21 @@ def train_batches(
 
 
 def counts(size: int, batch_size: int) -> list[int]:
-    """How many of ``size`` members each batch has."""
+    """Returns how many of ``size`` members each batch has."""
     return [min(batch_size, size - first) for first in range(0, size, batch_size)]
 
 
 def cut_logs(run: Run, batch_size: int, done: list[int]) -> None:
-    """Leaves the rows that the checkpoints know, of batches with so many iterations ``done``. Raises `ConfigError` if
-    some of them are lost."""
+    """Cuts the logs of a run to the rows that its checkpoints count.
+
+    Args:
+        run: The run.
+        batch_size: The number of members in a batch.
+        done: The number of finished iterations of each batch.
+
+    Raises:
+        ConfigError: Some of the rows that the checkpoints count are lost.
+    """
     labels = run.setup.labels
     names, batch_of = list(labels[0]), {tuple(label.values()): i // batch_size for i, label in enumerate(labels)}
     first_of: dict[float | None, int] = {index * batch_size: index for index in range(len(done))}

@@ -18,10 +18,13 @@ FOLDER = "best"
 
 
 class Best:
-    """Policies of the members so far, chosen at checkpoints by the mean return of what ended since the one before."""
+    """The best policies of the members so far.
+
+    They are compared at checkpoints, by the mean return of the episodes that ended since the checkpoint before.
+    """
 
     def __init__(self, directory: Path, description: Description, setup: Setup, console: Console):
-        """Goes on with what the folder holds; what is damaged there is begun anew, and told."""
+        """Continues with what the folder holds; if it is damaged, begins anew and prints a line about it."""
         self._directory, self._description = directory / FOLDER, description
         self._policy: PyTree = None
         self._returns = np.full(0, -np.inf)
@@ -36,7 +39,11 @@ class Best:
                 say(console, f"the best policies begin anew: {error}")
 
     def watch(self, metrics: dict[str, np.ndarray]) -> None:
-        """Takes note of the episodes that ended in a chunk, by its metrics ``[iterations, B]``."""
+        """Records the episodes that ended in a chunk.
+
+        Args:
+            metrics: The metrics of the chunk, ``[iterations, B]``, on the host.
+        """
         ended = metrics["episodes"]
         total = np.sum(np.where(ended > 0, metrics["episode_return"] * ended, 0.0), axis=0)
         begun = self._ended.size
@@ -44,10 +51,11 @@ class Best:
         self._ended = self._ended + np.sum(ended, axis=0) if begun else np.sum(ended, axis=0)
 
     def keep(self, first: int, policy: PyTree) -> None:
-        """Offers the policies ``[B]``, on the host, of the members from ``first`` on, and writes the best of all, on
-        the first process.
+        """Compares policies with the best ones so far, keeps the better ones, and writes all on the first process.
 
-        ``policy`` may have more rows, which fill a program up.
+        Args:
+            first: The number of the first member that they belong to.
+            policy: The policies ``[B]``, on the host. Further rows, which fill a program up, are ignored.
         """
         size = self._ended.size
         if not size:

@@ -1,4 +1,4 @@
-"""A training in Python with a look in between: chunks of iterations, as the command line runs them."""
+"""Training from Python with a callback between chunks of iterations; the command line runs the same chunks."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -22,13 +22,23 @@ def train_in_chunks(
     *,
     every: int = 0,
 ) -> Result:
-    """Trains as ``jax.jit(loops.train(trainer, num_iterations))(key)`` does, and calls ``on_chunk(state, metrics)``
-    after each chunk of iterations, whose metrics are numpy arrays ``[iterations]``. Consumes ``key``.
+    """Trains an agent and calls a function after each chunk of iterations.
 
-    A chunk takes about a quarter of a second; with ``every`` one ends at each multiple of so many iterations. The
-    training ends early where ``on_chunk`` returns True. The state that it is given is overwritten by the next chunk:
-    copy (`jax.device_get`) what you keep of it. Returns the last state and all metrics, on the host. Environments of
-    the host are stepped in workers where that is the faster, and closed in the end.
+    It computes what ``jax.jit(loops.train(trainer, num_iterations))(key)`` computes. Environments of the host are
+    stepped in worker processes where that is faster, and closed at the end.
+
+    Args:
+        trainer: The trainer.
+        key: Consumed.
+        num_iterations: The number of iterations.
+        on_chunk: Called as ``on_chunk(state, metrics)`` after each chunk, with metrics as numpy arrays
+            ``[iterations]``. The training ends early where it returns True. The next chunk overwrites the state: copy
+            (`jax.device_get`) what is needed of it.
+        every: If it is not 0, a chunk also ends at each multiple of so many iterations. A chunk takes about a quarter
+            of a second.
+
+    Returns:
+        The last state, and the metrics of all iterations as numpy arrays.
     """
     found: list[Any] = []
     with contextlib.ExitStack() as stack:
@@ -42,11 +52,11 @@ def train_in_chunks(
 
 
 Begun = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
-"""The state that a training begins with, and those after its chunks, with their metrics."""
+"""The state that a training begins with, and an iterator over the states and metrics after its chunks."""
 
 
 def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Begun:
-    """A training that is one program."""
+    """Begins a training that is one compiled program."""
     advance = jax.jit(loops.chunk(trainer, program.CAPACITY), donate_argnums=0)
     pace: dict[str, Any] = {"capacity": program.CAPACITY, "chunk_seconds": program.CHUNK_SECONDS, "every": every}
     state = jax.jit(trainer.init)(key)
@@ -55,7 +65,7 @@ def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack
 
 
 def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Begun:
-    """One in environments of the host, which ``stack`` closes: a population of one."""
+    """Begins a training in environments of the host, as a population of one; ``stack`` closes them."""
     alone = population.Members({}, key[None])
     running = stack.enter_context(contextlib.closing(HostProgram(lambda: trainer, alone, How(), ahead=0)))
     begun, mine = running.begin(alone), lambda state: trees.take(state, 0)

@@ -1,4 +1,4 @@
-"""How long programs took to compile the last time, so that who waits knows for how long."""
+"""How long programs took to compile the last time, from which the progress display estimates the wait."""
 
 import contextlib
 import json
@@ -12,18 +12,18 @@ from purerl.store import untrusted
 from purerl.store.atomic import atomic
 
 NAME = "seconds.json"
-"""The file in the directory of compiled programs."""
+"""The name of the file, in the directory of compiled programs."""
 MOST = 512
-"""Most programs that are remembered, the latest."""
+"""The largest number of programs that are remembered; the latest ones are kept."""
 
 
 def last(digest: str) -> float | None:
-    """Seconds that the program of a description's ``digest`` took the last time; None where that is not known."""
+    """Returns the seconds that the program of a description's ``digest`` took to compile last; None if unknown."""
     return untrusted.number(_known().get(_program(digest)))
 
 
 def note(digest: str, seconds: float) -> None:
-    """Remembers the seconds of a program, where compiled programs are kept."""
+    """Remembers how long a program took to compile, in seconds, if compiled programs are kept."""
     folder = _folder()
     if folder and folder.is_dir():
         program = _program(digest)
@@ -34,7 +34,7 @@ def note(digest: str, seconds: float) -> None:
 
 
 def _program(digest: str) -> str:
-    """What tells a program from another: its description, however long it trains, and how it is compiled."""
+    """Returns what identifies a program: the digest of its description, and how it is compiled."""
     return f"{digest}-quick" if backend.compiler_options() else digest
 
 

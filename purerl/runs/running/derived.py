@@ -6,14 +6,21 @@ import numpy as np
 
 
 def columns(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False) -> dict[str, np.ndarray]:
-    """What there is of these, after ``iterations`` ``[n]``, each ``[n, P]`` float32 for a config whose floats are
-    scalars or ``[P]`` (``P`` is 1 for scalars):
+    """Computes the metrics that follow from the config, after each of some iterations.
 
-    - ``learning_rate``: Adam's step size; not with an optimiser of one's own.
-    - ``replay_fill``: the part of the replay that holds data.
-    - ``replay_age``: how old the stored steps are, on average, in frames of an agent.
-    - ``policy_lag``: by how many updates the parameters that acted are older than those that learn from it, on average
-      over what is learned from on policy, and over all that is stored off policy.
+    - ``learning_rate``: Adam's step size; not with the user's own optimiser.
+    - ``replay_fill``: the fraction of the replay that holds data.
+    - ``replay_age``: the mean age of the stored steps, in frames of an agent.
+    - ``policy_lag``: by how many updates the parameters that acted are older than those that learn. On policy it is a
+      mean over the data that is learned from, off policy over all data that is stored.
+
+    Args:
+        config: A config whose floats are scalars or ``[P]``; ``P`` is 1 for scalars.
+        iterations: The numbers of finished iterations, ``[n]``.
+        own_optimiser: Whether the user's own optimiser takes the place of Adam.
+
+    Returns:
+        The metrics that the config has, by name, each ``[n, P]`` float32.
     """
     done = np.asarray(iterations, np.float64)[:, None]
     updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None

@@ -1,4 +1,4 @@
-"""When the members of a batch are done before its last iteration: they died, or have stopped early."""
+"""The end of members before the last iteration of their batch, because they diverged or stopped early."""
 
 from typing import Any
 
@@ -11,16 +11,19 @@ from purerl.types import Trainer, TrainState
 
 
 def learning(state: TrainState, size: int) -> np.ndarray:
-    """Which of the first ``size`` members of a state still learn, ``[size]`` bool."""
+    """Returns which of the first ``size`` members of a state still learn, ``[size]`` bool."""
     alive, so_far = processes.fetch((state.alive, state.stopping))
     found: np.ndarray = (alive & ~so_far.stopped if so_far else alive)[:size]
     return found
 
 
 def cut(chunk: Chunk) -> Chunk:
-    """A chunk up to the iteration in which its last member stopped, whose metrics are on the host.
+    """Cuts a chunk after the iteration in which its last member stopped.
 
-    Where nobody stops early it stays whole. What its state went through after that has changed no learner.
+    Where no member stops early it stays whole. The state is not cut: the iterations after that have changed no learner.
+
+    Args:
+        chunk: A chunk whose metrics ``[iterations, B]`` are on the host.
     """
     if "stopped" not in chunk.metrics:
         return chunk
@@ -37,8 +40,18 @@ def cut(chunk: Chunk) -> Chunk:
 def after_evaluation(
     state: TrainState, found: dict[str, Any], target: float, iteration: int, layout: population.Layout
 ) -> TrainState:
-    """A state whose members have stopped after ``iteration`` if they still learned and have reached ``target`` in an
-    evaluation (`evaluation.prepare`)."""
+    """Stops the members that have reached a target in an evaluation.
+
+    Args:
+        state: The state of a batch of members.
+        found: The results of the evaluation (`evaluation.prepare`).
+        target: The return at which a member stops. Only members that still learn stop.
+        iteration: The iteration after which the evaluation took place.
+        layout: The layout of the members on the devices.
+
+    Returns:
+        The state, in which these members have stopped after ``iteration``.
+    """
     returns = np.array(found["return_per_seed"])
     reached = (returns >= target) & learning(state, len(returns))
     everyone = trees.fill(reached, len(state.alive))
@@ -47,7 +60,7 @@ def after_evaluation(
 
 
 def stopped_at(state: TrainState, size: int, trainer: Trainer) -> list[int | None]:
-    """After how many frames each of the first ``size`` members stopped early; None: it did not."""
+    """Returns after how many frames each of the first ``size`` members stopped early; None: it did not."""
     if not state.stopping:
         return [None] * size
     return [

@@ -1,4 +1,4 @@
-"""What a training would cost on a GPU that this machine need not have: its kernels, traffic and speed."""
+"""A forecast of a training on a GPU that this machine need not have: its kernels, traffic and speed."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,17 +13,20 @@ from purerl.runs.describing.description import Setup
 from purerl.runs.running.program import Program
 
 SHOWN = 0.01
-"""Loops that take less than this part of the time are left out of the text."""
+"""The text leaves out loops that take less than this fraction of the time."""
 
 
 class Forecast(NamedTuple):
-    """A whole training of all agents on GPUs of a kind, without compiling, the evaluation at its end, and the time that
-    several GPUs take to send to one another what `planning.Plan.sent_bytes` counts.
+    """A forecast of a whole training of all agents on GPUs of a kind.
 
-    - ``kernels``: kernels that run on each GPU.
-    - ``traffic_bytes``: bytes that they move between a GPU's memory and its processors.
-    - ``bound``: what takes most of the time, "launches", "memory" or "arithmetic".
-    - ``wall_seconds``: expected seconds.
+    It does not count compiling, the evaluation at the end, and the time that several GPUs take to send to one another
+    what `planning.Plan.sent_bytes` counts.
+
+    - ``target``: the name of the GPU in `GPUS`.
+    - ``kernels``: the number of kernels that run on each GPU.
+    - ``traffic_bytes``: the bytes that they move between a GPU's memory and its processors.
+    - ``bound``: what takes most of the time: "launches", "memory" or "arithmetic".
+    - ``wall_seconds``: the expected seconds.
     - ``frames_per_second_at_most``, ``frames_per_second``: environment steps a second of all agents together, if the
       GPU reached its limits, and as expected.
     - ``loops``: for each loop the fields of `census.Loop` and, for all its runs together, of `speed.Speed`.
@@ -40,7 +43,14 @@ class Forecast(NamedTuple):
 
 
 def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -> Forecast:
-    """Counts a program that was compiled for ``target``, one of `GPUS`, and predicts its speed."""
+    """Counts the kernels and the traffic of a program and predicts its speed on a GPU.
+
+    Args:
+        setup: The setup of the run.
+        program: Its program, compiled for ``target``.
+        cost: The program's memory and arithmetic.
+        target: The name of the GPU in `GPUS`.
+    """
     gpu, iterations = GPUS[target], setup.config.num_iterations
     batches = math.ceil(cost.members / cost.batch_size)
     parts = {"beginning": planning.census(program.init), "chunks": planning.census(program.chunk.program, iterations)}
@@ -62,7 +72,7 @@ def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -
 
 
 def in_words(found: Forecast) -> str:
-    """A forecast as text, in the columns of `planning.in_words`, and a table of its loops."""
+    """Formats a forecast as text, in the columns of `planning.in_words`, with a table of its loops."""
     quantities = {
         "target": GPUS[found.target].name,
         "kernels": f"{found.kernels:.3g}",

@@ -1,4 +1,4 @@
-"""A run with wider layers: its newest checkpoints, policies and logs, in a directory that it goes on from."""
+"""Growing: a run with wider layers, in a directory of its own, which continues from a run's newest checkpoints."""
 
 import dataclasses
 import math
@@ -37,11 +37,20 @@ from purerl.store.policies import save_policy
 from purerl.types import PyTree, TrainState
 
 GROWTH_SALT = 2**31 + 1
-"""Folded into a seed's key to initialise new units, so that they touch no key of the training."""
+"""Folded into a member's key to initialise new units, so that they use no key of the training."""
 
 
 def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
-    """``config`` with dense layers of ``sizes``. Raises `ConfigError`, a line for each reason why it cannot be."""
+    """Returns ``config`` with dense layers of ``sizes``.
+
+    Args:
+        algo: The name of the algorithm.
+        config: The config of the run.
+        sizes: The new widths, as many as the config has, none of them smaller and at least one larger.
+
+    Raises:
+        ConfigError: The networks cannot grow so; a line for each reason.
+    """
     had, memory = tuple(getattr(config, "hidden_sizes", ())), getattr(config, "memory", "none")
     told, found = f"hidden_sizes = {sizes}: the run has {had}", []
     if ":" in algo:
@@ -60,11 +69,20 @@ def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def grow(old: Description, new: Description, options: Any, file: ConfigFile, asked: GrowOptions) -> int:
-    """Writes the run ``new``, which goes on where the run ``old`` of ``asked.run`` was saved last; returns the code.
+    """Writes a run that continues an old one with wider layers, and returns the exit code.
 
-    ``new`` is ``old`` with wider layers; ``options`` and ``file`` are the old run's. Its policies act as before, and
-    its optimisers keep their moments (`surgery`). Raises `ConfigError`, with nothing left behind, if there is nothing
-    sound to go on from, or if the networks cannot grow.
+    Its policies act as before, and its optimisers keep their moments (`surgery`). It continues from the newest sound
+    checkpoints of the old run.
+
+    Args:
+        old: The description of the old run, in ``asked.run``.
+        new: The same description with wider layers.
+        options: The options of the old run.
+        file: The config file of the old run.
+        asked: The options of the command.
+
+    Raises:
+        ConfigError: The old run has no sound checkpoint, or the networks cannot grow. Nothing is left behind.
     """
     source, target = Path(asked.run), Path(asked.out or f"{asked.run.rstrip('/')}-grown")
     if target.resolve() == source.resolve():
@@ -101,14 +119,14 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
 
 
 def _problems(before: TrainState, after: TrainState) -> list[str]:
-    """Why a state of the shapes ``before`` cannot become one of ``after``, a line each."""
+    """Returns a line for each reason why a state of the shapes ``before`` cannot become one of ``after``."""
     rest = [jax.tree.map(lambda x: (x.shape, x.dtype), state._replace(learner=())) for state in (before, after)]
     found = surgery.problems(before.learner, after.learner)
     return found if found or rest[0] == rest[1] else ["more than the learner would have another size"]
 
 
 def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.Step], int]:
-    """The newest sound checkpoint of each batch of members that has begun, and the members of a batch."""
+    """Returns the newest sound checkpoint of each batch of members that has begun, and the size of a batch."""
     folder, size = source / CHECKPOINTS, run.setup.members.size
     about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
     batch_size = about.get("batch_size")
@@ -137,7 +155,7 @@ def _write(run: Run, source: Path, steps: list[checkpoint.Step], batch_size: int
 
 
 def _grown(setup: Setup, members: population.Members, step: checkpoint.Step, like: TrainState) -> TrainState:
-    """The state ``[B]`` of a batch of members at a step, with wider layers; ``like`` is one of before, as shapes."""
+    """Widens the layers of a batch of members: returns its state ``[B]`` at a step; ``like`` has the old shapes."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members.size, *x.shape), x.dtype), like)
     state: TrainState = checkpoint.read(step, shapes)
 

@@ -1,5 +1,7 @@
-"""The host's side of a training whose environments are the host's: iteration after iteration, as `program` has chunks
-of them."""
+"""The training loop for environments of the host, iteration after iteration.
+
+It has the methods of `program.Program`, whose environments are compiled.
+"""
 
 import contextlib
 import time
@@ -21,13 +23,14 @@ from purerl.store import checkpoint
 from purerl.types import Key, PyTree, Trainer, TrainState
 
 CHUNK_SECONDS = 0.25
-"""What a chunk should take: how often the log is written."""
+"""The seconds that a chunk should take, which is how often the log is written."""
 
 
 class HostProgram:
-    """Trainings of a batch of members at once, as `program.Program` is, between steps of the host's environments.
+    """The training of a batch of members at once, between steps of the host's environments.
 
-    ``begin`` opens environments for a batch of members and ``close`` closes them; of one batch at a time.
+    It has the methods of `program.Program`. `begin` opens the environments of one batch of members, and closes those of
+    the batch before; `close` closes them.
     """
 
     def __init__(
@@ -62,8 +65,12 @@ class HostProgram:
         self._collector = None
 
     def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
-        """The state of a batch of members at the start, or at a saved step, and open environments, whose episodes begin
-        anew."""
+        """Opens the environments of a batch of members and makes its state.
+
+        Args:
+            members: The members of the batch.
+            step: A checkpoint to continue from; None: the start. Episodes begin anew in either case.
+        """
         self.close()
         made, size = self._made, members.size
         filled = trees.fill(members, self.chunk.batch_size)
@@ -89,7 +96,7 @@ class HostProgram:
         return state
 
     def _warmed_up(self, state: TrainState, actor: Actor) -> TrainState:
-        """``state``, whose replay holds the rows of the warm-up."""
+        """Returns ``state`` with the rows of the warm-up in its replay."""
         trainer = self._trainer
         if self._made.fill is None:
             return state
@@ -104,8 +111,20 @@ class HostProgram:
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members from iteration ``done`` on, yielding about four times a second, and with ``every``
-        at each multiple of it, with metrics ``[iterations, members]`` on the host."""
+        """Trains a batch of members, for which `begin` was called, yielding a `Chunk` after each chunk.
+
+        A chunk takes about a quarter of a second. Its metrics are ``[iterations, members]``, on the host.
+
+        Args:
+            members: The members of the batch.
+            state: Their state.
+            done: The number of finished iterations.
+            num_iterations: The number of iterations in all.
+            every: If it is not 0, a chunk also ends at each multiple of so many iterations.
+
+        Raises:
+            HostError: The environments failed. The iterations before that are yielded first.
+        """
         if self._collector is None:
             behaviour, left = self._made.behave(state, self._given), num_iterations - done
             self._collector = Collector(self._actor, behaviour, done, jnp.copy(state.key), left, self._ahead)
@@ -132,7 +151,11 @@ class HostProgram:
                 raise failed
 
     def _iterate(self, state: TrainState, done: int) -> tuple[TrainState, PyTree, dict[str, float], dict[str, float]]:
-        """One iteration: its metrics on the device, the seconds of its parts, and numbers of the host."""
+        """Runs one iteration.
+
+        Returns:
+            The state, the metrics on the device, the seconds of each part of the iteration, and numbers of the host.
+        """
         assert self._collector is not None
         rollout: Rollout = self._collector.next()
         before = time.perf_counter()
@@ -149,7 +172,7 @@ class HostProgram:
     def _row(
         self, metrics: PyTree, seconds: dict[str, float], of_host: dict[str, float], size: int
     ) -> dict[str, np.ndarray]:
-        """The metrics ``[members]`` of an iteration, among them each part's share of its time."""
+        """Joins the metrics ``[members]`` of an iteration, including the share of its time of each part."""
         whole = sum(seconds.values())
         shares = {f"share_{name}": value / whole for name, value in seconds.items()}
         own = {name: np.full(size, value, np.float32) for name, value in {**of_host, **shares}.items()}
@@ -157,12 +180,23 @@ class HostProgram:
 
 
 WARMUP = 2**31 + 4
-"""Folded into a member's key for the acting of its warm-up."""
+"""Folded into a member's key for choosing actions during its warm-up."""
 
 
 def seeds(keys: Key, num_envs: int, groups: int, done: int) -> list[np.ndarray]:
-    """Of each group the seeds of its environments, ``num_envs // groups`` of each member: other ones for each member's
-    key, each environment, and each iteration ``done`` that a training goes on from."""
+    """Draws the seeds of the environments of each group.
+
+    They differ for each member's key, each environment, and each iteration that a training continues from.
+
+    Args:
+        keys: The keys of the members, ``[P]``. Not consumed.
+        num_envs: The number of environments of a member.
+        groups: The number of groups, each with ``num_envs // groups`` environments of each member.
+        done: The number of finished iterations.
+
+    Returns:
+        For each group its seeds ``[P * num_envs // groups]``, int64, member after member.
+    """
     found = []
     for words in np.asarray(jax.random.key_data(keys)).reshape(len(keys), -1).tolist():
         drawn = np.random.SeedSequence([*words, done]).generate_state(num_envs)

@@ -1,4 +1,4 @@
-"""What a training writes between its chunks: into its own files, and to the loggers that were asked for."""
+"""The logs that a training writes between its chunks: its own files, and the loggers that the options name."""
 
 import contextlib
 import functools
@@ -17,16 +17,17 @@ from purerl.store import loggers, metrics
 from purerl.store.log import Log
 
 ELSEWHERE = "log.csv", "tensorboard", "wandb"
-"""Files and folders of the loggers."""
+"""The names of the files and folders that the loggers write."""
 
 
 class Written(NamedTuple):
     """The open logs of a run.
 
-    - ``files``: its own, which a checkpoint counts the rows of.
-    - ``chunk(chunk, iteration, first, seconds)``: writes a chunk that begins with that iteration, of the members from
-      number ``first`` on, after so many seconds of training in all.
-    - ``evaluation(found, iteration, first)``: writes what playing came to (`evaluation.prepare`) after that iteration.
+    - ``files``: its own files, whose rows a checkpoint counts.
+    - ``chunk(chunk, iteration, first, seconds)``: writes a chunk that begins with iteration ``iteration``, of the
+      members from number ``first`` on; ``seconds`` is the time of training in all.
+    - ``evaluation(found, iteration, first)``: writes the results of an evaluation (`evaluation.prepare`) after
+      ``iteration``, of the members from number ``first`` on.
     """
 
     files: tuple[Log, ...]
@@ -36,7 +37,14 @@ class Written(NamedTuple):
 
 @contextlib.contextmanager
 def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
-    """The logs of a run, to add to what is ``known``. Of several processes the first one has them, the others none."""
+    """Opens the logs of a run to append to them, and closes them at the end of the context.
+
+    Of several processes the first one writes; those of the others do nothing.
+
+    Args:
+        run: The run.
+        known: What the run had saved when this process began.
+    """
     if not processes.is_first():
         yield Written((), lambda *_: None, lambda *_: None)
         return

@@ -1,4 +1,4 @@
-"""What a training would cost: memory and arithmetic from its compiled program, time from a few chunks of it."""
+"""The cost of a training: memory and arithmetic from its compiled program, time from a few chunks of it."""
 
 import contextlib
 import math
@@ -21,15 +21,18 @@ from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.program import Program, compile_program
 
 SECONDS = 3.0
-"""How long chunks are timed, at least."""
+"""The least time, in seconds, for which chunks are timed."""
 LEAST_CHUNKS = 2
 """The least number of chunks that are timed, after one that warms up."""
 
 
 class Speed(NamedTuple):
-    """``steps_per_second`` of all agents together, and ``wall_seconds`` of the whole training, batch after batch.
+    """The measured speed of a training.
 
-    Both mean what they mean in a summary: compiling and the evaluation are not counted.
+    - ``steps_per_second``: environment steps a second of all agents together.
+    - ``wall_seconds``: the seconds of the whole training, batch after batch.
+
+    Both mean the same as in a run's summary: compiling and the evaluation are not counted.
     """
 
     steps_per_second: float
@@ -37,10 +40,21 @@ class Speed(NamedTuple):
 
 
 def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed | Forecast | None]:
-    """The cost of a run, from its compiled program, here or on the GPU ``options.target``.
+    """Determines the cost of a run from its compiled program, here or on the GPU ``options.target``.
 
-    Beside it, with ``options.measure`` its speed, from a short training, and for a target a forecast of it. Writes
-    nothing. Raises `ConfigError`, and `DoesNotFit` if the run does not fit into memory.
+    It writes nothing.
+
+    Args:
+        description: The description of the run.
+        options: Its options.
+
+    Returns:
+        The cost; and beside it a forecast if the options name a target, else with ``options.measure`` the
+        speed of a short training, else None.
+
+    Raises:
+        ConfigError: The run cannot be planned.
+        DoesNotFit: The run does not fit into memory.
     """
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
@@ -82,10 +96,11 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
 
 
 def speed(setup: Setup, program: Program | HostProgram) -> Speed:
-    """The speed of a training, from one warm-up chunk of its first batch and at least `SECONDS` of further ones.
+    """Measures the speed of a training.
 
-    The beginning of a batch, such as the filling of a replay, is timed apart. Chunks may go on beyond the end of a
-    short training, which does not change what they compute.
+    It runs one chunk of the first batch to warm up and then further chunks for at least `SECONDS`. The beginning of a
+    batch, such as the filling of a replay, is timed separately. Chunks may go on beyond the end of a short training,
+    which does not change what they compute.
     """
     size, batch_size, num_iterations = setup.members.size, program.chunk.batch_size, setup.config.num_iterations
     start = time.perf_counter()
@@ -105,7 +120,7 @@ def speed(setup: Setup, program: Program | HostProgram) -> Speed:
 
 
 def in_words(measured: Speed) -> str:
-    """A speed as text, in the columns of `planning.in_words`."""
+    """Formats a speed as text, in the columns of `planning.in_words`."""
     return planning.lines(
         {
             "speed": progress.frames_per_second(measured.steps_per_second),

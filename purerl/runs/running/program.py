@@ -1,6 +1,6 @@
-"""The host's side of a training: compiled chunks of iterations, one after another, with a look in between.
+"""The training loop of compiled programs: chunks of iterations, between which the caller acts.
 
-Chunks compute what one scan would, bit for bit on CPU, however long each is.
+Chunks of any length compute what one scan would, bit for bit on CPU.
 """
 
 import functools
@@ -22,15 +22,21 @@ from purerl.store import checkpoint
 from purerl.types import PyTree, Trainer, TrainState
 
 CAPACITY = 256
-"""Most iterations of a chunk, and so the rows of metrics that the device holds."""
+"""The largest number of iterations of a chunk, which is the number of rows of metrics on the device."""
 CHUNK_SECONDS = 0.25
-"""What a chunk should take: how long the progress bar and Ctrl-C wait."""
+"""The seconds that a chunk should take, which is how long the progress bar and Ctrl-C wait."""
 
 
 class Program(NamedTuple):
-    """Trainings of ``chunk.batch_size`` members at once, compiled. ``init(members)`` makes a state of the shapes
-    ``like``; ``chunk.program`` donates the state it is given. ``differs`` says which of its leaves differ between the
-    shards of an agent (`splitting.Agent`), and ``sent_bytes`` what its devices send (`splitting.sent`)."""
+    """The compiled training of ``chunk.batch_size`` members at once.
+
+    - ``init``: ``init(members)`` makes a state of the shapes ``like``.
+    - ``like``: the shapes of a state.
+    - ``chunk``: ``chunk.program`` runs a chunk and donates the state that it is given.
+    - ``compile_seconds``: the seconds that tracing and compiling took.
+    - ``differs``: which leaves of a state differ between the shards of an agent (`splitting.Agent`).
+    - ``sent_bytes``: the bytes that a device sends to others in an iteration (`splitting.sent`).
+    """
 
     init: jax.stages.Compiled
     like: TrainState
@@ -40,9 +46,14 @@ class Program(NamedTuple):
     sent_bytes: float = 0.0
 
     def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
-        """The state of a batch of members at the start, or at a saved step; on the devices, filled up with more rows.
+        """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
 
-        Raises `ConfigError` if the step is of other members.
+        Args:
+            members: The members of the batch.
+            step: A checkpoint to continue from; None: the start.
+
+        Raises:
+            ConfigError: The checkpoint is of other members.
         """
         layout = self.chunk.layout
         placed = population.place(members, layout)
@@ -53,10 +64,16 @@ class Program(NamedTuple):
     def chunks(
         self, members: population.Members, state: TrainState, done: int, num_iterations: int, every: int = 0
     ) -> Iterator[Chunk]:
-        """Trains a batch of members from iteration ``done`` on: `session.advance`, with metrics ``[iterations,
-        members]`` on the host.
+        """Trains a batch of members by `session.advance`, yielding a `Chunk` after each chunk.
 
-        The state leads with at least as many rows as there are members; the rest fill the program up.
+        The metrics of a chunk are ``[iterations, members]``, on the host.
+
+        Args:
+            members: The members of the batch.
+            state: Their state, with at least as many rows as there are members; further rows fill the program up.
+            done: The number of finished iterations.
+            num_iterations: The number of iterations in all.
+            every: If it is not 0, a chunk also ends at each multiple of so many iterations.
         """
         size, placed = members.size, population.place(members, self.chunk.layout)
         advancing = functools.partial(self.chunk.program, placed.given)
@@ -69,16 +86,23 @@ class Program(NamedTuple):
             yield chunk._replace(metrics=metrics)
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 def saved(
     step: checkpoint.Step, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
 ) -> TrainState:
-    """The state of ``size`` members at a saved step, on the devices, filled up to the shapes ``like``. Arguments are as
-    for `Program`.
+    """Reads the state of a batch of members from a checkpoint, onto the devices.
 
-    Raises `ConfigError` if the step is of other members.
+    Args:
+        step: The checkpoint.
+        size: The number of members in it.
+        like: The shapes of a state, to which it is filled up.
+        layout: The layout of the members on the devices.
+        differs: Which leaves of a state differ between the shards of an agent, as in `Program`.
+
+    Raises:
+        ConfigError: The checkpoint is of other members.
     """
     owns = jax.tree.broadcast(differs, like)
     rows = jax.tree.map(
@@ -99,13 +123,23 @@ def compile_program(
     algo: str = "",
     split: Split = WHOLE,
 ) -> Program:
-    """Compiles the trainings ``make_trainer(**given)`` of a population, one program for any number of iterations, and
-    beside it, in another thread, the one that makes the state that they begin with.
+    """Compiles the trainings of a population into one program for any number of iterations.
 
-    ``batch_size`` and ``lanes`` are as for `population.train_population`; ``stage`` is told what begins after tracing.
-    Agents are cut as ``split`` says.
-    Raises `planning.DoesNotFit`, and while it traces, before anything compiles, `ConfigError` for what somebody's own
-    code raises, as `errors.own_code` does, which the name ``algo`` is for.
+    The program that makes the first state is compiled beside it, in another thread.
+
+    Args:
+        make_trainer: ``make_trainer(**given)`` makes the trainer of a member.
+        members: The members ``[P]``.
+        batch_size: The number of members on the devices at once, as for `population.train_population`.
+        devices: The devices; None: all.
+        lanes: The number of members that a device computes at once, as for `population.train_population`.
+        stage: Called with the name of each stage that begins after tracing.
+        algo: The name of the algorithm, for `errors.own_code`.
+        split: How agents are cut into shards.
+
+    Raises:
+        ConfigError: The user's own code raised an error (`errors.own_code`), while tracing and before compiling.
+        planning.DoesNotFit: The program does not fit into memory.
     """
     start = time.perf_counter()
     one = trees.take(members, 0)
@@ -150,7 +184,10 @@ def compile_program(
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
-    """The first ``length`` columns of an array ``[P, capacity]``, part by part: no CPU device copies the rest."""
+    """Copies the first ``length`` columns of an array ``[P, capacity]`` to the host.
+
+    It copies part by part, so that no CPU device copies the rest.
+    """
     if isinstance(values, np.ndarray):
         return values[:, :length]
     mine = [part for part in values.addressable_shards if part.replica_id == 0]

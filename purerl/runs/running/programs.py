@@ -1,5 +1,6 @@
-"""Sweeps over settings that shape the program: an ordinary run for each program, in folders of their own, and above
-them the ranking of all configurations. A folder is what every command takes, ``RUN/0`` and so on.
+"""Sweeps over settings that shape the program: an ordinary run for each program, and a ranking of all of them.
+
+Each run has a folder of its own, ``RUN/0`` and so on, which every command accepts; the ranking lies above them.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +28,17 @@ SHARED = "algo", "env", "env_params", "seeds"
 
 
 def train_programs(descriptions: Sequence[Description], programs: dict[str, list[Any]], options: Any) -> int:
-    """Trains a run for each of the ``descriptions``, which differ in ``programs``, a value for each by the name of the
-    setting, and ranks all configurations. Returns the exit code.
+    """Trains a run for each of several descriptions, ranks all configurations, and returns the exit code.
 
-    Raises as `train` does, and `ConfigError` for a warm start: the directory is written once the first program is
-    compiled.
+    The directory is written once the first program is compiled. Errors are those of `train`, and the one below.
+
+    Args:
+        descriptions: The descriptions of the runs.
+        programs: The settings in which they differ: by name the value for each description.
+        options: The options of the command.
+
+    Raises:
+        ConfigError: The options ask for a warm start.
     """
     if options.warm_start:
         raise ConfigError(f"warm_start = {options.warm_start!r}: cannot begin a sweep of several programs")
@@ -54,8 +61,15 @@ def train_programs(descriptions: Sequence[Description], programs: dict[str, list
 def begin(
     description: Description, options: Any, directory: Path, index: int, begun: Callable[[], None] = lambda: None
 ) -> int:
-    """Trains the run number ``index`` of a sweep from its start; returns the exit code. ``begun`` is called once its
-    program is compiled."""
+    """Trains a run of a sweep from its start, and returns the exit code.
+
+    Args:
+        description: The description of the run.
+        options: The options of the command.
+        directory: The directory of the sweep.
+        index: The number of the run.
+        begun: Called once the program of the run is compiled.
+    """
     return train(description, options, "sweep" if description.swept else "train", directory / str(index), begun)
 
 
@@ -66,8 +80,18 @@ def resume_programs(
     one: Callable[[int], int],
     begun: Callable[[], None],
 ) -> int:
-    """Goes on with each run of a sweep by ``one(index)``, unless it is finished and nothing is ``changed``, after
-    ``begun()``; returns the exit code. Raises `ConfigError` as `hold` does."""
+    """Resumes the runs of a sweep, ranks all configurations, and returns the exit code.
+
+    Args:
+        directory: The directory of the sweep.
+        programs: The settings in which the runs differ: by name the value for each run.
+        changed: Whether finished runs are resumed as well, because something changes.
+        one: ``one(index)`` resumes a run and returns its exit code.
+        begun: Called before the first run, once the directory is held.
+
+    Raises:
+        ConfigError: The directory cannot be held (`hold`).
+    """
     with hold(directory, FILES, resume=True):
         finished = lambda index: processes.told(is_finished(directory / str(index)))
         begun()

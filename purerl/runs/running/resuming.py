@@ -1,4 +1,4 @@
-"""What may change when a run goes on, and whether what it goes on from is sound."""
+"""Resuming: which settings may change, and whether the checkpoints of a run are sound."""
 
 import dataclasses
 import shutil
@@ -39,11 +39,11 @@ SOFT = (
     "worker_timeout",
     "worker_restarts",
 )
-"""What may change: how long a run is, and what its results do not follow from."""
+"""The options that may change: the length of a run, and options that its results do not depend on."""
 NOW = ("processes",)
-"""What a run knows nothing of: it is told anew each time."""
+"""The options that no run records: they are given anew each time."""
 UNSHAPED = ("lanes", "exact")
-"""What may change beside the floats of a config if somebody insists: it shapes no array of the run's state."""
+"""The options that may change with ``--override``, besides floats of a config: they shape no array of the state."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +59,14 @@ class ResumeOptions:
 
 
 class Resumed(NamedTuple):
-    """A run that goes on: its directory, its config file, a line for each change, and whether an older checkpoint, and
-    another config than the checkpoints', will do."""
+    """A run that is resumed.
+
+    - ``directory``: its directory.
+    - ``file``: its config file.
+    - ``changes``: a line for each change.
+    - ``strict``: whether an older checkpoint is refused if the newest one is damaged.
+    - ``override``: whether the config may differ from the one that the checkpoints were made with.
+    """
 
     directory: Path
     file: ConfigFile
@@ -75,17 +81,23 @@ class Resumed(NamedTuple):
 
 
 def is_finished(directory: Path) -> bool:
-    """Whether a run had come to its end."""
+    """Returns whether a run had come to its end."""
     summary = directory / "summary.json"
     status = json_files.read_json(summary) if summary.exists() else None
     return isinstance(status, dict) and status.get("status") in ("completed", "diverged")
 
 
 def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> list[str]:
-    """A line for each option and each field of the config that ``now`` has changed since ``before``.
+    """Returns a line for each option and each field of the config that has changed.
 
-    Both are a `Train` of options and config. What is ``soft`` may change beside `SOFT`. Raises `ConfigError` with a
-    line for each that may not change.
+    Args:
+        before: The options and the config of the run, a `Train`.
+        now: The new ones, a `Train`.
+        override: Whether floats of the config and the options in `UNSHAPED` may change.
+        soft: Names that may change besides `SOFT`.
+
+    Raises:
+        ConfigError: Something changed that may not; a line for each.
     """
     found, refused = [], []
     hard = early.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
@@ -106,11 +118,18 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
 
 
 def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
-    """What the newest checkpoint among ``steps`` says of the run; empty if nothing was saved yet.
+    """Returns what the newest checkpoint says of the run; empty if nothing was saved yet.
 
-    Raises `ConfigError` if there is no ``folder`` of checkpoints (an empty one belongs to a run that had saved nothing,
-    and begins anew), if none of them is sound, or if the config file is not the one that they were made with. What a
-    card says is verified before the config file is blamed.
+    If its card does not fit the config file, the checkpoint is verified before the config file is blamed.
+
+    Args:
+        resumed: The run.
+        folder: The folder of its checkpoints. An empty one belongs to a run that had saved nothing, and begins anew.
+        steps: The folder in it that holds the checkpoints in question.
+
+    Raises:
+        ConfigError: There is no ``folder``; or none of the checkpoints is sound; or the config file is not the one that
+            they were made with, and ``resumed.override`` is False.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: holds no checkpoint")
@@ -125,7 +144,18 @@ def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
 
 
 def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Step | None:
-    """The newest sound step in a directory, None if nothing was saved there yet; what is wrong with it is told."""
+    """Returns the newest sound checkpoint in a directory; None if nothing was saved there yet.
+
+    It prints a line about each damaged one, and one if other versions of libraries wrote the checkpoint.
+
+    Args:
+        directory: The directory of a batch's checkpoints.
+        console: Where the lines are printed.
+        strict: Whether an older checkpoint is refused if the newest one is damaged.
+
+    Raises:
+        ConfigError: There is no sound checkpoint, or it is not one of a run.
+    """
     if not checkpoint.steps(directory):
         return None
     step = checkpoint.newest(directory, strict=strict)
@@ -141,14 +171,29 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Ste
 
 
 def agreed(found: Any) -> None:
-    """Returns once all processes have read where they go on from. Raises `ConfigError` unless they found the same."""
+    """Waits until all processes have read where they continue from.
+
+    Args:
+        found: What this process has read, as JSON.
+
+    Raises:
+        ConfigError: The processes have read different things.
+    """
     every = processes.gathered(found)
     if any(each != every[0] for each in every):
         raise ConfigError(f"the processes read different checkpoints: {every}; must be of one file system")
 
 
 def begin(resumed: Resumed, description: Any, options: Any, steps: list[checkpoint.Step], console: Console) -> None:
-    """Writes the run's config file again with what changes, tells it, and puts damaged checkpoints aside."""
+    """Writes the config file of a resumed run again, prints what changes, and puts damaged checkpoints aside.
+
+    Args:
+        resumed: The run.
+        description: Its new description.
+        options: Its new options.
+        steps: The checkpoints that it continues from.
+        console: Where the changes are printed.
+    """
     file = resumed.file
     for line in resumed.changes:
         say(console, f"changed: {line}")

@@ -1,4 +1,4 @@
-"""What trainings and searches share as they run: what they are told, and a compiled program in chunks."""
+"""The parts that trainings and searches share: the run, and the loop over the chunks of a compiled program."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +14,14 @@ from purerl.types import PyTree
 
 
 class Run(NamedTuple):
-    """What a training or a search is to do, as a description and as the setup that it stands for; the options that its
-    results do not follow from; its directory; and where it talks to."""
+    """A training or a search that is carried out.
+
+    - ``description``: what it is to do.
+    - ``setup``: the setup that the description stands for.
+    - ``options``: the options that its results do not depend on.
+    - ``directory``: its directory.
+    - ``console``: where it prints.
+    """
 
     description: Any
     setup: Any
@@ -25,8 +31,14 @@ class Run(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a chunk left: the state, how many steps of the program are done in all, the metrics that the program
-    returned, on the devices, whose first ``length`` rows were run; and the seconds that it took."""
+    """The result of a chunk of steps.
+
+    - ``state``: the state after it.
+    - ``done``: the number of steps of the program that are done in all.
+    - ``length``: the number of steps of the chunk.
+    - ``metrics``: the metrics that the program returned, on the devices, whose first ``length`` rows were run.
+    - ``seconds``: the seconds that the chunk took.
+    """
 
     state: PyTree
     done: int
@@ -36,7 +48,11 @@ class Chunk(NamedTuple):
 
 
 def is_interrupted(received: list[int]) -> bool:
-    """Whether a signal has come to any process, which then lands in the list of each. All must call it."""
+    """Returns whether any process has received a signal. All processes must call it.
+
+    Args:
+        received: The signals that this process has received. It gains the signal of another process if it is empty.
+    """
     found = [number for number in processes.gathered(received[0] if received else 0) if number]
     received[:] = received or found[:1]
     return bool(found)
@@ -52,11 +68,18 @@ def advance(
     chunk_seconds: float,
     every: int = 0,
 ) -> Iterator[Chunk]:
-    """Runs ``program(state, length) -> (state, metrics)`` from step ``done`` to ``total``, yielding after each chunk.
+    """Runs a program from step ``done`` to ``total``, yielding a `Chunk` after each chunk of steps.
 
-    Chunks have at most ``capacity`` steps and strive towards ``chunk_seconds``, by the clock of the first process; with
-    ``every`` one ends at each multiple of it. A state that was yielded is donated to the next chunk: read what you need
-    of it before going on.
+    A yielded state is donated to the next chunk: read what is needed of it before going on.
+
+    Args:
+        program: ``program(state, length) -> (state, metrics)`` runs ``length`` steps.
+        state: The state to begin with.
+        done: The number of finished steps.
+        total: The number of steps in all.
+        capacity: The largest number of steps of a chunk.
+        chunk_seconds: The seconds that a chunk should take. Its length is adjusted by the clock of the first process.
+        every: If it is not 0, a chunk also ends at each multiple of so many steps.
     """
     length = 1
     while done < total:

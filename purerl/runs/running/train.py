@@ -1,4 +1,7 @@
-"""A run, from its directory to its summary: train, watch, save, evaluate. The command line's verbs, without parsing."""
+"""A run, from its directory to its summary: training, logs, checkpoints and evaluation.
+
+It is what the commands of the command line do, without parsing.
+"""
 
 import functools
 import math
@@ -47,7 +50,7 @@ from purerl.types import Trainer
 
 EXIT_DIVERGED = 3
 EVALUATION_STEPS = 10_000
-"""Steps after which an episode of the final evaluation is cut."""
+"""The number of steps after which an episode of the final evaluation is cut."""
 FILES = (
     config_file.NAME,
     METRICS,
@@ -70,7 +73,7 @@ FILES = (
     *EXPORTS,
     *map(str, range(MOST_PROGRAMS)),
 )
-"""What a run writes, those of a sweep over several programs among them (`programs.train_programs`)."""
+"""The files and folders that a run writes, including those of a sweep over programs (`programs.train_programs`)."""
 
 
 def train(
@@ -80,11 +83,18 @@ def train(
     out: Path | None = None,
     compiled: Callable[[], None] = lambda: None,
 ) -> int:
-    """Trains a run's members, evaluates them, and writes a run directory. Returns the exit code.
+    """Trains a run's members, evaluates them, writes a run directory, and returns the exit code.
 
-    ``command`` is the one that makes such a run, train or sweep; ``out`` is its directory if it is not that of the
-    options; ``compiled`` is called once the program is, before anything is written. Raises `ConfigError` before
-    anything compiles or is written, and `DoesNotFit` with nothing left behind.
+    Args:
+        description: The description of the run.
+        options: Its options.
+        command: The command that makes such a run, "train" or "sweep".
+        out: The directory of the run; None: the one of the options (`place`).
+        compiled: Called once the program is compiled, before anything is written.
+
+    Raises:
+        ConfigError: The run is not possible. Nothing is compiled or written.
+        DoesNotFit: The run does not fit into memory. Nothing is left behind.
     """
     directory = out or place(options, description.name)
     description, begun = warm_start.begun(description, options.warm_start)
@@ -104,15 +114,20 @@ def train(
 
 
 def place(options: Any, name: str) -> Path:
-    """The directory of a new run: that of the options, or one with its ``name`` and the time."""
+    """Returns the directory of a new run: the one of the options, or one with its ``name`` and the time."""
     return Path(options.out or processes.told(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
-    """Goes on with a run, in the bits of one that nothing interrupted, and returns the exit code.
+    """Resumes a run and returns the exit code. The results have the bits of a run without an interrupt.
 
-    ``description`` and ``options`` are those of the run, but for the changes that ``resumed`` tells. Raises
-    `ConfigError`, before anything is written, if there is nothing sound to go on from.
+    Args:
+        description: The description of the run, with the changes.
+        options: Its options, with the changes.
+        resumed: The run that is resumed, and what has changed.
+
+    Raises:
+        ConfigError: There is nothing sound to continue from. Nothing is written.
     """
     directory = resumed.directory
     with hold(directory, FILES, resume=True):
@@ -141,7 +156,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
 
 
 def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
-    """The number of members that the checkpoints hold at once; that of the options if nothing was saved yet."""
+    """Returns the number of members in a batch by the checkpoints, or the options' if nothing was saved yet."""
     about, size = resuming.checked(resumed, folder, folder / "0"), run.setup.members.size
     saved = about.get("batch_size", run.options.agents_at_once or "auto")
     if about and not (isinstance(saved, int) and 0 < saved <= size):
@@ -150,9 +165,12 @@ def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
 
 
 def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
-    """The compiled program of a run, and a word on it, once somebody's own code is known to be traced without errors.
+    """Compiles the program of a run and prints a line about it.
 
-    Raises `ConfigError` otherwise, before anything is said.
+    The user's own code is traced first.
+
+    Raises:
+        ConfigError: The user's own code raised an error. Nothing is printed.
     """
     setup, options, name = run.setup, run.options, run.description
     lanes, digest = options.lanes or None, config_file.digest(name._asdict())
@@ -186,14 +204,14 @@ def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
 
 
 def _tell_presets(run: Run) -> None:
-    """Says which presets of the algorithm are for what the environment has, unless their settings were changed."""
+    """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
     algo, env = run.description.algo, run.setup.make_env(env_part(run.setup.swept, 0))
     for name, reason in presets.fitting(ALGORITHMS[algo], run.setup.config, env).items():
         say(run.console, f"{run.description.env} has {reason}: --preset {name} has settings of {algo} for them")
 
 
 def _tell(run: Run, trainer: Trainer) -> None:
-    """Says what is about to compile."""
+    """Prints what is about to compile."""
     config, name = run.setup.config, run.description
     frames = trainer.frames(config.num_iterations)
     if frames != config.total_steps:
@@ -209,7 +227,10 @@ def _tell(run: Run, trainer: Trainer) -> None:
 
 
 def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
-    """Trains, evaluates and writes what came of it, the last two on the first process; returns the exit code."""
+    """Runs the training and the final evaluation, writes the results, and returns the exit code.
+
+    Of several processes the first one evaluates and writes.
+    """
     description, directory, options, batch_size = run.description, run.directory, run.options, program.chunk.batch_size
     plays = evaluation.prepare(run.setup, options.eval_episodes, EVALUATION_STEPS, batch_size=batch_size)
     with interrupts.deferred() as interrupted:

@@ -1,4 +1,4 @@
-"""A run that begins with the policies of another: they are read once, checked, and kept in its own directory."""
+"""Warm starts: a run begins with the policies of another, which are read once, checked, and kept in its directory."""
 
 from pathlib import Path
 
@@ -15,16 +15,23 @@ from purerl.store import policies
 from purerl.types import PyTree
 
 FOLDER = "warm_start"
-"""In a run directory: what the agents began with."""
+"""The folder in a run directory that holds the policies that the agents began with."""
 
 
 def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
-    """The description of a run that begins with the policies of another, ``RUN`` or ``RUN:AGENT`` as ``asked``, and
-    these policies: one for all of its agents ``[1]``, or one for each ``[P]``. All but ``asked`` is as it is if that is
-    empty.
+    """Reads the policies that a run begins with.
 
-    Raises `ConfigError`, a line, if there are none, for a run that names modules of somebody's own other than this one
-    does, and for policies that differ in a leaf.
+    Args:
+        description: The description of the run.
+        asked: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
+
+    Returns:
+        The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
+        ``asked`` is empty, the unchanged description and None.
+
+    Raises:
+        ConfigError: There are no such policies; or their run names modules of the user's own that this one does not; or
+            they differ in a leaf from the policies of this run. One line.
     """
     if not asked:
         return description, None
@@ -48,7 +55,7 @@ def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
 
 
 def keep(directory: Path, description: Description, policy: PyTree) -> None:
-    """Writes what the agents of a run begin with into its directory; nothing if that is None."""
+    """Writes the policies that the agents of a run begin with into its directory; nothing if ``policy`` is None."""
     if policy is not None:
         (directory / FOLDER).mkdir()
         about = {"members": trees.length(policy), "warm_start": description.warm_start}
@@ -56,8 +63,11 @@ def keep(directory: Path, description: Description, policy: PyTree) -> None:
 
 
 def kept(directory: Path, description: Description) -> PyTree:
-    """What `keep` wrote, for a run that goes on; None if it began with nothing. Raises `ConfigError` if it is damaged,
-    or that of another run."""
+    """Reads what `keep` wrote, for a run that is resumed; None if it began with nothing.
+
+    Raises:
+        ConfigError: It is damaged, or belongs to another run.
+    """
     if not description.warm_start:
         return None
     document = policies.load_description(directory / FOLDER)
@@ -68,7 +78,7 @@ def kept(directory: Path, description: Description) -> PyTree:
 
 
 def _parsed(asked: str) -> tuple[Path, int | None]:
-    """``RUN[:AGENT]``: the directory, and the number of the agent."""
+    """Splits ``RUN[:AGENT]`` into the directory and the number of the agent; None without one."""
     name, _, number = asked.rpartition(":")
     if name and number.isascii() and number.isdecimal() and len(number) < 10:
         return Path(name), int(number)
