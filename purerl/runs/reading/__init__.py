@@ -1,1 +1,1 @@
-"""What runs have left, read back: policies played again, curves, tables and films."""
+"""The results of runs, read back: policies played again, curves, tables and films."""

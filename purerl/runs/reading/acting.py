@@ -1,4 +1,4 @@
-"""Acting with a saved policy, for who has observations and wants actions."""
+"""Acting with a saved policy, for users who have observations and need actions."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from purerl.types import PyTree, Situation
 
 
 class Acting:
-    """A policy as a plain function of observations, numpy in and numpy out, with its memory inside."""
+    """A policy as a plain function of observations, from numpy to numpy, which holds its memory."""
 
     def __init__(self, of: evaluation.Agent):
         learner, policy = of.learner, of.policy
@@ -24,10 +24,17 @@ class Acting:
         self._act = jax.jit(lambda obs, carry: learner.exploit(policy, Situation(obs, carry), key))
 
     def __call__(self, obs: PyTree) -> np.ndarray:
-        """Returns the most likely action in an observation, or actions ``[B, ...]`` in a batch ``[B, ...]`` of them.
+        """Returns the most likely action in an observation, or in each of a batch of observations.
 
-        Raises `ConfigError` for another structure or shape than the environment's observations have, and for another
-        ``B`` than the memory is of.
+        Args:
+            obs: An observation, or a batch ``[B, ...]`` of them.
+
+        Returns:
+            An action, or actions ``[B, ...]``.
+
+        Raises:
+            ConfigError: The structure or a shape is not the one of the environment's observations; or ``B``
+                differs from the number of rows in the memory.
         """
         leaves, structure = jax.tree.flatten(obs)
         expected: Any = jax.tree.structure(self._like)
@@ -52,7 +59,11 @@ class Acting:
         return found if lead else found[0]
 
     def reset(self, ended: Any = None) -> None:
-        """Forgets everything, or what is remembered in those rows whose episode has ``ended`` (bool ``[B]``)."""
+        """Resets the memory of the policy.
+
+        Args:
+            ended: Bool ``[B]``: the rows whose episode has ended, which are reset; None: all.
+        """
         if ended is None or self._carry is None:
             self._carry = None
         else:
@@ -62,7 +73,14 @@ class Acting:
 def acting(directory: str | Path, agent: int = 0, *, trust: Trust = False) -> Acting:
     """Makes an `Acting` of an agent of a run directory.
 
-    Raises `ConfigError` as `load` does, if there is no such agent, and for one whose memory is told rewards.
+    Args:
+        directory: The run directory.
+        agent: The number of the agent.
+        trust: Whether modules of the user's own that the run names are imported (`names.Trust`).
+
+    Raises:
+        ConfigError: The run cannot be read (`load`); or it has no such agent; or the memory of the agent depends on
+            rewards.
     """
     found = evaluation.agent(directory, agent, trust=trust)
     if found.learner.restart is not None:

@@ -1,4 +1,4 @@
-"""Runs set beside each other."""
+"""The comparison of runs."""
 
 import re
 from pathlib import Path
@@ -19,14 +19,22 @@ COMPARED = {
     "return_per_seed": list,
     "alive_per_seed": list,
 }
-"""What a comparison reads of a summary, and the type of each."""
+"""The entries that a comparison reads from a summary, and their types."""
 
 
 def compare(directories: list[Path]) -> dict[str, Any]:
-    """Runs side by side: interquartile means, and the first's probability of improvement over each of the others.
+    """Compares runs by their interquartile means and the first one's probability of improvement over each.
 
-    Reads ``summary.json`` alone. Raises `ConfigError` for a directory without one, for a sweep, and for runs on
-    different environments. An agent that died counts as the worst.
+    It reads ``summary.json`` alone. An agent that diverged counts as the worst.
+
+    Args:
+        directories: The run directories.
+
+    Returns:
+        ``runs``: a row for each run, which can be written as JSON.
+
+    Raises:
+        ConfigError: A directory has no readable summary, or holds a sweep; or the environments differ.
     """
     rows, scores = [], []
     for directory in directories:
@@ -51,7 +59,11 @@ def compare(directories: list[Path]) -> dict[str, Any]:
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    """A run's summary, which is untrusted. Raises `ConfigError`, with one line, if a comparison cannot read it."""
+    """Reads a run's summary, which is untrusted.
+
+    Raises:
+        ConfigError: A comparison cannot use it. One line.
+    """
     summary = json_files.read_json(path)
     if not isinstance(summary, dict):
         raise ConfigError(f"{path}: not the summary of a run")

@@ -1,4 +1,4 @@
-"""What the logs of a run directory hold, as curves to draw. They are untrusted: only numbers are read."""
+"""The logs of a run directory as curves to draw. They are untrusted: only numbers are read."""
 
 import math
 from pathlib import Path
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 NAME = "curve.png"
 GENERATIONS = "generations.jsonl"
 NO_METRICS = ("iteration", "env_steps", "seed", "config", "first_member", "generation", "frames")
-"""Numbers of a log that no curve is of."""
+"""The numbers of a log that are not drawn as curves."""
 
 
 def draw(directory: Path) -> None:
-    """Writes ``curve.png`` into the directory of a training: the returns over frames, as quantiles over its agents.
-    Nothing if it has no log."""
+    """Draws the returns of a training over frames, as quantiles over its agents, into ``curve.png``.
+
+    It writes nothing if there is no log.
+    """
     from purerl.display import curves, plots
 
     x, middle, quantiles = population(directory)
@@ -40,11 +42,14 @@ def draw(directory: Path) -> None:
 
 
 def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.ndarray]]:
-    """The frames of an agent ``[points]``; the interquartile mean of the return over agents ``[points]``, nan in logs
-    of earlier versions; and its quantiles ``[points]`` by their levels.
+    """Reads the returns of a population over frames.
 
-    Where agents were trained in batches these are means of the batches' own, each as often as it has agents that are
-    alive.
+    Where agents were trained in batches, the curves are means of the batches' curves, weighted by the number of agents
+    that are alive.
+
+    Returns:
+        The frames of an agent ``[points]``; the interquartile mean of the return over agents ``[points]``, nan in logs
+        of earlier versions; and the quantiles ``[points]`` of the return by their levels.
     """
     frames, alive, returns = [], [], []
     names = [IQM, *(f"{q:g}" for q in LEVELS)]
@@ -66,7 +71,11 @@ def population(directory: Path) -> tuple[np.ndarray, np.ndarray, dict[float, np.
 
 
 def file_of(directory: Path, metric: str) -> str:
-    """The log of a run directory that holds a metric. Raises `ConfigError`, with the nearest names, if none does."""
+    """Returns the name of the log of a run directory that holds a metric.
+
+    Raises:
+        ConfigError: No log holds it. The message names the nearest metrics.
+    """
     known: dict[str, str] = {}
     for name in (METRICS, EVALUATIONS, TIMES, GENERATIONS):
         first = next(log.rows(directory / name, under_way=True), {})
@@ -79,11 +88,20 @@ def file_of(directory: Path, metric: str) -> str:
 
 
 def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
-    """A metric of a run over frames or seconds, called ``name``, with a row for each member (or candidate). A sweep has
-    a line for each configuration, with its values in the name.
+    """Reads a metric of a run over frames or seconds.
 
-    Raises `ConfigError` for a metric that the run has not, for the seconds of a run that did not record them, and for a
-    sweep of more configurations than colours.
+    Args:
+        directory: The run directory.
+        name: The name of the line. The lines of a sweep are named by the values of their configurations.
+        metric: The name of the metric.
+        axis: What it is drawn over: "seconds", or anything else for frames.
+
+    Returns:
+        A line with a row for each member (or candidate); of a sweep a line for each configuration.
+
+    Raises:
+        ConfigError: The run has no such metric; or it has not recorded its seconds; or it is a sweep of more
+            configurations than there are colours.
     """
     from purerl.display.curves import Line
     from purerl.display.plots import COLOURS
@@ -108,7 +126,11 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
 
 
 def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -> str:
-    """The values of a sweep's configuration, whose number a log has as text. Raises `ConfigError` if there is none."""
+    """Formats the values of a sweep's configuration, whose number ``which`` the log holds as text.
+
+    Raises:
+        ConfigError: There is no such configuration.
+    """
     at, size = int(which) if which.isdecimal() and len(which) < 20 else -1, min(map(len, swept.values()))
     if not 0 <= at < size:
         raise ConfigError(f"{directory}: its log has a configuration {which[:40]!r}, which its sweep has not")
@@ -116,7 +138,11 @@ def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -
 
 
 def _swept(directory: Path) -> dict[str, list[float]]:
-    """The values of each configuration of a sweep by name. Raises `ConfigError` for what is none."""
+    """Reads the values of each configuration of a sweep, by the names of the settings.
+
+    Raises:
+        ConfigError: The config file does not hold lists of numbers of one length.
+    """
     swept = config_file.read(directory / config_file.NAME).take("swept", dict, {})
     columns = {name: [plotted(x) for x in column] for name, column in swept.items() if isinstance(column, list)}
     if len({len(column) for column in columns.values()}) > 1:
@@ -125,9 +151,14 @@ def _swept(directory: Path) -> dict[str, list[float]]:
 
 
 def seconds(directory: Path, frames: np.ndarray) -> np.ndarray:
-    """When the agents of a run's first batch had taken so many ``frames`` ``[n]`` each, in seconds of training.
+    """Returns when the agents of a run's first batch had taken a number of frames, in seconds of training.
 
-    Raises `ConfigError` for a run without ``times.jsonl``.
+    Args:
+        directory: The run directory.
+        frames: The frames of an agent, ``[n]``.
+
+    Raises:
+        ConfigError: The run has no ``times.jsonl``.
     """
     rows = [row for row in log.rows(directory / TIMES, under_way=True) if row.get("first_member") == 0]
     if not rows:

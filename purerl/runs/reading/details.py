@@ -1,4 +1,4 @@
-"""All that the page of a run shows beside what the list of runs does."""
+"""The contents of the page of a run, besides those that the list of runs shows."""
 
 import os
 import re
@@ -18,7 +18,7 @@ KINDS = {
     ".mp4": "video/mp4",
     ".html": "text/html; charset=utf-8",
 }
-"""Pictures and films in a run directory that are shown, by the end of their names."""
+"""The types of the pictures and films in a run directory that are shown, by the suffix of their names."""
 LOGS = {
     "metrics.jsonl": ("env_steps", ("config", "seed")),
     "evaluations.jsonl": ("env_steps", ("config", "seed")),
@@ -26,15 +26,20 @@ LOGS = {
     "times.jsonl": ("env_steps", ("", "first_member")),
     "generations.jsonl": ("frames", ("", "")),
 }
-"""Logs that hold curves: what they are drawn over, and what tells members apart."""
+"""The logs that hold curves: the column that these are drawn over, and the columns that identify a member."""
 REPORTS = "report.json", "closed-report.json", "network-report.json"
-"""What reports on a search's function, on its closed form and on the network fitted to it write."""
+"""The files of reports on a search's function, on its closed form and on the network fitted to it."""
 NO_CURVES = (*NO_METRICS, "seconds")
-"""Numbers of a log that are no results."""
+"""The numbers of a log that are no results."""
 
 
 def details(directory: Path, columns: Any) -> dict[str, Any]:
-    """All that the page of a run shows beside what the list does."""
+    """Returns the contents of the page of a run, besides those of the list; empty without a readable config file.
+
+    Args:
+        directory: The run directory.
+        columns: ``columns(directory, log)`` returns the columns of a log by name; empty if it cannot be read.
+    """
     try:
         file = config_file.read(directory / config_file.NAME)
     except ConfigError:
@@ -70,7 +75,7 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
 
 
 def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The final evaluation of each member."""
+    """Returns a row for each member with the results of its final evaluation."""
     seeds = [seed for seed in untrusted.listed(fields, "seeds") if type(seed) is int]
     names = {"return": "return_per_seed", "std": "return_std_per_seed", "length": "length_per_seed"}
     lists = {name: untrusted.listed(summary, of_file) for name, of_file in names.items()}
@@ -84,7 +89,7 @@ def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, 
 
 
 def _checkpoints(directory: Path) -> list[dict[str, Any]]:
-    """The checkpoints that a run keeps: the batch of members, the number, bytes and time of each."""
+    """Lists the checkpoints of a run: the batch of members, the number, bytes and time of each."""
     top, found = directory / "checkpoints", []
     for place, folders, files in os.walk(top):
         parts = Path(place).relative_to(top).parts
@@ -98,14 +103,17 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
 
 
 def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
-    """A configuration in the ranking of a sweep: its number, values, estimate and the return of each seed."""
+    """Returns a row of a sweep's ranking: a configuration's number, values, estimate and return of each seed."""
     returns = [untrusted.number(x) for x in untrusted.listed(row, "returns")[:MOST_MEMBERS]]
     values = {str(name)[:80]: untrusted.number(row.get(name)) for name in swept}
     return {**values, "config": untrusted.count(row.get("config")), "returns": returns, **_estimate(row)}
 
 
 def _report(directory: Path, name: str) -> list[dict[str, Any]]:
-    """What a report on a search says of each environment and baseline. Earlier versions tell means alone."""
+    """Reads a row for each environment and baseline from a report on a search.
+
+    Reports of earlier versions hold means alone.
+    """
     found = []
     for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
         if not isinstance(row, dict):
@@ -137,7 +145,7 @@ def _estimate(value: Any) -> dict[str, float | None]:
 
 
 def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The functions that a search found here, and those that a training uses, with closed forms in words."""
+    """Describes the functions that a search found here, and those that a training uses."""
     documents = {name: untrusted.contents(directory, name) for name in ("artefact.json", "closed.json")}
     used = fields.get("learned")
     used = used if isinstance(used, dict) else {}
@@ -146,7 +154,7 @@ def _learned(directory: Path, fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
-    """A learned function as the page shows it."""
+    """Describes a learned function for the page; closed forms in words."""
     from purerl.learned import artefacts, expressions
 
     try:
@@ -159,6 +167,6 @@ def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown_in(directory: Path) -> list[str]:
-    """The names of the pictures and films of a run."""
+    """Returns the names of the pictures and films of a run."""
     names = sorted(path.name for path in directory.iterdir() if path.suffix in KINDS and regular_files.is_plain(path))
     return [name for name in names if re.fullmatch(r"[\w.-]{1,100}", name)]

@@ -1,4 +1,4 @@
-"""Policies read back from a run directory, and played."""
+"""Policies that are read back from a run directory, and played."""
 
 import reprlib
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from purerl.store import policies
 from purerl.types import Env, Key, Learner, PyTree, Situation, Trainer
 
 EVALUATION_SALT = 2**31
-"""Folded into a seed's key before it is evaluated, so that evaluating touches no key of the training."""
+"""Folded into a member's key for an evaluation, so that evaluating uses no key of the training."""
 
 
 class Run(NamedTuple):
-    """A trained run, read back: ``policy`` has a leading axis of agents ``[P]``, in the order of ``setup.labels``."""
+    """A trained run, read back. ``policy`` has a leading axis of agents ``[P]``, in the order of ``setup.labels``."""
 
     saved: dict[str, Any]
     setup: Setup
@@ -34,13 +34,19 @@ class Run(NamedTuple):
 
 
 def load(directory: str | Path, *, trust: Trust = False) -> Run:
-    """Reads the policies of a run directory, which is untrusted. Raises `ConfigError` for none, or damaged ones.
-
-    A run with an algorithm or an environment of anybody's own, a ``MODULE:ATTRIBUTE``, is refused unless ``trust``:
-    its module is imported.
+    """Reads the policies of a run directory, which is untrusted.
 
     ``run.learner.exploit(jax.tree.map(lambda x: x[i], run.policy), Situation(obs, run.learner.init_carry(B)), key)``
     acts as agent ``i`` does in observations ``[B, ...]``.
+
+    Args:
+        directory: The run directory.
+        trust: Whether an algorithm or an environment of the user's own, a ``MODULE:ATTRIBUTE``, may be imported; a run
+            that names one is refused otherwise.
+
+    Raises:
+        ConfigError: There are no policies; or they are damaged; or the directory holds a sweep over several programs;
+            or the run is refused.
     """
     path = Path(directory) / policies.DESCRIPTION
     if parts := sweeps.parts(Path(directory)):
@@ -68,8 +74,14 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
 
 
 class Agent(NamedTuple):
-    """One agent of a run: what its run ``saved``, its ``label`` there, the environment that it was trained in with all
-    its parameters, and the learner and the policy that it acts by."""
+    """An agent of a run.
+
+    - ``saved``: the description that its run saved.
+    - ``label``: its label in the run.
+    - ``env_params``: all parameters of the environment that it was trained in.
+    - ``env``: that environment.
+    - ``learner``, ``policy``: the learner and the policy that it acts by.
+    """
 
     saved: dict[str, Any]
     label: dict[str, int]
@@ -80,7 +92,16 @@ class Agent(NamedTuple):
 
 
 def agent(directory: str | Path, number: int, *, trust: Trust = False) -> Agent:
-    """The agent ``number`` of a run directory. Raises `ConfigError` as `load` does, and if there is no such agent."""
+    """Reads an agent of a run directory.
+
+    Args:
+        directory: The run directory.
+        number: The number of the agent.
+        trust: As for `load`.
+
+    Raises:
+        ConfigError: The run cannot be read (`load`), or it has no such agent.
+    """
     run = load(directory, trust=trust)
     size = run.setup.members.size
     if number >= size:
@@ -97,7 +118,10 @@ def agent(directory: str | Path, number: int, *, trust: Trust = False) -> Agent:
 
 
 def shapes(description: Description, members: int) -> PyTree:
-    """The shapes of ``members`` policies. Nothing is allocated, whatever sizes the description names."""
+    """Returns the shapes of the policies ``[members, ...]`` of a run.
+
+    Nothing is allocated, whatever sizes the description names.
+    """
     first = {name: column[:1] for name, column in description.swept.items()}
     setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
 
@@ -114,17 +138,27 @@ RANDOM = "random"
 
 
 class Rivals(NamedTuple):
-    """Who plays the other agents: ``player(env, policy)`` of the policies ``[P]``, one for each member."""
+    """The players of the other agents.
+
+    - ``player``: ``player(env, policy)`` makes the player.
+    - ``policies``: the policies ``[P]``, one for each member.
+    """
 
     player: Callable[[Env, PyTree], Player]
     policies: PyTree
 
 
 def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
-    """The agents of the run directory ``against``, by turns if they are fewer, or `RANDOM` moves.
+    """Makes the players of the other agents in an evaluation.
 
-    Raises `ConfigError` as `load` does, and if the environment of ``run`` has one agent or what the rivals see is
-    something else.
+    Args:
+        run: The run that is evaluated.
+        against: A run directory, whose agents take turns if they are fewer; or `RANDOM` for random moves.
+        trust: As for `load`.
+
+    Raises:
+        ConfigError: The environment of ``run`` has one agent; or ``against`` cannot be read (`load`); or its agents
+            play another environment, or observe something else.
     """
     env, size = run.env, run.setup.members.size
     if env.num_agents == 1:
@@ -144,8 +178,22 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
 def evaluate_run(
     directory: Path, episodes: int, max_steps: int, seed: int, *, against: str = "", trust: Trust = False
 ) -> dict[str, Any]:
-    """Plays the policies of a run directory, which is only read; ``against`` others if named (`rivals`). Raises
-    `ConfigError` as `load` does, which ``trust`` is for."""
+    """Plays the policies of a run directory, which is only read, and returns each member's results.
+
+    Args:
+        directory: The run directory.
+        episodes: The number of episodes of each member.
+        max_steps: The number of steps after which an episode is cut off.
+        seed: The episodes follow from it and the members' keys.
+        against: The players of the other agents (`rivals`); empty: the policies play all agents.
+        trust: As for `load`.
+
+    Returns:
+        The results of `play` and what identifies the run, which can be written as JSON.
+
+    Raises:
+        ConfigError: The run cannot be read (`load`), or ``against`` is refused (`rivals`).
+    """
     run = load(directory, trust=trust)
     others = rivals(run, against, trust=trust) if against else None
     with own_code(run.saved["algo"]):
@@ -169,28 +217,52 @@ def play(
     batch_size: int | None = None,
     others: Rivals | None = None,
 ) -> dict[str, Any]:
-    """Plays ``episodes`` with each member's policy, in its own environment; lists have an entry for each member.
+    """Plays episodes with each member's policy, in the member's own environment.
 
-    Arguments are as for `prepare` and for what it returns.
+    Args:
+        setup: The setup of the run.
+        policy: The policies ``[P]``.
+        episodes: The number of episodes of each member.
+        max_steps: The number of steps after which an episode is cut off.
+        seed: The episodes follow from it and the members' keys.
+        batch_size: As for `prepare`.
+        others: As for `prepare`.
+
+    Returns:
+        The results; lists have an entry for each member.
     """
     return prepare(setup, episodes, max_steps, batch_size=batch_size, others=others)(policy, seed=seed)
 
 
 class Plays(Protocol):
-    """Plays with the policies ``[B]`` of the members from number ``first`` on."""
+    """A function that plays episodes with the policies ``[B]`` of the members from number ``first`` on.
 
-    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]: ...
+    The episodes follow from the members' keys and ``seed``.
+    """
+
+    def __call__(self, policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
+        """Returns the results of the episodes; lists have an entry for each member."""
+        ...
 
 
 def prepare(
     setup: Setup, episodes: int, max_steps: int, *, batch_size: int | None = None, others: Rivals | None = None
 ) -> Plays:
-    """A program that plays ``episodes`` with policies of members, each in its member's own environment; lists in what
-    it returns have an entry for each. It is compiled at its first call.
+    """Makes a function that plays episodes with members' policies, each in its member's own environment.
 
-    The episodes follow from the member's key and ``seed``; those of seed 0 end a training. ``batch_size`` members play
-    at once (default: all), on the devices of this process alone. With ``others`` in the other seats there are also the
-    parts of the episodes whose return was above, at and below 0.
+    It is compiled at its first call. The episodes follow from the member's key and ``seed``; those of seed 0 are the
+    ones of the evaluation that ends a training.
+
+    Args:
+        setup: The setup of the run.
+        episodes: The number of episodes of each member.
+        max_steps: The number of steps after which an episode is cut off.
+        batch_size: The number of members that play at once, on the devices of this process alone; None: all.
+        others: The players of the other agents. With them the results also hold the fractions of the episodes whose
+            return was above, at and below 0. None: the policies play all agents.
+
+    Returns:
+        The function. Lists in the results that it returns have an entry for each member.
     """
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
@@ -246,7 +318,10 @@ def prepare(
 
 
 def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None:
-    """Traces how the first member's policy plays, so that what raises is met before it is trained. Computes nothing."""
+    """Traces how the first member's policy plays, so that errors show before the training. Computes nothing.
+
+    In environments of the host only the choice of an action is traced.
+    """
 
     def played(key: Key) -> PyTree:
         env, learner, state = setup.make_env(env_part(setup.swept, 0)), trainer.learner, trainer.init(key)
@@ -259,6 +334,10 @@ def trace(setup: Setup, trainer: Trainer, episodes: int, max_steps: int) -> None
 
 
 def results(episode_return: np.ndarray) -> dict[str, list[float]]:
-    """The parts of the episodes ``[P, E]`` that were won, drawn and lost: whose return was above, at and below 0."""
+    """Computes the fractions of the episodes that were won, drawn and lost: with a return above, at and below 0.
+
+    Args:
+        episode_return: ``[P, E]``.
+    """
     found = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
     return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in found.items()}

@@ -20,16 +20,17 @@ from purerl.population.hosting import every, whole
 from purerl.types import Dataset, Env, Key, PyTree, Situation, Transition
 
 HOW = How(double_buffering="off")
-"""How environments are stepped: nobody is asked."""
+"""How environments are stepped, because the user has no options for it here."""
 
 Make = Callable[[PyTree], tuple[Env, Player]]
-"""A member's environment and who plays in it, by what the member is given."""
+"""Makes a member's environment and the player in it, from the member's arguments."""
 
 
 class Playing:
-    """Players of members in environments of the host: ``make(given)`` of each, and ``shown(row)`` of what they do.
+    """The players of members in environments of the host, which play step after step.
 
-    Its programs are compiled once for each number of members and episodes.
+    ``make(given)`` makes each member's environment and player, and ``shown(row)`` chooses what `rows` yields of a step.
+    The programs are compiled once for each number of members and episodes.
     """
 
     def __init__(self, make: Make, shown: Callable[[Transition], PyTree] = lambda row: row):
@@ -55,12 +56,18 @@ class Playing:
         self._make, self._programs = make, programs
 
     def env(self, given: PyTree) -> Env:
-        """The first member's environment."""
+        """Returns the first member's environment."""
         return self._make(trees.take(given, 0))[0]
 
     def rows(self, stepper: Stepper, keys: Key, given: PyTree, num_episodes: int) -> Iterator[PyTree]:
-        """Yields what is shown of step after step, without end: a row ``[P, E]`` of all ``num_episodes`` games of all
-        members. Consumes ``keys`` ``[P]``, from which the seeds of the environments follow."""
+        """Plays step after step without end, yielding what is shown of each step, ``[P, E]`` for all games.
+
+        Args:
+            stepper: The environments, ``num_episodes`` for each member.
+            keys: Consumed. ``[P]``; the seeds of the environments follow from them.
+            given: The arguments of the members, ``[P]``.
+            num_episodes: The number of games of each member.
+        """
         size = len(keys)
         start, go_on = self._programs(size)
         reader = Reader(self.env(given), size)
@@ -75,15 +82,24 @@ class Playing:
 
 
 def ends(row: Transition) -> tuple[PyTree, PyTree]:
-    """Rewards and ends of a row, all that an evaluation needs."""
+    """Returns the rewards and the ends of a row, which are all that an evaluation needs."""
     return row.reward, row.last
 
 
 def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_steps: int) -> Evaluation:
-    """Plays ``num_episodes`` episodes of each member, each for at most ``max_steps`` steps, as `evaluation.evaluate`
-    does, with the leading axis ``[P]``.
+    """Plays episodes of each member as `evaluation.evaluate` does, with the leading axis ``[P]``.
 
-    The first episode of each environment counts. ``playing`` shows the `ends`. Consumes ``keys`` ``[P]``.
+    The first episode of each environment counts.
+
+    Args:
+        playing: The players, which show the `ends` of rows.
+        keys: Consumed. ``[P]``.
+        given: The arguments of the members, ``[P]``.
+        num_episodes: The number of episodes of each member.
+        max_steps: The number of steps after which an episode is cut off.
+
+    Returns:
+        The results, ``[P, num_episodes * N]`` for ``N`` agents in an environment.
     """
     env, size = playing.env(given), len(keys)
     shape = size, num_episodes * env.num_agents
@@ -103,7 +119,15 @@ def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Dataset:
-    """`recording.record` in an environment of the host."""
+    """Records episodes as `recording.record` does, in an environment of the host.
+
+    Args:
+        key: Consumed.
+        env: The environment.
+        whole: The player of all agents.
+        num_episodes: The number of episodes.
+        max_steps: The largest number of steps of an episode.
+    """
     playing = Playing(lambda given: (env, whole))
     who = opening.decided(env.host, num_episodes, num_episodes, HOW)
 
@@ -123,7 +147,7 @@ def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int)
 
 
 def _seeds(keys: Key, num_episodes: int) -> np.ndarray:
-    """Seeds of the environments of each member, int64 ``[P * num_episodes]``."""
+    """Draws the seeds of the environments of each member, int64 ``[P * num_episodes]``."""
     drawn = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, 2**31 - 1))(keys))
     spread = [np.random.SeedSequence(int(seed)).generate_state(num_episodes) for seed in drawn]
     return np.concatenate(spread).astype(np.int64) >> 1

@@ -1,4 +1,4 @@
-"""Policies of a run, played in chosen levels: how each level goes, and the worst of them."""
+"""The evaluation of a run's policies in chosen levels: the results in each level, and in the worst of them."""
 
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,31 @@ from purerl.runs.reading.levels import Levels
 from purerl.types import Key, PyTree
 
 ROWS = 4096
-"""Episodes of an agent that are played at once, about."""
+"""The approximate number of episodes of an agent that are played at once."""
 SHARES = (0.01, 0.05, 0.1)
-"""Of the levels: the means over the worst ones are told of so many."""
+"""The fractions of levels, the worst ones, over which means are reported."""
 
 
 def evaluate_run(
     directory: Path, levels: str, episodes: int, max_steps: int, seed: int, *, trust: Trust = False
 ) -> dict[str, Any]:
-    """Plays ``episodes`` in each of the ``levels`` (`levels.chosen`) with each policy of a run, which is only read.
+    """Plays the policies of a run, which is only read, in each of some levels.
 
-    What it returns can be written as JSON. ``return_per_level`` and, where episodes can be solved,
-    ``solved_per_level``, the share that was, have a list for each agent; ``return_worst`` and ``solved_worst`` the mean
-    over the worst 1, 5 and 10 % of levels, by the share as text. Raises `ConfigError` as `evaluation.load` and
-    `levels.chosen` do.
+    Args:
+        directory: The run directory.
+        levels: The levels (`levels.chosen`).
+        episodes: The number of episodes of each policy in each level.
+        max_steps: The number of steps after which an episode is cut off.
+        seed: The episodes follow from it and the members' keys.
+        trust: As for `evaluation.load`.
+
+    Returns:
+        The results, which can be written as JSON. ``return_per_level`` and, where episodes can be solved,
+        ``solved_per_level``, the fraction that was, have a list for each agent. ``return_worst`` and ``solved_worst``
+        have the means over the worst 1, 5 and 10 % of levels, by the fraction as text.
+
+    Raises:
+        ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`levels.chosen`).
     """
     run = load(directory, trust=trust)
     asked = chosen_levels.chosen(levels, run.env, run.saved["env"])
@@ -57,8 +68,18 @@ def evaluate_run(
 
 
 def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Computes the returns ``[P, N, episodes]`` of ``P`` policies in ``N`` levels, of several agents their mean, and
-    whether the episodes ended, by name."""
+    """Plays policies in levels and returns ``return`` and ``finished``, each ``[P, N, episodes]``.
+
+    Args:
+        run: The run, with ``P`` policies.
+        asked: The ``N`` levels.
+        episodes: The number of episodes of each policy in each level.
+        max_steps: The number of steps after which an episode is cut off.
+        seed: The episodes follow from it and the members' keys.
+
+    Returns:
+        The returns, of several agents their mean, and whether the episodes ended, of several agents whether all did.
+    """
     setup, number = run.setup, trees.length(asked.levels)
     at_once = min(number, max(1, ROWS // episodes))
     layout = population.layout(setup.members.size, jax.local_devices())

@@ -1,4 +1,4 @@
-"""Levels of a run: the file that holds those of its curriculum, and those that policies are played in."""
+"""The levels of a run: the file that holds its curriculum's levels, and the levels that policies are played in."""
 
 import contextlib
 import re
@@ -21,19 +21,19 @@ from purerl.store import carded
 from purerl.types import Env, PyTree
 
 FILE, PICTURE = "levels.safetensors", "levels.png"
-"""The levels of a run's curriculum, and a picture of those with the highest scores."""
+"""The files of the levels of a run's curriculum, and of a picture of those with the highest scores."""
 MOST = 10**6
-"""Most levels that are drawn at random."""
+"""The largest number of levels that are drawn at random."""
 SHOWN = 24
-"""Levels in a picture."""
+"""The number of levels in a picture."""
 HELD_OUT = "held-out"
 LEVEL = "level."
-"""Before the path of each leaf of a level."""
+"""The prefix of the path of each leaf of a level."""
 NUMBERS = {"score": np.float32, "best": np.float32, "stamp": np.int32}
 
 
 class Levels(NamedTuple):
-    """``levels`` ``[N, ...]``, what each is called, and its score ``[N]`` where there is one."""
+    """Levels ``[N, ...]``, the name of each, and the score ``[N]`` of each; None without scores."""
 
     levels: PyTree
     names: list[str]
@@ -41,9 +41,14 @@ class Levels(NamedTuple):
 
 
 def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
-    """Writes the levels of all agents of a run, whose ``buffer`` leads with ``[P]``, as numpy arrays.
+    """Writes the levels of all agents of a run as numpy arrays.
 
     A place that holds no level has a score of 0, and lies beyond the ``size`` of its agent.
+
+    Args:
+        directory: The run directory.
+        buffer: The buffers of the curriculum, with a leading axis ``[P]``.
+        about: Further entries of the file's card.
     """
     taken = np.arange(buffer.score.shape[1])[None] < np.asarray(buffer.size)[:, None]
     arrays = {LEVEL + name: _plain(leaf) for name, leaf in trees.named_leaves(buffer.levels).items()}
@@ -54,8 +59,16 @@ def save(directory: Path, buffer: Buffer, about: dict[str, Any]) -> None:
 
 
 def load(path: Path, env: Env, name: str) -> Levels:
-    """Reads the levels of all agents from a file, which is untrusted, agent by agent, for ``env``, which is called
-    ``name``. Raises `ConfigError` if it holds none or if they are of another environment."""
+    """Reads the levels of all agents from a file, which is untrusted, agent by agent.
+
+    Args:
+        path: The file.
+        env: The environment.
+        name: The name of the environment.
+
+    Raises:
+        ConfigError: The file holds no levels, or levels of another environment.
+    """
     like = jax.eval_shape(lambda key: env.levels(key, ()), jax.random.key(0))
 
     def expected(card: dict[str, Any]) -> Mapping[str, Any]:
@@ -77,9 +90,17 @@ def load(path: Path, env: Env, name: str) -> Levels:
 
 
 def chosen(text: str, env: Env, name: str) -> Levels:
-    """Finds the levels that ``text`` asks for: those of a file, `HELD_OUT`, or ``random:N:SEED``, which are drawn as
-    episodes draw theirs. Raises `ConfigError` for anything else, and if ``env``, which is called ``name``, has no
-    levels to choose from."""
+    """Returns the levels that a user asks for.
+
+    Args:
+        text: The path of a file of levels; or `HELD_OUT`; or ``random:N:SEED`` for ``N`` random levels, drawn as
+            episodes draw theirs.
+        env: The environment.
+        name: The name of the environment.
+
+    Raises:
+        ConfigError: ``text`` is something else, or the environment has no levels to choose from.
+    """
     if env.design is None:
         raise ConfigError(f"levels = {text!r}: {name} has no levels to choose from")
     if text == HELD_OUT:
@@ -98,9 +119,17 @@ def chosen(text: str, env: Env, name: str) -> Levels:
 
 
 def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure:
-    """Draws a picture of those of ``levels`` with the highest scores, as they begin in ``env``, which is called
-    ``name`` and has these parameters, and of all scores. Raises `ConfigError` if nothing draws the environment, and for
-    levels that it cannot have."""
+    """Draws the levels with the highest scores, as episodes begin in them, and a histogram of all scores.
+
+    Args:
+        levels: The levels.
+        env: The environment.
+        name: The name of the environment.
+        params: The parameters of the environment.
+
+    Raises:
+        ConfigError: There is no drawing of the environment, or the environment cannot have these levels.
+    """
     drawing = drawings.drawing(name, params, env.observation_space)
     score = np.zeros(len(levels.names)) if levels.score is None else levels.score
     first = np.argsort(-score, kind="stable")[:SHOWN]
@@ -117,14 +146,23 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
 
 
 def _numbers(levels: PyTree, i: int) -> str:
-    """The real numbers that a level has by name, such as drawn parameters, in words."""
+    """Formats the real numbers of a level, such as drawn parameters, by name."""
     found = {name.rpartition(".")[2]: leaf for name, leaf in trees.named_leaves(levels).items() if leaf.ndim == 1}
     real = {name: leaf for name, leaf in found.items() if jnp.issubdtype(leaf.dtype, jnp.inexact)}
     return "".join(f"{name} {float(leaf[i]):.3g}\n" for name, leaf in real.items())
 
 
 def draw(directory: Path, env: Env, name: str, params: dict[str, Any]) -> None:
-    """Writes the `sheet` of a run's levels into its directory. Nothing if it has none, or if nothing draws them."""
+    """Writes the `sheet` of a run's levels into its directory.
+
+    It writes nothing if the run has no levels or there is no drawing of them.
+
+    Args:
+        directory: The run directory.
+        env: The environment.
+        name: The name of the environment.
+        params: The parameters of the environment.
+    """
     with contextlib.suppress(ConfigError):
         plots.save(directory / PICTURE, sheet(load(directory / FILE, env, name), env, name, params))
 
@@ -134,7 +172,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _plain(leaf: Any) -> np.ndarray:
-    """An array as numpy; of keys their words."""
+    """Returns an array as numpy; of keys their words."""
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 

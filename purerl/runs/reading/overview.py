@@ -1,4 +1,4 @@
-"""The runs in a folder as a page shows them: found, read as the untrusted files that they are, and told as JSON."""
+"""The runs in a folder as the dashboard shows them, as JSON. Their files are untrusted."""
 
 import contextlib
 import functools
@@ -19,21 +19,25 @@ from purerl.runs.reading import details, sweeps
 from purerl.store import growing_logs, lock, regular_files, untrusted
 
 DEPTH = 4
-"""Folders within folders that are searched for runs."""
+"""The depth of folders within folders that are searched for runs."""
 MOST_RUNS = 500
-"""Most runs that are listed: the newest ones."""
+"""The largest number of runs that are listed: the newest ones."""
 SPARK = 60
-"""Most points of the small curve of a run in the list."""
+"""The largest number of points of a run's small curve in the list."""
 OF_AGENTS = {"episode_return.iqm": "interquartile mean", "episode_return.0.5": "median"}
-"""Curves over the agents of a run, and what each is of them; runs of earlier versions have the second alone."""
+"""The curves over the agents of a run, and their statistics; runs of earlier versions have the second alone."""
 LOGS_KEPT = 1024
-"""Logs that are remembered, to be read on."""
+"""The largest number of logs that are remembered, to read only what was added."""
 MOST_BYTES = 2**27
-"""Size of the largest picture or film that is shown, in bytes."""
+"""The size of the largest picture or film that is shown, in bytes."""
 
 
 def answers(folder: Path) -> Answers:
-    """What the page asks for, of the runs in ``folder`` alone. Raises `ConfigError` if that is no directory."""
+    """Makes the functions that answer the requests of the page, from the runs in ``folder`` alone.
+
+    Raises:
+        ConfigError: It is no directory.
+    """
     root = Path(os.path.realpath(folder))
     if not root.is_dir():
         raise ConfigError(f"folder = {str(folder)!r}: is no directory")
@@ -84,8 +88,10 @@ def answers(folder: Path) -> Answers:
 
 
 def _runs(root: Path) -> Iterator[Path]:
-    """The run directories under a folder: those with a config file. Symbolic links are not followed, and names that
-    are no text, which no address can hold, are left out."""
+    """Finds the run directories under a folder, those with a config file.
+
+    Symbolic links are not followed. Names that are no text, which no address can hold, are left out.
+    """
     for place, folders, files in os.walk(root):
         here = Path(place)
         if config_file.NAME in files and regular_files.is_plain(here / config_file.NAME):
@@ -101,7 +107,11 @@ def _is_text(name: str) -> bool:
 
 
 def _inside(root: Path, path: str) -> Path:
-    """The run directory that a request names. Raises `Missing` for anything but one under ``root``."""
+    """Returns the run directory that a request names.
+
+    Raises:
+        Missing: It is not a run directory under ``root``.
+    """
     parts = path.split("/") if path else []
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise Missing
@@ -112,14 +122,14 @@ def _inside(root: Path, path: str) -> Path:
 
 
 def _name(directory: Path) -> str:
-    """The name of a run in the list, with that of its sweep if it is a program of one."""
+    """Returns the name of a run in the list; for a program of a sweep with the name of the sweep before it."""
     return (
         f"{directory.parent.name}/{directory.name}" if directory in sweeps.parts(directory.parent) else directory.name
     )
 
 
 def _changed(directory: Path) -> float:
-    """When a run wrote last, in seconds since 1970."""
+    """Returns when a run wrote last, in seconds since 1970."""
     times = [
         path.lstat().st_mtime
         for name in (*details.LOGS, config_file.NAME, "summary.json")
@@ -129,7 +139,7 @@ def _changed(directory: Path) -> float:
 
 
 def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
-    """A run in the list."""
+    """Returns the row of a run in the list."""
     row: dict[str, Any] = {"path": directory.relative_to(root).as_posix().removeprefix("."), "name": _name(directory)}
     row["changed"] = _changed(directory)
     try:
@@ -169,8 +179,11 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
 
 
 def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | None:
-    """What came of a run: the interquartile mean of its agents' returns, that of a sweep's best configuration, or the
-    fitness of a search."""
+    """Returns the result of a run; None without one.
+
+    It is the interquartile mean of its agents' returns, or of the returns of a sweep's best configuration, or the
+    fitness of a search.
+    """
     if command == "evolve":
         return untrusted.number(summary.get("fitness"))
     if command == "sweep":
@@ -181,7 +194,10 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:
-    """``running``, what the summary says, or ``stopped``: no process is left, and none wrote a summary."""
+    """Returns ``running``, the status in the summary, or ``stopped``.
+
+    A run has stopped if no process holds it and none has written a summary.
+    """
     if lock.holder(directory) is not None and not _is_newer(directory / "summary.json", directory / lock.LOCK):
         return "running"
     status = summary.get("status")
@@ -191,12 +207,15 @@ def _status(directory: Path, summary: dict[str, Any]) -> str:
 
 
 def _is_newer(path: Path, than: Path) -> bool:
-    """Whether a file was written after another: the summary of a run that has ended, in a process that has not."""
+    """Returns whether a file was written after another.
+
+    A run whose summary is newer than its lock has ended, although its process has not.
+    """
     return regular_files.is_plain(path) and path.lstat().st_mtime >= than.lstat().st_mtime
 
 
 def _progress(directory: Path, file: config_file.ConfigFile, members: int, columns: Any) -> tuple[int, int]:
-    """What all members have done and what they are to do: frames, or generations of a search."""
+    """Returns what all members have done and what they are to do: frames, or generations of a search."""
     if file.command == "evolve":
         done = columns(directory, "generations.jsonl").get("generation")
         return (untrusted.count(float(done[-1])) if done is not None else 0), untrusted.count(
@@ -218,7 +237,7 @@ def _progress(directory: Path, file: config_file.ConfigFile, members: int, colum
 
 
 def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, float | None]:
-    """Frames a second and seconds of all members: what the summary says, or the log of a run that goes on."""
+    """Returns frames a second and seconds of all members, from the summary, or from the log while a run goes on."""
     times = columns(directory, "times.jsonl")
     last = {name: float(times[name][-1]) if name in times else None for name in ("frames_per_second", "seconds")}
     seconds = untrusted.number(summary.get("wall_seconds")) or untrusted.number(summary.get("seconds"))
@@ -229,8 +248,10 @@ def _pace(directory: Path, summary: dict[str, Any], columns: Any) -> dict[str, f
 
 
 def _spark(directory: Path, command: str, columns: Any) -> dict[str, Any]:
-    """A few numbers of the curve of a run, its latest value, and what that is of. A sweep has none, because a curve of
-    all its configurations together says nothing of any."""
+    """Returns the small curve of a run, its latest value, and the name of the statistic.
+
+    A sweep has none, because a curve over all its configurations together describes none of them.
+    """
     table = columns(directory, "generations.jsonl" if command == "evolve" else "quantiles.jsonl")
     named = {"fitness": "fitness"} if command == "evolve" else OF_AGENTS
     name = next((name for name in named if name in table), None)

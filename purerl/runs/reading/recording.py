@@ -1,4 +1,4 @@
-"""Playing a policy into a dataset: one that was trained, one that somebody wrote, or uniformly random actions."""
+"""The recording of datasets, by a trained policy, a player of the user's own, or uniformly random actions."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +21,20 @@ from purerl.store import carded, checkpoint, trusted
 from purerl.types import Env
 
 RECORDING_SALT = 2**31 + 2
-"""Folded into a seed's key before it is recorded, so that the episodes are none that were trained or evaluated on."""
+"""Folded into the key of a recording's seed.
+
+Its episodes are none that were trained or evaluated on.
+"""
 
 
 class Cast(NamedTuple):
-    """Who plays where: the environment by its name and parameters, and as the policy sees it; the player, and what
-    the card says of it."""
+    """An environment and its player.
+
+    - ``name``, ``env_params``: the name and the parameters of the environment.
+    - ``env``: the environment as the policy sees it.
+    - ``player``: the player.
+    - ``policy``: the entry for the player in the card of the dataset.
+    """
 
     name: str
     env_params: dict[str, Any]
@@ -36,8 +44,16 @@ class Cast(NamedTuple):
 
 
 def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, Any]:
-    """Writes the dataset that ``options`` ask for, and returns its card. Raises `ConfigError` before anything is
-    played, and for a player whose actions the environment's space has not."""
+    """Records the dataset that ``options`` ask for, writes it, and returns its card.
+
+    Args:
+        options: The options of the command.
+        env_params: The parameters of the environment.
+
+    Raises:
+        ConfigError: The options are not possible, before anything is played; or the player's actions are not in the
+            environment's action space.
+    """
     path = Path(options.out)
     check_out(path, overwrite=options.overwrite)
     if options.who == RANDOM or (":" in options.who and not Path(options.who).is_dir()):
@@ -69,7 +85,7 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
 
 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
-    """An agent of a run, in the environment that it was trained in."""
+    """Makes the player of an agent of a run, in the environment that it was trained in."""
     if options.env or env_params:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
     found = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
@@ -79,7 +95,7 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
-    """What ``MODULE:FUNCTION`` makes of the environment, or random actions."""
+    """Makes the player that ``MODULE:FUNCTION`` returns for the environment, or one of random actions."""
     if not options.env:
         raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
     if options.agent:
@@ -101,7 +117,7 @@ def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 
 
 def in_words(path: str, card: dict[str, Any]) -> str:
-    """A card as text."""
+    """Formats the card of the dataset at ``path`` as text."""
     size, returns = Path(path).stat().st_size, [card[f"return_{what}"] for what in ("mean", "min", "max")]
     played = f"{card['episodes']} episodes of {card['env']}, {card['steps']} steps, {card['truncated']} cut off"
     scores = "mean return {:.2f}, from {:.2f} to {:.2f}".format(*returns)

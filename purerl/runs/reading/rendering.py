@@ -1,4 +1,4 @@
-"""``purerl render``: an agent of a run plays, and what happens is drawn."""
+"""``purerl render``: an agent of a run plays, and its episodes are drawn as a film."""
 
 import contextlib
 import functools
@@ -29,18 +29,26 @@ from purerl.store import trusted
 from purerl.types import Array, PyTree, Situation
 
 SALT = 2**31 + 3
-"""Folded into a seed's key before it is filmed, so that the episodes are none that were trained or evaluated on."""
+"""Folded into the key of a film's seed.
+
+Its episodes are none that were trained or evaluated on.
+"""
 STEPS = 64
-"""Steps that are played at once."""
+"""The number of steps that are played at once."""
 FEW = 4
-"""Agents whose returns are told one by one."""
+"""The largest number of agents whose returns are shown one by one."""
 HOLD = 0.8
-"""Seconds that the last picture of an episode stays."""
+"""The seconds for which the last picture of an episode stays."""
 
 
 class Played(NamedTuple):
-    """A step: what was before it, the rewards of all agents ``[N]``, how the episode ended here, if it did, and what is
-    there then."""
+    """A step of an episode.
+
+    - ``moment``: the moment before it.
+    - ``reward``: the rewards of all agents, ``[N]``.
+    - ``end``: how the episode ended after it; empty if it did not.
+    - ``last``: the moment after it, if the episode ended.
+    """
 
     moment: Moment
     reward: np.ndarray
@@ -49,8 +57,14 @@ class Played(NamedTuple):
 
 
 def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
-    """Writes the film that ``options`` ask for; returns its path, the number of its pictures, and the return of each
-    episode (of several agents, their mean). Raises `ConfigError` before anything is played."""
+    """Writes the film that ``options`` ask for.
+
+    Returns:
+        Its path, the number of its pictures, and the return of each episode, of several agents their mean.
+
+    Raises:
+        ConfigError: The options are not possible. Nothing is played.
+    """
     path = Path(options.out) if options.out else Path(options.run) / FILMS[0]
     check_out(path, overwrite=options.overwrite, given=bool(options.out))
     films.check(path)
@@ -87,14 +101,14 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
 
 
 def _returns(total: np.ndarray) -> str:
-    """The returns so far of all agents ``[N]`` in words: of a few each, of many their mean."""
+    """Formats the returns so far of all agents ``[N]``: of a few agents each, of many their mean."""
     if len(total) > FEW:
         return f"mean return {np.mean(total):.5g}"
     return f"return{'s' * (len(total) > 1)} {', '.join(f'{x:.5g}' for x in total)}"
 
 
 def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]:
-    """The steps of each episode that an agent plays, in its own environment."""
+    """Plays episodes of an agent in its own environment, yielding the steps of each episode."""
     env, whole = agent.env, player(agent.learner, agent.policy)
 
     def begin(key: Array) -> Situation:
@@ -120,7 +134,10 @@ def episodes(agent: Agent, options: RenderOptions) -> Iterator[Iterator[Played]]
 
 
 class _Filmed:
-    """An environment of the host that an agent plays in, and that draws itself. Raises `ConfigError` if it cannot."""
+    """An environment of the host that an agent plays in, and that draws itself.
+
+    Making it raises `ConfigError` if the environment draws no pictures.
+    """
 
     def __init__(self, agent: Agent):
         env = agent.env
@@ -144,8 +161,11 @@ class _Filmed:
         self._batch.close()
 
     def episodes(self, options: RenderOptions) -> Iterator[Iterator[Played]]:
-        """What `episodes` yields. The picture of a moment is taken before its step, and the last one of an episode that
-        ended is that of the step before, since the next one has begun then."""
+        """Yields what `episodes` yields.
+
+        The picture of a moment is taken before its step. The last picture of an episode that ended is the one of the
+        step before, since the next episode has begun then.
+        """
         key = jax.random.fold_in(jax.random.key(options.seed), SALT)
         for number in range(options.episodes):
             yield self._episode(jax.random.fold_in(key, number), options.max_steps)
@@ -185,8 +205,14 @@ def _episode(key: Array, start: Any, go_on: Any, max_steps: int, num_agents: int
 
 
 def _moment(shown: tuple[PyTree, PyTree], i: int, num_agents: int, action: Any) -> Moment:
-    """The moment ``i`` of states ``[T + 1, 1]`` and observations ``[T + 1, N]`` of one environment, in which its ``N``
-    agents take ``action`` ``[N]``, None in the last."""
+    """Returns the moment ``i`` of one environment with ``N`` agents.
+
+    Args:
+        shown: States ``[T + 1, 1]`` and observations ``[T + 1, N]``.
+        i: The number of the moment.
+        num_agents: The number of agents ``N``.
+        action: The actions ``[N]`` that are taken; None in the last moment.
+    """
     state, obs = jax.tree.map(lambda x: x[i], shown)
     own = lambda tree: tree if num_agents > 1 else jax.tree.map(lambda x: x[0], tree)
     state = drawings.innermost(jax.tree.map(lambda x: x[0], state))

@@ -1,4 +1,4 @@
-"""Configurations of a sweep, ranked."""
+"""The ranking of a sweep's configurations."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from purerl.store import json_files, policies, untrusted
 
 
 def parts(directory: Path) -> list[Path]:
-    """The runs of a sweep over several programs, each in a folder of its own; none of any other run."""
+    """Returns the directories of the runs of a sweep over several programs; empty for any other run.
+
+    Each of them is a folder of the sweep's directory.
+    """
     if (directory / policies.DESCRIPTION).exists():
         return []
     programs = untrusted.contents(directory, config_file.NAME).get("programs")
@@ -22,11 +25,16 @@ def parts(directory: Path) -> list[Path]:
 
 
 def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> dict[str, Any]:
-    """Configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
+    """Ranks the configurations of a sweep, the best first, by the interquartile mean of their seeds' scores.
 
-    ``swept`` has a value for each configuration by name. ``scores`` has an entry for each member, nan for those that
-    died, which count as the worst. Of a sweep over several ``programs`` a row names its own, the folder in which its
-    run lies.
+    Args:
+        swept: By the name of the setting a value for each configuration.
+        scores: An entry for each member, nan for those that diverged, which count as the worst.
+        programs: The number of programs of a sweep over several. Each row then names its own, which is the folder of
+            its run.
+
+    Returns:
+        The settings ``swept`` and the rows ``ranked``.
     """
     count = len(next(iter(swept.values())))
     scores = scores.reshape(count, -1)
