@@ -1,1 +1,1 @@
-"""Output for people: progress bars, tables and plots."""
+"""Output for users: progress, tables, plots, films and a page on runs."""

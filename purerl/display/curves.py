@@ -1,5 +1,7 @@
-"""Learning curves with their uncertainty, as figures. Colours are those of Okabe and Ito, which colour-blind people can
-tell apart; neighbours differ in their dashes as well.
+"""Learning curves with their uncertainty, as figures.
+
+Colours are those of Okabe and Ito, which colour-blind people can distinguish; neighbours differ in their dashes as
+well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +15,16 @@ from purerl.display import words
 from purerl.display.plots import COLOURS, curve, dress, legend, plain
 
 POINTS = 100
-"""Most points of a curve, about."""
+"""The largest number of points of a curve, approximately."""
 
 
 class Line(NamedTuple):
-    """A metric of ``M`` members over ``x`` ``[points]``, ascending: ``values`` ``[M, points]``, nan where there is
-    none."""
+    """A metric of ``M`` members over an axis.
+
+    - ``name``: the label of the line.
+    - ``x``: ``[points]``, ascending.
+    - ``values``: ``[M, points]``, nan where a member has no value.
+    """
 
     name: str
     x: np.ndarray
@@ -26,8 +32,18 @@ class Line(NamedTuple):
 
 
 def binned(x: np.ndarray, values: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """``x`` ``[n]``, ascending, and ``values`` ``[..., n]`` as means over neighbours within intervals of so much of
-    ``x``, each with its end, of what is there; a mean over nothing is nan."""
+    """Averages neighbouring points of curves, within intervals of equal width.
+
+    Args:
+        x: ``[n]``, ascending.
+        values: ``[..., n]``. Values that are not finite do not count.
+        width: The width of an interval, in units of ``x`` (0: every point stays as it is). The end of an interval
+            belongs to it, its beginning does not.
+
+    Returns:
+        The means of ``x`` ``[intervals]`` and of ``values`` ``[..., intervals]`` (nan: no finite value), of the
+        intervals that have points.
+    """
     if not len(x):
         return x, values
     number = np.ceil(x / width - 1e-9) if width > 0 else np.arange(len(x))
@@ -40,19 +56,30 @@ def binned(x: np.ndarray, values: np.ndarray, width: float) -> tuple[np.ndarray,
 
 
 def width(*axes: np.ndarray) -> float:
-    """The width of an interval of which the longest of some ascending axes has `POINTS`."""
+    """Returns the width of an interval for `binned`.
+
+    The longest of the ascending ``axes`` has `POINTS` intervals.
+    """
     return max((x[-1] for x in axes if len(x)), default=0.0) / POINTS
 
 
 def carried(values: np.ndarray) -> np.ndarray:
-    """``values`` ``[..., n]`` with the latest one that is there in place of each nan; nan before the first."""
+    """Replaces values ``[..., n]`` that are not finite by the latest finite one before them (nan: there is none)."""
     last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(values.shape[-1]), -1), axis=-1)
     return np.where(last >= 0, np.take_along_axis(values, np.maximum(last, 0), axis=-1), np.nan)
 
 
 def learning_figure(lines: Sequence[Line], axes: tuple[str, str], title: str = "") -> Figure:
-    """Curves of several members each, as `plots.curve` draws them, on one panel with the labels ``axes``.
-    Raises `ValueError` if there is no line."""
+    """Draws curves of several members each on one panel, as `plots.curve` does.
+
+    Args:
+        lines: The curves.
+        axes: The labels of the x and y axis.
+        title: The title of the panel.
+
+    Raises:
+        ValueError: There is no line.
+    """
     if not lines:
         raise ValueError("nothing to draw")
     figure, panel = _panel(axes, title)
@@ -73,10 +100,18 @@ def population_figure(
     title: str = "",
     stopped_at: Sequence[float] = (),
 ) -> Figure:
-    """The interquartile mean ``[points]`` over a population, and where the middle parts of its agents lie as nested
-    areas: quantiles ``[points]`` by their levels, in ascending order. Those of a single member coincide, and are one
-    line. Where ``middle`` is nowhere known the line is the median's. Where members stopped early there is a mark on the
-    axis of ``x``."""
+    """Draws the interquartile mean over a population, and quantiles of its agents as nested areas.
+
+    Quantiles that are all equal, as those of a single member, are drawn as one line.
+
+    Args:
+        x: ``[points]``, ascending.
+        middle: The interquartile mean ``[points]``. If it is nowhere finite the median is drawn instead.
+        quantiles: Quantiles ``[points]`` by their levels, in ascending order.
+        axes: The labels of the x and y axis.
+        title: The title of the panel.
+        stopped_at: Where members stopped early, in units of ``x``; each gets a mark on the axis.
+    """
     figure, panel = _panel(axes, title)
     known = np.isfinite(middle).any()
     levels, half = list(quantiles), len(quantiles) // 2

@@ -1,4 +1,4 @@
-"""Films: pictures one after another as a GIF, an MP4 or a page of HTML that needs nothing else."""
+"""Films: sequences of pictures as a GIF, an MP4 or a page of HTML that needs nothing else."""
 
 import base64
 import contextlib
@@ -22,15 +22,20 @@ from purerl.store.atomic import atomic
 
 ENDINGS = ".gif", ".mp4", ".html"
 FRAME = 1 / 50
-"""Seconds of the shortest frame of a GIF that every viewer shows as told."""
+"""The duration of the shortest frame of a GIF that every viewer shows for as long as the file says, in seconds."""
 LONGEST = 65_535
-"""Hundredths of a second of the longest frame that a GIF can hold."""
+"""The duration of the longest frame that a GIF can hold, in hundredths of a second."""
 FOREVER = b"\x21\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"
-"""What tells that a GIF begins again when it ends."""
+"""The block by which a GIF begins again when it ends."""
 
 
 class Picture(NamedTuple):
-    """A frame, uint8 ``[H, W, 3]``, a line on it, which is told in HTML alone, and for how many frames it stays."""
+    """A picture of a film.
+
+    - ``frame``: uint8 ``[H, W, 3]``.
+    - ``caption``: a line of text, which only films in HTML show.
+    - ``stays``: for how many frames it stays.
+    """
 
     frame: np.ndarray
     caption: str = ""
@@ -38,10 +43,18 @@ class Picture(NamedTuple):
 
 
 def write(path: Path, pictures: Iterable[Picture], fps: float) -> int:
-    """Writes at least one picture, all of one size, as the film that the end of ``path`` says, atomically.
+    """Writes pictures as a film, atomically.
 
-    They are asked for one by one, and not kept. Returns how many the film has. Raises `ConfigError` for another ending,
-    and for MP4 where nothing can encode it, or if that fails.
+    Args:
+        path: The file, whose ending is the format: one of `ENDINGS`.
+        pictures: At least one picture, all of one size. They are taken one by one, and not kept.
+        fps: Frames a second.
+
+    Returns:
+        The number of pictures in the film.
+
+    Raises:
+        ConfigError: The ending is another one, nothing can encode MP4 here, or encoding fails.
     """
     check(path)
     with atomic(path) as temporary:
@@ -51,7 +64,7 @@ def write(path: Path, pictures: Iterable[Picture], fps: float) -> int:
 
 
 def check(path: Path) -> None:
-    """Raises `ConfigError` for a film that cannot be written here, whatever is in it."""
+    """Raises `ConfigError` for a film that cannot be written here, whatever it shows."""
     if path.suffix not in ENDINGS:
         raise ConfigError(f"out = {str(path)!r}: must end in {', '.join(ENDINGS)}")
     if path.suffix == ".mp4":
@@ -59,8 +72,11 @@ def check(path: Path) -> None:
 
 
 def _gif(path: Path, pictures: Iterable[Picture], fps: float) -> int:
-    """An animated GIF of what changes from each picture to the next, which has its own colours. Beyond 50 frames a
-    second, which viewers slow down, some are left out."""
+    """Writes an animated GIF, and returns its number of pictures.
+
+    Each picture holds what changes from the one before, with a table of colours of its own. Beyond 50 frames a second,
+    which viewers slow down, some are left out.
+    """
     step, written, time = max(1, round(fps * FRAME)), 0, 0
     before: Image.Image | None = None
     with path.open("wb") as file:
@@ -82,8 +98,15 @@ def _gif(path: Path, pictures: Iterable[Picture], fps: float) -> int:
 
 
 def _part(image: Image.Image, corner: tuple[int, ...], duration: int) -> bytes:
-    """Part of a frame of a GIF, at ``corner`` on what was seen before, for hundredths of a second: that of a GIF of its
-    own, whose table of colours becomes the part's."""
+    """Encodes a part of a frame of a GIF.
+
+    It is encoded as a GIF of its own, whose table of colours becomes the part's.
+
+    Args:
+        image: The part.
+        corner: Its place on the frame.
+        duration: For how long it stays, in hundredths of a second.
+    """
     file = io.BytesIO()
     image.quantize(256, dither=Image.Dither.NONE).save(file, "GIF", interlace=False)
     whole = file.getvalue()
@@ -95,7 +118,7 @@ def _part(image: Image.Image, corner: tuple[int, ...], duration: int) -> bytes:
 
 
 def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
-    """H.264 that every browser plays."""
+    """Writes H.264 that every browser plays, and returns its number of pictures."""
     first, pictures = _begun(pictures)
     height, width = (size - size % 2 for size in first.frame.shape[:2])
     given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "pipe:0"]
@@ -118,7 +141,7 @@ def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
 
 
 def _encoder() -> str:
-    """The path of ffmpeg: of the extra, or the system's. Raises `ConfigError` without either."""
+    """Returns the path of ffmpeg: that of the extra, or the system's. Raises `ConfigError` without either."""
     try:
         import imageio_ffmpeg
 
@@ -131,7 +154,7 @@ def _encoder() -> str:
 
 
 def _page(path: Path, title: str, pictures: Iterable[Picture], fps: float) -> int:
-    """A page that holds all frames and shows them, with a slider and a button; it loads nothing."""
+    """Writes a page that holds all frames and shows them, with a slider and a button; it loads nothing."""
     first, pictures = _begun(pictures)
     height, width = first.frame.shape[:2]
     words = {"WAIT": f"{1000 / fps:.1f}", "WIDTH": str(width), "HEIGHT": str(height), "TITLE": html.escape(title)}
@@ -150,7 +173,7 @@ def _page(path: Path, title: str, pictures: Iterable[Picture], fps: float) -> in
 
 
 def _begun(pictures: Iterable[Picture]) -> tuple[Picture, Iterable[Picture]]:
-    """The first picture, and all of them."""
+    """Returns the first picture, and all of them."""
     rest = iter(pictures)
     first = next(rest)
     return first, itertools.chain([first], rest)

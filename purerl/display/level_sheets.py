@@ -1,4 +1,4 @@
-"""A sheet of levels: how each looks where it begins, and the scores of all of them."""
+"""Sheets of levels: how each looks where it begins, and the scores of all of them."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,18 @@ from purerl.display.plots import COLOURS, plain
 
 COLUMNS = 6
 SIZE = 240
-"""Height of the picture of a level, in pixels."""
+"""The height of the picture of a level, in pixels."""
 
 
 def figure(pictures: Sequence[np.ndarray], titles: Sequence[str], scores: np.ndarray, title: str = "") -> Figure:
-    """Draws ``pictures``, uint8 ``[H, W, 3]`` each, below their ``titles``, and below them a histogram of ``scores``
-    ``[N]`` of more levels than are shown."""
+    """Draws pictures of levels, and below them a histogram of scores.
+
+    Args:
+        pictures: Pictures of the shown levels, uint8 ``[H, W, 3]`` each.
+        titles: The title above each picture.
+        scores: ``[N]``, of all levels, which may be more than are shown.
+        title: The title of the figure.
+    """
     rows = -(-len(pictures) // COLUMNS)
     whole = Figure(figsize=(2.0 * COLUMNS, 2.2 * rows + 2.2), layout="constrained")
     above, below = whole.subfigures(2, 1, height_ratios=(2.2 * rows, 2.2), squeeze=False)[:, 0]

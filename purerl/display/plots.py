@@ -1,4 +1,4 @@
-"""Plots of sweeps and learning curves, as PNG files. No pyplot, and no other global state of matplotlib, is used."""
+"""Plots of sweeps and learning curves, without pyplot and any other global state of matplotlib."""
 
 import itertools
 import math
@@ -21,41 +21,47 @@ from purerl.formulas import aggregates
 from purerl.store.atomic import atomic
 
 AXES = "frames", "return"
-"""Default labels of the axes of `curves`."""
+"""The default labels of the axes of `curves`."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe and Ito's colours, which colour-blind people can tell apart (Okabe & Ito 2008, "Color Universal Design")."""
 DASHES = ("solid", "dashed", "dashdot", "dotted")
-"""Dashes of neighbouring lines."""
+"""The dashes of neighbouring lines."""
 FORMATS = (".png", ".svg", ".pdf")
-"""Kinds of pictures that are written, by the end of the file's name."""
+"""The formats of pictures, by the ending of the file's name."""
 DEAD = "lightgrey"
-"""Colour of non-finite scores."""
+"""The colour of non-finite scores."""
 RANKED = 10
-"""Most configurations of a sweep in its ranking."""
+"""The largest number of configurations in the ranking of a sweep."""
 ROOM = 0.1
 """The least distance between neighbouring values, as a fraction of the axis, at which every value gets a tick."""
 
 
 def plain(text: str) -> str:
-    """Text as matplotlib shows it letter by letter: dollars begin no formula."""
+    """Escapes text so that matplotlib shows it letter by letter: dollars begin no formula."""
     return text.replace("$", r"\$")
 
 
 def sweep_map(path: Path, fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> None:
-    """Writes `sweep_figure` as a PNG file to ``path``, atomically."""
+    """Writes `sweep_figure` to ``path``, atomically, in the format of the ending."""
     save(path, sweep_figure(fields, scores, title))
 
 
 def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str = "") -> Figure:
-    """The ranking of a sweep's configurations by their scores ``[configs, S]``, and below it a map of them; ``fields``
-    are the values ``[configs]`` of each swept field, by name, numbers or text.
+    """Draws the ranking of a sweep's configurations by their scores, and below it a map of them.
 
     The ranking shows the `RANKED` best. With one field the map has one panel, of its values against seeds (counted from
-    0); with several, one for each pair of fields, in which the colour at a point is the interquartile mean of the best
-    configuration with that pair of values. Points that form a complete grid are drawn as cells, others as dots.
+    0). With several it has one for each pair of fields, in which the colour at a point is the interquartile mean of the
+    best configuration with that pair of values. Points that form a complete grid are drawn as cells, others as dots.
     Non-finite scores are grey: seeds that died, or means over too many of them (`aggregates.iqm`). An axis is
-    logarithmic if its values are positive and span more than a decade. Raises `ValueError` if there is no field, or if
-    lengths differ.
+    logarithmic if its values are positive and span more than a decade.
+
+    Args:
+        fields: The values ``[configs]`` of each swept field, by name; numbers or text.
+        scores: ``[configs, S]``.
+        title: The title of the figure.
+
+    Raises:
+        ValueError: There is no field, or lengths differ.
     """
     scores = np.asarray(scores, np.float64)
     values = {name: _numbers(given)[0] for name, given in fields.items()}
@@ -76,7 +82,7 @@ def sweep_figure(fields: Mapping[str, ArrayLike], scores: ArrayLike, title: str 
 
 
 def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
-    """Values as numbers: those of texts are their places among them, which come beside, in order of appearance."""
+    """Returns values as numbers, and a list of texts: texts become their indices in it; it is empty for numbers."""
     if np.asarray(given).dtype.kind != "U":
         return np.asarray(given, np.float64), []
     texts = list(dict.fromkeys(map(words.value, given)))
@@ -84,8 +90,10 @@ def _numbers(given: Any) -> tuple[np.ndarray, list[str]]:
 
 
 def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -> None:
-    """The best configurations, the best at the top: their interquartile means with 95 % bootstrap intervals, and each
-    seed as a small dot where they are few."""
+    """Draws the best configurations, the best at the top.
+
+    Each has its interquartile mean with its 95 % bootstrap interval, or a small dot for each seed if they are few.
+    """
     estimates = [aggregates.told(row) for row in scores]
     order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
     names = [", ".join(f"{name} {words.value(column[c])}" for name, column in values.items()) for c in order]
@@ -119,7 +127,7 @@ def _map(
     rows: int,
     ticks: Mapping[str, list[str]],
 ) -> None:
-    """The scores as colours, in as many panels as there are pairs of fields, with the texts of those that have some."""
+    """Draws the scores as colours, in one panel for each pair of fields; ``ticks`` are the texts of fields of text."""
     given = dict(values)
     if len(given) == 1:
         configs, seeds = np.indices(scores.shape).reshape(2, -1)
@@ -142,10 +150,14 @@ def _map(
 def curves(
     path: Path, x: ArrayLike, lines: Mapping[str, ArrayLike], title: str = "", axes: tuple[str, str] = AXES
 ) -> None:
-    """Writes `curves_figure` as a PNG file, atomically.
+    """Writes `curves_figure` to a file, atomically, in the format of the ending.
 
-    - ``path``: of the file.
-    - ``x, lines, title, axes``: as for `curves_figure`.
+    Args:
+        path: The file.
+        x: As for `curves_figure`.
+        lines: As for `curves_figure`.
+        title: As for `curves_figure`.
+        axes: As for `curves_figure`.
     """
     save(path, curves_figure(x, lines, title, axes))
 
@@ -157,11 +169,17 @@ def curves_figure(
     axes: tuple[str, str] = AXES,
     canvas: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """Curves over seeds as `curve` draws them.
+    """Draws curves over seeds, each as `curve` does.
 
-    ``lines`` ``[S, points]`` by name are drawn over ``x`` ``[points]``; ``axes`` are the labels of the x and y axis;
-    ``canvas`` is a part of a figure to draw on. Non-finite values are left out. Raises `ValueError` if shapes do not
-    match.
+    Args:
+        x: ``[points]``.
+        lines: ``[S, points]`` of each curve, by name. Non-finite values are left out.
+        title: The title of the panel.
+        axes: The labels of the x and y axis.
+        canvas: A part of a figure to draw on (None: a new figure).
+
+    Raises:
+        ValueError: Shapes do not match.
     """
     x = np.asarray(x, np.float64)
     given = {name: np.asarray(rows, np.float64) for name, rows in lines.items()}
@@ -178,8 +196,16 @@ def curves_figure(
 
 
 def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
-    """Draws the interquartile mean over agents of ``values`` ``[M, points]``, and its 95 % bootstrap interval as a
-    band; of fewer than `aggregates.LEAST` agents each by itself, as a thin line. ``number`` chooses colour and dashes.
+    """Draws the interquartile mean over agents, and its 95 % bootstrap interval as a band.
+
+    Fewer than `aggregates.LEAST` agents have no band; if there are several, each is drawn as a thin line.
+
+    Args:
+        panel: Where to draw.
+        x: ``[points]``.
+        values: ``[M, points]``.
+        name: The label of the line.
+        number: The number of the line, which chooses its colour and dashes.
     """
     middle, low, high = aggregates.bands(values)
     colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
@@ -191,7 +217,10 @@ def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int
 
 
 def legend(panel: Axes, sizes: Sequence[int]) -> None:
-    """Names the lines of a panel, and the statistic that they are of so many agents each."""
+    """Adds a legend with the lines' names and their statistic; line ``i`` is of ``sizes[i]`` agents.
+
+    A single line of a single agent gets none.
+    """
     several = [size for size in sizes if size > 1]
     told = [words.STATISTIC] if several else []
     told += ["band: its 95 % bootstrap interval"] if any(size >= aggregates.LEAST for size in several) else []
@@ -202,15 +231,17 @@ def legend(panel: Axes, sizes: Sequence[int]) -> None:
 
 
 def dress(panel: Axes) -> None:
-    """Gives a panel a faint grid, and frames on its x axis the prefixes of units, such as 500k."""
+    """Gives a panel a faint grid, and an axis of frames the prefixes of units, such as 500k."""
     panel.grid(alpha=0.3, linewidth=0.6)
     if panel.get_xlabel() == "frames":
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _best(x: np.ndarray, y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ma.MaskedArray]:
-    """The distinct pairs ``[n, 2]`` of ``x`` and ``y``, ascending, and the interquartile mean score ``[n]`` of the best
-    configuration with each."""
+    """Returns the distinct pairs of values and the score of the best configuration with each.
+
+    They are the pairs ``[n, 2]`` of ``x`` and ``y``, ascending, and interquartile means ``[n]``.
+    """
     pairs, each = np.stack([x, y], axis=1), aggregates.iqm(scores[..., None])
     points = np.unique(pairs, axis=0)
     best = [each[np.all(pairs == point, axis=1)].max() for point in points]
@@ -243,12 +274,12 @@ def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: Sca
 
 
 def _is_log(values: np.ndarray) -> bool:
-    """Whether an axis with these ascending values is logarithmic."""
+    """Returns whether an axis with these ascending values is logarithmic."""
     return values[0] > 0 and values[-1] > 10 * values[0]
 
 
 def _edges(centres: np.ndarray, log: bool) -> np.ndarray:
-    """Edges ``[n + 1]`` of cells with ascending ``centres`` ``[n]``, midway between neighbours on the axis."""
+    """Returns the edges ``[n + 1]`` of cells with ascending ``centres`` ``[n]``, midway between them on the axis."""
     if len(centres) == 1:
         half = abs(centres[0]) / 2 or 0.5
         return np.array([centres[0] - half, centres[0] + half])
@@ -267,6 +298,6 @@ def _name_values(axis: Axis, values: np.ndarray, log: bool) -> None:
 
 
 def save(path: Path, figure: Figure | SubFigure) -> None:
-    """Writes a figure, atomically, in the format that the end of the name says: one of `FORMATS`."""
+    """Writes a figure, atomically, in the format of the name's ending: one of `FORMATS`."""
     with atomic(path) as temporary:
         figure.get_figure(root=True).savefig(temporary, format=path.suffix[1:], dpi=150)

@@ -1,4 +1,4 @@
-"""Progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
+"""The progress of a running training: a line that is updated in place on a terminal, plain lines elsewhere."""
 
 import contextlib
 import threading
@@ -16,20 +16,20 @@ from purerl.errors import printable
 from purerl.formulas import aggregates
 
 WIDE = 100
-"""Columns of a terminal that has room for a long bar."""
+"""The columns of a terminal from which on there is room for a long bar."""
 WAIT = 10.0
-"""Seconds between two lines of a program that compiles."""
+"""Seconds between two lines while a program compiles."""
 SOON = 2.0
-"""Seconds after which a line is due, before the first tenth is done."""
+"""Seconds after which the first line is due, before a tenth is done."""
 
 
 def console() -> Console:
-    """Where a run talks to: the standard error, and of several processes that of the first alone."""
+    """Makes the console that a run writes to: the standard error. Of several processes only the first one writes."""
     return Console(stderr=True, quiet=not processes.is_first())
 
 
 def frames_per_second(rate: float) -> str:
-    """A rate as text: ``1234567.`` becomes ``1.23M frames/s``."""
+    """Returns a rate as text: ``1234567.`` becomes ``1.23M frames/s``."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= size:
             return f"{rate / size:.3g}{letter} frames/s"
@@ -37,14 +37,17 @@ def frames_per_second(rate: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as text, in hours, minutes or seconds: ``5400`` becomes ``1.5 h``."""
+    """Returns a time as text, in hours, minutes or seconds: ``5400`` becomes ``1.5 h``."""
     size, unit = next(scale for scale in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= scale[0] or scale[0] == 1)
     return f"{seconds / size:.3g} {unit}"
 
 
 def in_words(returns: np.ndarray) -> str:
-    """The returns ``[P]`` of agents as text: of those of which an episode ended the interquartile mean (IQM) with its
-    95 % bootstrap interval, or each by itself if they are few (`aggregates.LEAST`). Empty if no episode ended."""
+    """Returns the returns ``[P]`` of agents as text; empty if no episode ended.
+
+    It has the interquartile mean (IQM) of the agents of which an episode ended, with its 95 % bootstrap interval; or
+    the return of each if they are fewer than `aggregates.LEAST`.
+    """
     known = returns[np.isfinite(returns)]
     if known.size < aggregates.LEAST:
         return ", ".join(f"{value:.1f}" for value in known)
@@ -53,16 +56,23 @@ def in_words(returns: np.ndarray) -> str:
 
 
 Report = Callable[[int, np.ndarray, int], None]
-"""``report(env_steps, returns, alive)``: environment steps so far over all members; the latest mean return of each of
-those that are under way ``[P]`` (nan if no episode ended); and how many of these are alive."""
+"""``report(env_steps, returns, alive)``: the environment steps so far over all members; the latest mean return of
+each current member ``[P]`` (nan: no episode ended); and how many of these are alive."""
 
 
 @contextlib.contextmanager
 def waiting(console: Console, stage: str, usual: float | None = None) -> Iterator[Callable[[str], None]]:
-    """Tells while nothing else is to be seen how far a program is: the stage and the seconds gone, in place on a
-    terminal, elsewhere in a line every `WAIT` seconds; and the ``usual`` seconds, if they are known.
+    """Shows the stage of a program and the seconds gone while nothing else is shown.
 
-    What it gives is called with the name of each further stage.
+    On a terminal a line is updated in place; elsewhere a line is written every `WAIT` seconds.
+
+    Args:
+        console: Where to write.
+        stage: The name of the first stage.
+        usual: The seconds that it took the last time, which are shown as well (None: unknown).
+
+    Yields:
+        A function to call with the name of each further stage.
     """
     start, over, stages = time.perf_counter(), threading.Event(), [stage]
     before = f", {usual:.0f} s the last time" if usual else ""
@@ -85,9 +95,17 @@ def waiting(console: Console, stage: str, usual: float | None = None) -> Iterato
 
 @contextlib.contextmanager
 def show(console: Console, env_steps: int, clock: Callable[[], float] = time.perf_counter) -> Iterator[Report]:
-    """Shows progress towards ``env_steps`` environment steps. Timing starts on entry, so enter it after compiling.
+    """Shows progress towards a number of environment steps.
 
-    ``clock()`` tells seconds, of those that count.
+    Timing starts on entry, so enter it after compiling.
+
+    Args:
+        console: Where to write.
+        env_steps: The number of environment steps to come, over all members.
+        clock: A function that returns the seconds that count.
+
+    Yields:
+        The `Report` to call with the progress.
     """
     display = _bar if console.is_terminal else _lines
     with display(console, env_steps, clock) as report:
@@ -139,7 +157,7 @@ def _lines(console: Console, env_steps: int, clock: Callable[[], float]) -> Iter
 
 
 def _living(size: int, alive: int) -> str:
-    """How many of several agents are alive, as the end of a line; empty if all are."""
+    """Returns how many of several agents are alive, as the end of a line; empty if all are."""
     return f"  {alive:,}/{size:,} alive" if alive < size else ""
 
 

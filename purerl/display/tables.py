@@ -1,4 +1,4 @@
-"""Summaries and tables of runs, printed to the terminal: at most 80 columns wide."""
+"""Summaries and tables of runs, printed to the terminal, at most 80 columns wide."""
 
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,18 @@ from purerl.errors import printable
 from purerl.formulas import aggregates
 
 WIDTH = 80
-"""Columns of a terminal that have to do."""
+"""The columns of a terminal for which tables are made."""
 NAME = 30
-"""Columns for the names of runs and environments, in tables of several."""
+"""The columns for the names of runs and environments, in tables of several."""
 EACH = f"IQM: {STATISTIC} [its 95 % bootstrap interval, from {aggregates.LEAST} agents on]"
 
 
 def print_summary(console: Console, directory: Path, summary: dict[str, Any]) -> None:
-    """One line on a finished run: status, speed, time, returns and directory. Agents that died have no part in returns;
-    the line has their number. Of a sweep its ranking tells the returns."""
+    """Prints one line on a finished run: status, speed, time, returns and directory.
+
+    Agents that died do not count in returns; the line has their number. A sweep's line has no returns: its ranking has
+    them.
+    """
     returns = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
     size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
     told = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
@@ -45,8 +48,10 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
 
 
 def print_evaluation(result: dict[str, Any]) -> None:
-    """Prints an evaluation as a table with one row per agent, followed by the interquartile mean of several of one
-    configuration."""
+    """Prints an evaluation as a table with one row per agent.
+
+    Unless the run is a sweep a line with the agents' returns follows, as `progress.in_words` has them.
+    """
     names = list(result["members"][0])
     results = [name for name in ("won", "drawn", "lost") if f"{name}_per_seed" in result]
     title = f"{result['algo']} on {result['env']}, means of {result['episodes']} episodes"
@@ -65,12 +70,16 @@ def print_evaluation(result: dict[str, Any]) -> None:
 
 
 FEW_LEVELS = 20
-"""Levels that are told one by one."""
+"""The largest number of levels that get a row each."""
 
 
 def print_levels(result: dict[str, Any]) -> None:
-    """Prints an evaluation in chosen levels: a table with one row per agent, for returns and for the parts of episodes
-    that were solved; and one of the levels if they are few."""
+    """Prints an evaluation in chosen levels as a table with one row per agent.
+
+    Its columns are means over all levels and over the worst ones: of the return and, if it is known, of the fraction of
+    episodes that were solved. A table with one row per level follows if there are at most `FEW_LEVELS`, and then the
+    means over agents.
+    """
     kinds = {"return": "{:.3f}", "solved": "{:.1%}"}
     kinds = {kind: form for kind, form in kinds.items() if f"{kind}_per_seed" in result}
     names, agents = list(result["members"][0]), result["members"]
@@ -100,7 +109,7 @@ def print_levels(result: dict[str, Any]) -> None:
 
 
 def _of_levels(result: dict[str, Any], kind: str, shares: list[str]) -> list[list[float]]:
-    """Of each agent the mean over all levels, and over the worst ``shares`` of them."""
+    """Returns each agent's mean over all levels, and those over the worst ``shares`` of them."""
     return [result[f"{kind}_per_seed"], *(result[f"{kind}_worst"][share] for share in shares)]
 
 
@@ -120,7 +129,7 @@ def print_comparison(comparison: dict[str, Any]) -> None:
 
 
 def _with_interval(value: str, estimate: dict[str, Any], each: list[float] | None = None, digits: int = 1) -> str:
-    """An estimate on two lines: its value, and below it its interval, or ``each`` agent's score if there is none."""
+    """Returns a value and below it its interval, or ``each`` agent's score if there is no interval."""
     between = interval(estimate, digits)
     if between or each is None or len(each) == 1:
         return escape(f"{value}\n{between}")
@@ -171,7 +180,7 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _fitness(estimate: dict[str, Any], without: int) -> str:
-    """A fitness with its interval, and below it the number of trainings ``without`` one, if any."""
+    """Returns a fitness with its interval, and below it the number of trainings ``without`` one, if any."""
     told = f"{estimate['value']:.1f} {interval(estimate)}".strip()
     return escape(told + (f"\n{without} without" if without else ""))
 

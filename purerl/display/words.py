@@ -1,4 +1,4 @@
-"""Numbers by the names that people read, the same in every table, picture and page."""
+"""Names and forms of numbers for users, the same in every table, picture and page."""
 
 from typing import Any
 
@@ -10,18 +10,19 @@ NAMES = {
     "episode_length": "length of episodes",
     "eval_return": "return in evaluations",
 }
-"""Those of logs that are more than their words. A frame is an environment step of one agent, or in a search of all."""
+"""The names of those logged numbers that are not shown as the words of their name in the log. A frame is an
+environment step of one agent, or in a search of all."""
 STATISTIC = "interquartile mean"
-"""Of scores of several agents, `purerl.formulas.aggregates.iqm`."""
+"""The name of `purerl.formulas.aggregates.iqm` of scores of several agents."""
 
 
 def shown(name: str) -> str:
-    """The name of a number of a log."""
+    """Returns the name under which a logged number is shown."""
     return NAMES.get(name, name.replace("_", " "))
 
 
 def shortened(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters, without some in its middle."""
+    """Shortens ``text`` to at most ``width`` characters by leaving out some in its middle."""
     if len(text) <= width:
         return text
     before = (width - 1) // 2
@@ -29,12 +30,12 @@ def shortened(text: str, width: int) -> str:
 
 
 def value(given: Any) -> str:
-    """A value of a sweep as text: numbers with four digits."""
+    """Returns a value of a sweep as text: numbers with four digits."""
     return str(given) if isinstance(given, str | int) else f"{given:.4g}"
 
 
 def count(number: float) -> str:
-    """A number of frames as text: 1,234,567 is 1.23M."""
+    """Returns a number of frames as text: 1,234,567 is 1.23M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= size:
             return f"{number / (1e3 if letter == 'k' else size):.3g}{letter}"
@@ -42,6 +43,6 @@ def count(number: float) -> str:
 
 
 def interval(estimate: dict[str, float | None], digits: int = 1) -> str:
-    """An estimate's confidence interval as text; empty if there is none to tell (`aggregates.told`)."""
+    """Returns an estimate's confidence interval as text; empty if there is none (`aggregates.told`)."""
     low, high = estimate["low"], estimate["high"]
     return "" if low is None or low != low else f"[{low:.{digits}f}, {high:.{digits}f}]"

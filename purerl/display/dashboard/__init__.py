@@ -1,1 +1,1 @@
-"""A page on the runs in a folder: its files, a server for this machine alone, and curves of logs that still grow."""
+"""The page on the runs in a folder: its files, a server for this machine alone, and curves of logs that still grow."""

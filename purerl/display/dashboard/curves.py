@@ -1,4 +1,4 @@
-"""The columns of a log as curves: summarised over members, for a page to draw."""
+"""The columns of a log as curves, summarised over members, for a page to draw."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,21 +8,28 @@ import numpy as np
 from purerl.formulas import aggregates
 
 POINTS = 120
-"""Most points of a curve; more are averaged, neighbours together."""
+"""The largest number of points of a curve; if there are more, neighbours are averaged."""
 MOST_GROUPS = 8
-"""Most configurations of a sweep that are drawn: the best ones."""
+"""The largest number of configurations of a sweep that are drawn: the best ones."""
 
 
 def curve(
     columns: Mapping[str, np.ndarray], x: str, y: str, labels: tuple[str, ...] = ("config", "seed")
 ) -> dict[str, Any]:
-    """The column ``y`` over the column ``x``, summarised over members, as JSON.
+    """Summarises the column ``y`` over the column ``x`` as JSON.
 
-    Members are told apart by the columns ``labels``, of which the first one makes groups. Returns ``{"x": [points],
-    "groups": [...], "left_out": n}``; a group has its number ``group`` (None: there are no groups), its ``size`` in
-    members, ``mid`` (the interquartile mean), ``low`` and ``high`` (the ends of its 95 % bootstrap interval)
-    ``[points]``, and ``lines``, those of its members if they are too few for an interval. nan stands for a point at
-    which there is nothing. ``left_out`` counts groups that are not told, the worse ones by their last values.
+    Args:
+        columns: The columns of the log.
+        x: The name of the column of the x axis.
+        y: The name of the column of values.
+        labels: The columns that identify a member. The first one makes groups.
+
+    Returns:
+        ``{"x": [points], "groups": [...], "left_out": n}``. A group has its number ``group`` (None: there are no
+        groups); its ``size`` in members; ``mid``, the interquartile mean ``[points]``; ``low`` and ``high``, the ends
+        of its 95 % bootstrap interval ``[points]``; and ``lines``, those of its members if they are too few for an
+        interval. A point without values is nan. ``left_out`` counts the groups that are missing, which have the worst
+        last values.
     """
     nothing: dict[str, Any] = {"x": [], "groups": [], "left_out": 0}
     if x not in columns or y not in columns:
@@ -49,7 +56,7 @@ def curve(
 
 
 def _binned(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most `POINTS` places along an axis, ascending, and the number of the one that each of ``at`` belongs to."""
+    """Returns at most `POINTS` places along an axis, ascending, and the index of the place of each of ``at``."""
     places, index = np.unique(at, return_inverse=True)
     if len(places) <= POINTS:
         return places, index
@@ -58,7 +65,7 @@ def _binned(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _pivot(members: np.ndarray, index: np.ndarray, value: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct ``members`` ``[M]``, and the mean value of each at each point ``[M, points]``; nan without any."""
+    """Returns the distinct ``members`` ``[M]``, and each one's mean value at each point ``[M, points]`` (nan: none)."""
     names, row = np.unique(members, return_inverse=True)
     place = row * points + index
     count = np.bincount(place, minlength=len(names) * points)
@@ -68,12 +75,12 @@ def _pivot(members: np.ndarray, index: np.ndarray, value: np.ndarray, points: in
 
 
 def _last(table: np.ndarray) -> float:
-    """The interquartile mean of the last values of all members."""
+    """Computes the interquartile mean of the last values of all members."""
     return float(aggregates.iqm([row[np.isfinite(row)][-1] for row in table]))
 
 
 def _told(group: int | None, names: np.ndarray, table: np.ndarray) -> dict[str, Any]:
-    """A group as JSON, of its members' values ``[M, points]``."""
+    """Returns a group, with its members' values ``[M, points]``, as JSON."""
     middle, low, high = aggregates.bands(table).tolist()
     few = 1 < len(names) < aggregates.LEAST
     lines = [{"member": int(name), "y": row.tolist()} for name, row in zip(names, table, strict=True)] if few else []

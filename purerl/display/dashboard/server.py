@@ -1,7 +1,7 @@
-"""A server of the page, on the loopback interface alone, which only reads.
+"""The server of the page, on the loopback interface alone, which only reads.
 
-Whatever a browser on this machine is made to send here by some other page is refused: requests must name this very
-address (against DNS rebinding), and must not come from another site.
+It refuses requests that another page makes a browser on this machine send: a request must name this very address
+(against DNS rebinding), and must not come from another site.
 """
 
 import importlib.resources
@@ -31,21 +31,29 @@ OF_PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may load: what this server gives."""
+"""The content policy of the page, which may load what this server gives."""
 OF_FILM = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'self'"
 )
-"""What a film in HTML may do, which anybody may have written: show itself, without any access to this server."""
+"""The content policy of a film in HTML, whose author is unknown: it may show itself, without any access to this
+server."""
 
 
 class Missing(Exception):
-    """What was asked for is not there."""
+    """The error of a request for something that does not exist."""
 
 
 class Answers(NamedTuple):
-    """What the page asks for. ``run`` and what else takes a path is given the text of a request, which is untrusted;
-    it raises `Missing` or `ConfigError`."""
+    """The functions that answer the requests of the page.
+
+    Their arguments are texts of a request, which are untrusted. Those with arguments raise `Missing` or `ConfigError`.
+
+    - ``runs``: the list of runs.
+    - ``run``: one run.
+    - ``curve``: the curve of a number of a run.
+    - ``file``: the type and the contents of a file of a run.
+    """
 
     runs: Callable[[], Any]
     run: Callable[[str], Any]
@@ -54,9 +62,14 @@ class Answers(NamedTuple):
 
 
 def server(answers: Answers, port: int) -> ThreadingHTTPServer:
-    """A server on ``port`` (0: any that is free) of the loopback interface; ``server_address`` tells which.
+    """Makes a server on a port of the loopback interface.
 
-    Raises `OSError` if it is taken.
+    Args:
+        answers: The functions that answer its requests.
+        port: The port (0: any that is free; ``server_address`` of the result has it).
+
+    Raises:
+        OSError: The port is taken.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,7 +91,7 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
         do_HEAD = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Requests are not told."""
+            """Logs nothing."""
 
         def _answer(self) -> tuple[HTTPStatus, str, bytes, str]:
             if problem := _foreign(self.headers, serving.server_port):
@@ -94,7 +107,7 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Tells what failed, but not who has hung up."""
+            """Reports an error, unless the browser has closed the connection."""
             if not isinstance(sys.exception(), ConnectionError):
                 super().handle_error(request, client_address)
 
@@ -103,7 +116,7 @@ def server(answers: Answers, port: int) -> ThreadingHTTPServer:
 
 
 def _foreign(headers: Any, port: int) -> str:
-    """Why a request is refused: it names another host, or comes from another site. Empty: it is not."""
+    """Returns why a request is refused: it names another host, or comes from another site. Empty: it is not refused."""
     hosts = headers.get_all("Host") or []
     if len(hosts) != 1 or hosts[0] not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
         return "this page is served to this machine only"
@@ -113,7 +126,7 @@ def _foreign(headers: Any, port: int) -> str:
 
 
 def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, str]:
-    """The status, type, body and content policy for a request's target."""
+    """Returns the status, type, body and content policy for a request's target."""
     url = urlsplit(target)
     if url.path in ASSETS:
         name = ASSETS[url.path]

@@ -1,5 +1,7 @@
-"""Drawings of environments: a function of a moment of play that gives a picture. Nothing here computes with JAX, but
-what libraries draw themselves."""
+"""Drawings of environments: functions that make a picture of a moment of play.
+
+They draw arrays of numpy. Only libraries' own drawings, and the map of DeepSea's actions, compute with JAX.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,9 +16,12 @@ from purerl.errors import ConfigError
 
 
 class Moment(NamedTuple):
-    """What is before an action, and that action, as numpy: the state of the environment within all transforms, what the
-    policy sees ``[...]``, of several agents ``[N, ...]``, and likewise the action; None in an episode's last state, in
-    which none is taken."""
+    """A moment of play, as numpy: a state, and the action that is taken in it.
+
+    - ``state``: the state of the environment within all transforms.
+    - ``obs``: what the policy sees, ``[...]``, of several agents ``[N, ...]``.
+    - ``action``: likewise; None in the last state of an episode, in which no action is taken.
+    """
 
     state: Any
     obs: Any
@@ -24,14 +29,19 @@ class Moment(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """``draw(moment, sheet)`` onto a sheet of ``width`` by 1, or one that becomes a photo, ``fps`` moments a second."""
+    """A way to draw the moments of an environment.
+
+    - ``draw``: ``draw(moment, sheet)`` draws onto a sheet of ``width`` by 1, or replaces it by a photo.
+    - ``fps``: moments a second in a film.
+    - ``width``: the width of the sheet, in units of its height.
+    """
 
     draw: Callable[[Moment, Sheet], None]
     fps: float = 5.0
     width: float = 1.0
 
     def frame(self, moment: Moment, size: int) -> np.ndarray:
-        """The picture of a moment, uint8 ``[H, W, 3]`` with ``H`` = ``size``."""
+        """Draws the picture of a moment, uint8 ``[H, W, 3]`` with ``H`` = ``size``."""
         sheet = Sheet(self.width, size)
         self.draw(moment, sheet)
         return sheet.picture()
@@ -64,17 +74,25 @@ OF_STATES: dict[str, Callable[[dict[str, Any]], tuple[Callable[[Moment, Sheet], 
     "Permutation-v0": tables.permutation,
     **{f"brax/{task}": bodies.brax for task in BRAX},
 }
-"""What draws the states of an environment, by its name: a function of the environment's parameters that gives the
+"""The drawings of states, by the environment's name: functions of the environment's parameters that return the
 fields of a `Drawing`."""
 OF_FAMILIES = {"pgx": libraries.pgx, "jumanji": libraries.jumanji, "xminigrid": libraries.xminigrid}
-"""What draws the states of any environment of a family, likewise; pgx' MinAtar is drawn as a policy sees it."""
+"""The drawings of states of any environment of a family, likewise. MinAtar of pgx is drawn as a policy sees it."""
 
 
 def drawing(name: str, params: dict[str, Any], space: spaces.Space) -> Drawing:
-    """The drawing of the environment called ``name`` with these parameters, whose policies see elements of ``space``.
+    """Makes the drawing of an environment.
 
-    One of its states if there is one, and otherwise of what a policy sees, if that is a picture or a board: an array of
-    two or three axes, alone or in a tree. Raises `ConfigError` for neither, and if a library is missing.
+    It draws the environment's states if this package or a library can. Otherwise it draws what a policy sees if that is
+    a picture or a board: an array of two or three axes, alone or in a tree.
+
+    Args:
+        name: The name of the environment.
+        params: The parameters of the environment.
+        space: The space of the observations that its policies see.
+
+    Raises:
+        ConfigError: The environment cannot be drawn, or a library is missing.
     """
     plain = name.removeprefix("gymnax/")
     family, _, rest = name.partition("/")
@@ -92,7 +110,7 @@ def drawing(name: str, params: dict[str, Any], space: spaces.Space) -> Drawing:
 
 
 def innermost(env_state: Any) -> Any:
-    """The state within transforms and adapters: that of the physics, or of the library."""
+    """Returns the state within transforms and adapters: that of the physics, or of the library."""
     while True:
         inner = next((getattr(env_state, name) for name in ("inner", "physical") if hasattr(env_state, name)), None)
         if inner is None:

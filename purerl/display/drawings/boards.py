@@ -1,4 +1,4 @@
-"""Drawings of boards: tic-tac-toe, and whatever a policy sees as planes of cells, such as MinAtar and pgx' boards."""
+"""Drawings of boards: tic-tac-toe, and observations that are planes of cells, such as those of MinAtar and pgx."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ OF_MINATAR = 30.0 / 4
 
 
 def tic_tac_toe(params: dict[str, Any]) -> tuple:
-    """The marks, and the one that is made now, if any, faint."""
+    """Makes a drawing of the marks, and faintly of the one that is made now, if any."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         for i in (1, 2):
@@ -34,7 +34,7 @@ def tic_tac_toe(params: dict[str, Any]) -> tuple:
 
 
 def _mark(sheet: Sheet, cell: int, agent: int, colour: str) -> None:
-    """A cross of agent 0, a ring of agent 1."""
+    """Draws a cross of agent 0, or a ring of agent 1."""
     x, y = 0.22 + 0.28 * (cell % 3), 0.22 + 0.28 * (cell // 3)
     if agent == 0:
         sheet.line([(x - 0.07, y - 0.07), (x + 0.07, y + 0.07)], colour, 0.03)
@@ -45,7 +45,10 @@ def _mark(sheet: Sheet, cell: int, agent: int, colour: str) -> None:
 
 
 def image(space: spaces.Space) -> int | None:
-    """The number of the leaf of an observation that is a picture or a board, ``[H, W]`` or ``[H, W, C]``, if any is."""
+    """Returns the index of the first leaf of an observation that is a picture or a board; None if there is none.
+
+    Such a leaf is ``[H, W]`` or ``[H, W, C]``, with more than one row and column.
+    """
     for i, leaf in enumerate(spaces.leaves(space)):
         if isinstance(leaf, spaces.Box) and len(leaf.shape) in (2, 3) and min(leaf.shape[:2]) > 1:
             return i
@@ -53,9 +56,14 @@ def image(space: spaces.Space) -> int | None:
 
 
 def planes(place: int, space: spaces.Space) -> tuple:
-    """The newest frame of a leaf of the observations: each channel in its colour, numbers scaled to their range so far.
+    """Makes a drawing of the newest frame of a leaf of the observations.
 
-    Of several agents what each of them sees, side by side.
+    Each channel has its own colour, unless the leaf is a photo. Numbers are scaled by the range of those that were
+    drawn so far. What several agents see is drawn side by side.
+
+    Args:
+        place: The index of the leaf.
+        space: The space of the observations.
     """
     leaf = spaces.leaves(space)[place]
     rows, columns = leaf.shape[:2]
@@ -80,5 +88,5 @@ def planes(place: int, space: spaces.Space) -> tuple:
 
 
 def _is_photo(leaf: spaces.Box) -> bool:
-    """Whether channels are red, green and blue."""
+    """Returns whether channels are red, green and blue."""
     return len(leaf.shape) == 3 and leaf.shape[2] == 3 * leaf.num_frames and leaf.dtype == np.uint8

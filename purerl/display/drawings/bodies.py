@@ -1,4 +1,4 @@
-"""Drawings of the bodies of brax: capsules, spheres and boxes, seen from the side, without OpenGL."""
+"""Drawings of the bodies of brax: capsules, spheres and boxes, seen from the side or from above, without OpenGL."""
 
 from typing import Any
 
@@ -12,13 +12,16 @@ PLANE, SPHERE, CAPSULE, BOX = 0, 2, 3, 6
 COLOURS = (BLUE, ORANGE, GREEN, RED, SKY)
 AZIMUTH, ELEVATION = np.deg2rad(90), np.deg2rad(12)
 REACH = {"reacher": 0.55, "pusher": 2.4, "inverted_pendulum": 2.0}
-"""Metres that are seen from top to bottom, by task; 2.6 for the others."""
+"""Metres from the top to the bottom of the picture, by task; 2.6 for the others."""
 FROM_ABOVE = ("reacher", "pusher")
 """Tasks in a plane, which are seen from above."""
 
 
 def brax(params: dict[str, Any]) -> tuple:
-    """The bodies of a task of brax; the eye follows the first one. Raises `ConfigError` if brax is missing."""
+    """Makes a drawing of the bodies of a task of brax, which follows the first one. Raises `ConfigError` without brax.
+
+    Tasks `FROM_ABOVE` are drawn around the origin instead.
+    """
     _, backend, task = params["name"].split("/")
     try:
         from brax import envs
@@ -68,14 +71,14 @@ def brax(params: dict[str, Any]) -> tuple:
 
 
 def _eye(elevation: float) -> np.ndarray:
-    """Rows: the directions in the world to the right, up, and towards the eye, which looks along the y axis."""
+    """Returns the directions to the right, up, and towards the eye as rows; the eye looks along the y axis."""
     right = np.array([np.sin(AZIMUTH), -np.cos(AZIMUTH), 0.0])
     towards = np.array([np.cos(AZIMUTH) * np.cos(elevation), -np.sin(AZIMUTH) * np.cos(elevation), np.sin(elevation)])
     return np.stack([right, np.cross(towards, right), towards])
 
 
 def _ground(sheet: Sheet, seen: Any, focus: np.ndarray, above: bool) -> None:
-    """Lines on the ground, one a metre, so that one sees how far a body moves."""
+    """Draws lines on the ground, one a metre, which show how far a body moves; none if it is seen from above."""
     if above:
         return
     for x in np.arange(np.floor(focus[0]) - 8, focus[0] + 9):
@@ -89,12 +92,12 @@ def _ground(sheet: Sheet, seen: Any, focus: np.ndarray, above: bool) -> None:
 
 
 def product(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Hamilton's product of two quaternions ``(w, x, y, z)``: to turn by ``other``, then by ``one``."""
+    """Computes Hamilton's product of two quaternions ``(w, x, y, z)``: the turn by ``other``, and then by ``one``."""
     w, v, t, u = one[0], one[1:], other[0], other[1:]
     return np.concatenate([[w * t - v @ u], w * u + t * v + np.cross(v, u)])
 
 
 def rotated(turn: np.ndarray, point: np.ndarray) -> np.ndarray:
-    """A point, turned by a quaternion."""
+    """Turns a point by a unit quaternion ``(w, x, y, z)``."""
     twice = 2 * np.cross(turn[1:], point)
     return point + turn[0] * twice + np.cross(turn[1:], twice)

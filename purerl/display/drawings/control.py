@@ -1,4 +1,4 @@
-"""Drawings of classic control: carts, pendulums and a valley; and of gymnax' robots."""
+"""Drawings of classic control (carts, pendulums and a valley), and of gymnax' robots."""
 
 import math
 from typing import Any
@@ -9,14 +9,14 @@ from purerl.display.drawings.sheet import BLUE, DIM, GREEN, INK, LINE, ORANGE, R
 
 
 def _numbers(state: Any, *names: str) -> list[float]:
-    """The first elements of a native state, an array, or these fields of a library's."""
+    """Returns the first elements of a native state, which is an array, or these fields of a library's state."""
     if all(hasattr(state, name) for name in names):
         return [float(getattr(state, name)) for name in names]
     return [float(x) for x in np.asarray(state).reshape(-1)[: len(names)]]
 
 
 def _push(action: Any, num: int) -> float:
-    """Where an action pushes, from -1 to 1: of ``num`` discrete ones, or a number. Without an action nowhere: 0."""
+    """Returns the push of an action, -1 to 1: one of ``num`` discrete actions, or (0) a number; 0 without an action."""
     if action is None:
         return 0.0
     value = float(np.asarray(action).reshape(-1)[0])
@@ -24,7 +24,7 @@ def _push(action: Any, num: int) -> float:
 
 
 def cartpole(params: dict[str, Any]) -> tuple:
-    """The cart on its track, the pole, and the push."""
+    """Makes a drawing of the cart on its track, the pole, and the push."""
     limit, length = float(params.get("x_threshold", 2.4)), 2 * float(params.get("length", 0.5))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -53,7 +53,7 @@ def cartpole(params: dict[str, Any]) -> tuple:
 
 
 def pendulum(params: dict[str, Any]) -> tuple:
-    """The pendulum, and the torque as an arc's arrow."""
+    """Makes a drawing of the pendulum, and of the torque as an arrow along an arc."""
     most = float(params.get("max_torque", 2.0))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -73,7 +73,7 @@ def pendulum(params: dict[str, Any]) -> tuple:
 
 
 def mountain_car(params: dict[str, Any]) -> tuple:
-    """The valley, the car in it, the flag, and the push."""
+    """Makes a drawing of the valley, the car in it, the flag, and the push."""
     low, high = float(params.get("min_position", -1.2)), float(params.get("max_position", 0.6))
     continuous = "Continuous" in params["name"]
     goal = float(params.get("goal_position", 0.45 if continuous else 0.5))
@@ -97,7 +97,7 @@ def mountain_car(params: dict[str, Any]) -> tuple:
 
 
 def acrobot(params: dict[str, Any]) -> tuple:
-    """Both links, the line to be reached, and the torque at the joint between them."""
+    """Makes a drawing of both links, the line to be reached, and the torque at the joint between them."""
     first = float(params.get("link_length_1", 1.0))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -118,7 +118,7 @@ def acrobot(params: dict[str, Any]) -> tuple:
 
 
 def point_robot(params: dict[str, Any]) -> tuple:
-    """The point, its goal and the circle that goals lie on."""
+    """Makes a drawing of the point, its goal and the circle that goals lie on."""
     radius, near = float(params.get("circle_radius", 1.0)), float(params.get("goal_radius", 0.2))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -135,7 +135,7 @@ def point_robot(params: dict[str, Any]) -> tuple:
 
 
 def obstacles(params: dict[str, Any]) -> tuple:
-    """The robot, its goal, the obstacles, and the way that it is about to take."""
+    """Makes a drawing of the robot, its goal, the obstacles, and the way that it is about to take."""
     radius = float(params.get("radius", 0.02))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -155,7 +155,7 @@ def obstacles(params: dict[str, Any]) -> tuple:
 
 
 def reacher(params: dict[str, Any]) -> tuple:
-    """The arm of links of length 1, and its goal."""
+    """Makes a drawing of the arm, whose links have length 1, and its goal."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         angles = np.cumsum(np.asarray(moment.state.angles).reshape(-1))
@@ -172,7 +172,7 @@ def reacher(params: dict[str, Any]) -> tuple:
 
 
 def swimmer(params: dict[str, Any]) -> tuple:
-    """The swimmer, its goal, and the urchins to keep away from."""
+    """Makes a drawing of the swimmer, its goal, and the urchins that it must avoid."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         state = moment.state

@@ -31,7 +31,7 @@ def _fill(sheet: Sheet, at: Any, size: float, row: int, column: int, colour: str
 
 
 def _mover(sheet: Sheet, at: Any, size: float, place: Any, way: tuple[int, int], colour: str = BLUE) -> None:
-    """An agent in a cell, and the way that it takes."""
+    """Draws an agent in a cell, and the way that it takes."""
     x, y = at(*place)
     sheet.disc((x, y), 0.33 * size, colour, INK)
     if any(way):
@@ -43,16 +43,19 @@ def _whole(value: Any) -> int:
 
 
 STAYS = (0, 0)
-"""The way of who takes no action."""
+"""The way of an agent that takes no action."""
 
 
 def _way(moment: Any, ways: Sequence[tuple[int, int]], agent: int = 0) -> tuple[int, int]:
-    """That of ``ways`` which the action of an agent names; in the last state it stays."""
+    """Returns the one of ``ways`` that the action of an agent names; `STAYS` in the last state."""
     return STAYS if moment.action is None else ways[int(np.ravel(moment.action)[agent]) % len(ways)]
 
 
 def deep_sea(params: dict[str, Any]) -> tuple:
-    """The diver in a square of water, the treasure at its lower right, and whether the action leads right or left."""
+    """Makes a drawing of the diver in a square of water, the treasure at its lower right, and an arrow.
+
+    The arrow shows whether the action leads right or left.
+    """
     native = params["name"] == "DeepSea-v0"
     depth, seed = int(params.get("depth", 10) if native else params.get("size", 8)), int(params.get("seed", 0))
     right = _map_of_actions(depth, seed) if native else None
@@ -69,14 +72,14 @@ def deep_sea(params: dict[str, Any]) -> tuple:
 
 
 def _map_of_actions(depth: int, seed: int) -> np.ndarray:
-    """The action that leads to the right from each cell of the native DeepSea."""
+    """Returns the action that leads to the right from each cell of the native DeepSea."""
     import jax
 
     return np.asarray(jax.random.bernoulli(jax.random.key(seed), 0.5, (depth, depth))).astype(np.int32)
 
 
 def noisy_grid(params: dict[str, Any]) -> tuple:
-    """The agent in its grid, and beside it the screen of noise."""
+    """Makes a drawing of the agent in its grid, and beside it of the screen of noise."""
     size_of = int(params.get("size", 9))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -90,7 +93,7 @@ def noisy_grid(params: dict[str, Any]) -> tuple:
 
 
 def cue_corridor(params: dict[str, Any]) -> tuple:
-    """The corridor, the cell with the cue, and the action as an arrow up (1) or down (0)."""
+    """Makes a drawing of the corridor, the cell with the cue, and the action as an arrow up (1) or down (0)."""
     length, cue = int(params.get("length", 16)), int(params.get("cue_cell", 11))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -109,7 +112,7 @@ def cue_corridor(params: dict[str, Any]) -> tuple:
 
 
 def landmarks(params: dict[str, Any]) -> tuple:
-    """Two agents and the two landmarks that they are to stand on."""
+    """Makes a drawing of two agents and the two landmarks that they are to stand on."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         at, size = _board(sheet, 5, 5)
@@ -124,7 +127,10 @@ def landmarks(params: dict[str, Any]) -> tuple:
 
 
 def coin_game(params: dict[str, Any]) -> tuple:
-    """Two agents and the coin of each, in its agent's colour, agent 0 and its coin at the left of their cells."""
+    """Makes a drawing of two agents and the coin of each, in its agent's colour.
+
+    Agent 0 and its coin are at the left of their cells.
+    """
     rows = 3
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -147,7 +153,10 @@ def coin_game(params: dict[str, Any]) -> tuple:
 
 
 def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
-    """Draws walls ``[rows, columns]``, the goal and the agent of a state with ``pos`` and ``goal``."""
+    """Makes a function that draws walls ``[rows, columns]``, the goal and the agent.
+
+    States have the cells ``pos``, of the agent, and ``goal``.
+    """
 
     def draw(moment: Any, sheet: Sheet) -> None:
         at, size = _board(sheet, walls.shape[0], walls.shape[1])
@@ -161,7 +170,7 @@ def _maze(walls: np.ndarray, ways: list[tuple[int, int]]) -> Any:
 
 
 def maze(params: dict[str, Any]) -> tuple:
-    """The walls, the goal, the agent and where it looks, and in a light shade the cells that it sees."""
+    """Makes a drawing of the walls, the goal, the agent and its direction, and lightly the cells that it sees."""
     from purerl.envs.native.maze import WAYS, views
 
     view = int(params.get("view", 5))
@@ -190,17 +199,17 @@ CLOCKWISE = [FOUR_WAYS[name] for name in ("up", "right", "down", "left")]
 
 
 def four_rooms(params: dict[str, Any]) -> tuple:
-    """Four rooms, the goal in one of them, and the agent."""
+    """Makes a drawing of four rooms, the goal in one of them, and the agent."""
     return _maze(~np.asarray(_of_gymnax(params).env_map, bool), CLOCKWISE), 6.0, 1.0
 
 
 def meta_maze(params: dict[str, Any]) -> tuple:
-    """The maze, the goal, which the agent does not see, and the agent."""
+    """Makes a drawing of the maze, the goal, which the agent does not see, and the agent."""
     return _maze(~np.asarray(_of_gymnax(params).env_map, bool), CLOCKWISE), 6.0, 1.0
 
 
 def frozen_lake(params: dict[str, Any]) -> tuple:
-    """Ice, holes, the goal, and the agent."""
+    """Makes a drawing of the ice, the holes, the goal, and the agent."""
     tiles = np.asarray(_of_gymnax(params).desc)
     ways = [FOUR_WAYS[name] for name in ("left", "down", "right", "up")]
 
@@ -218,7 +227,7 @@ def frozen_lake(params: dict[str, Any]) -> tuple:
 
 
 def _of_gymnax(params: dict[str, Any]) -> Any:
-    """gymnax' environment, for the map that it has."""
+    """Makes gymnax' environment, for the map that it has."""
     import gymnax
 
     arguments = {name: value for name, value in params.items() if name in ("maze_size", "rf_size", "map_name")}
@@ -226,7 +235,11 @@ def _of_gymnax(params: dict[str, Any]) -> Any:
 
 
 def colours_of(planes: np.ndarray, palette: tuple[str, ...]) -> np.ndarray:
-    """Planes ``[rows, columns, C]`` from 0 to 1 as colours uint8 ``[rows, columns, 3]``; later planes lie on top."""
+    """Converts planes ``[rows, columns, C]`` of 0 to 1 to colours, of which those of later planes lie on top.
+
+    Returns:
+        uint8 ``[rows, columns, 3]``.
+    """
     picture = np.broadcast_to(rgb(PAPER).astype(np.float64), (*planes.shape[:2], 3)).copy()
     for i in range(planes.shape[-1]):
         amount = planes[..., i, None]

@@ -1,4 +1,4 @@
-"""Drawings that libraries make themselves of the states of their environments."""
+"""Drawings that libraries make of the states of their own environments."""
 
 import base64
 import contextlib
@@ -23,17 +23,17 @@ LATIN = str.maketrans(
     dict(zip("歩香桂銀角飛金玉一二三四五六七八九", "PLNSBRGK123456789", strict=True))
     | {"と": "P⁺", "馬": "B⁺", "龍": "R⁺", "成": "+", "十": "10", "先": "", "後": "", "手": ""}
 )
-"""The letters of shogi's pieces, as its notation in the West has them, for fonts without Japanese."""
+"""The letters of shogi's pieces in its Western notation, for fonts without Japanese."""
 SVG, LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 """Names of SVG, as the parser of XML writes them."""
 INCHES = 6.0
-"""Height of Jumanji's figures: what is smaller has larger letters."""
+"""The height of Jumanji's figures; the smaller it is, the larger are the letters."""
 LIMITS = {"MMST-v0": (-0.05, 1.05)}
-"""Of both axes, where a viewer of Jumanji leaves out what it draws."""
+"""The limits of both axes, where a viewer of Jumanji does not show all that it draws."""
 
 
 def pgx(params: dict[str, Any]) -> tuple:
-    """A game of pgx, as it shows it in SVG. Raises `ConfigError` if resvg-py is missing."""
+    """Makes a drawing of a game of pgx from its own SVG. Raises `ConfigError` if resvg-py is missing."""
     if importlib.util.find_spec("resvg_py") is None:
         raise ConfigError(f"env = {params['name']!r}: needs resvg-py to be drawn; pip install 'purerl[pgx]'")
 
@@ -45,8 +45,10 @@ def pgx(params: dict[str, Any]) -> tuple:
 
 
 def drawn(svg: str, height: int) -> np.ndarray:
-    """What an SVG shows, uint8 ``[height, W, 3]``, on white. Its images, which must be SVG, become parts of it: resvg
-    draws that in a tenth of the time."""
+    """Draws an SVG on white, uint8 ``[height, W, 3]``.
+
+    Its images, which must be SVG, become parts of it: resvg draws those in a tenth of the time.
+    """
     import resvg_py
 
     root = ElementTree.fromstring(svg.replace("Courier", "DejaVu Sans Mono"))
@@ -69,7 +71,7 @@ def drawn(svg: str, height: int) -> np.ndarray:
 
 @contextlib.contextmanager
 def windowless() -> Iterator[None]:
-    """Within it pyplot opens no window; afterwards it draws as it did before."""
+    """Keeps pyplot from opening windows in a ``with`` block; afterwards it draws as it did before."""
     before = matplotlib.get_backend(auto_select=False)
     matplotlib.use("Agg")
     try:
@@ -80,7 +82,7 @@ def windowless() -> Iterator[None]:
 
 
 def jumanji(params: dict[str, Any]) -> tuple:
-    """An environment of Jumanji, as its viewer draws it, but for its window."""
+    """Makes a drawing of an environment of Jumanji by its own viewer, without its window."""
     import jumanji
     from matplotlib import pyplot
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -112,7 +114,7 @@ def jumanji(params: dict[str, Any]) -> tuple:
 
 
 def xminigrid(params: dict[str, Any]) -> tuple:
-    """The whole grid, and brighter what the agent sees of it."""
+    """Makes a drawing of the whole grid, in which what the agent sees is brighter."""
     import xminigrid
     from xminigrid.rendering.rgb_render import render
 

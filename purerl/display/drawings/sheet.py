@@ -4,9 +4,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 SMOOTH = 2
-"""Each pixel is the mean of so many by so many, so that edges are smooth."""
+"""Each pixel is the mean of this number of rows and columns of smaller ones, so that edges are smooth."""
 WIDEST = 4.0
-"""Width of the widest photo; what is wider becomes less high."""
+"""The width of the widest photo, in units of its height; a wider one becomes less high."""
 PAPER, INK, DIM, LINE = "#f7f8fa", "#1c2733", "#6b7784", "#cfd6de"
 BLUE, ORANGE, GREEN, PURPLE, YELLOW, SKY, RED, BROWN = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#56b4e9", "#d55e00", "#8c6d46"),
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 
 class Sheet:
-    """What is drawn so far. Lengths are parts of the height."""
+    """A sheet with what is drawn so far; lengths are fractions of its height."""
 
     def __init__(self, width: float, size: int):
         self.width, self._unit = width, size * SMOOTH
@@ -26,7 +26,7 @@ class Sheet:
         self._draw = ImageDraw.Draw(self._image)
 
     def line(self, points: list[Point], colour: str = INK, width: float = 0.008, round_ends: bool = True) -> None:
-        """A line through ``points``."""
+        """Draws a line through ``points``."""
         places = [self._at(point) for point in points]
         self._draw.line(places, colour, max(1, round(width * self._unit)), "curve")
         if round_ends:
@@ -34,21 +34,29 @@ class Sheet:
                 self.disc(point, width / 2, colour)
 
     def disc(self, centre: Point, radius: float, colour: str, edge: str | None = None) -> None:
-        """A disc."""
+        """Draws a disc."""
         (x, y), r = self._at(centre), radius * self._unit
         self._draw.ellipse([x - r, y - r, x + r, y + r], colour, edge, max(1, round(0.006 * self._unit)) if edge else 0)
 
     def box(self, low: Point, high: Point, colour: str | None, edge: str | None = None, corner: float = 0.0) -> None:
-        """A rectangle between two corners."""
+        """Draws a rectangle.
+
+        Args:
+            low: Its upper left corner.
+            high: Its lower right corner.
+            colour: The colour of its area (None: it is not filled).
+            edge: The colour of its edge (None: it has none).
+            corner: The radius of its corners.
+        """
         width = max(1, round(0.005 * self._unit)) if edge else 0
         self._draw.rounded_rectangle([*self._at(low), *self._at(high)], corner * self._unit, colour, edge, width)
 
     def shape(self, points: list[Point], colour: str, edge: str | None = None) -> None:
-        """A polygon."""
+        """Draws a polygon."""
         self._draw.polygon([self._at(point) for point in points], colour, edge)
 
     def arrow(self, tail: Point, head: Point, colour: str = RED, width: float = 0.012) -> None:
-        """An arrow; nothing if it has no length."""
+        """Draws an arrow, or nothing if it has no length."""
         way = np.subtract(head, tail)
         length = float(np.hypot(*way))
         if length < 1e-6:
@@ -61,11 +69,19 @@ class Sheet:
         self.shape([head, *((float(x), float(y)) for x, y in sides)], colour)
 
     def text(self, place: Point, words: str, size: float = 0.05, colour: str = INK, anchor: str = "mm") -> None:
-        """Words, by default with their middle at ``place``."""
+        """Writes a line of text.
+
+        Args:
+            place: Where it stands.
+            words: The text.
+            size: The size of the letters.
+            colour: The colour of the letters.
+            anchor: The point of the text that lies at ``place``, as Pillow names it (``mm``: its middle).
+        """
         self._draw.text(self._at(place), words, colour, ImageFont.load_default(max(6.0, size * self._unit)), anchor)
 
     def cells(self, colours: np.ndarray, low: Point, high: Point) -> None:
-        """A grid of cells of ``colours`` uint8 ``[rows, columns, 3]`` between two corners."""
+        """Draws a grid of cells of ``colours`` uint8 ``[rows, columns, 3]`` between two corners."""
         rows, columns, _ = colours.shape
         left, top = self._at(low)
         right, bottom = self._at(high)
@@ -75,11 +91,11 @@ class Sheet:
 
     @property
     def pixels(self) -> int:
-        """Height of what is drawn on, before edges are smoothed."""
+        """The height of the sheet in pixels, before edges are smoothed."""
         return self._unit
 
     def photo(self, picture: np.ndarray) -> None:
-        """Becomes a picture, uint8 ``[H, W, 3]``, and as wide as it is, up to `WIDEST`."""
+        """Replaces the sheet by a picture, uint8 ``[H, W, 3]``, with its proportions up to a width of `WIDEST`."""
         height, width, _ = picture.shape
         self.width = min(WIDEST, width / height)
         size = max(2, round(self.width * self._unit / SMOOTH)) * SMOOTH, self._unit
@@ -87,7 +103,7 @@ class Sheet:
         self._image, self._draw = shown, ImageDraw.Draw(shown)
 
     def picture(self) -> np.ndarray:
-        """What was drawn, uint8 ``[H, W, 3]``."""
+        """Returns what was drawn, uint8 ``[H, W, 3]``."""
         width, height = self._image.size
         return np.asarray(self._image.resize((width // SMOOTH, height // SMOOTH), Image.Resampling.BOX))
 
@@ -96,8 +112,10 @@ class Sheet:
 
 
 def captioned(picture: np.ndarray, words: str, height: int) -> np.ndarray:
-    """A picture, uint8 ``[H, W, 3]``, above a strip of ``height`` pixels with a line of words, which gets smaller where
-    it would be too wide."""
+    """Puts a line of text below a picture, uint8 ``[H, W, 3]``, in a strip of ``height`` pixels.
+
+    The letters become smaller if the line would be too wide.
+    """
     width, size = picture.shape[1], 0.72 * height
     strip = Image.new("RGB", (width, height), PAPER)
     drawn = ImageDraw.Draw(strip)
@@ -108,5 +126,5 @@ def captioned(picture: np.ndarray, words: str, height: int) -> np.ndarray:
 
 
 def rgb(colour: str) -> np.ndarray:
-    """A colour as uint8 ``[3]``."""
+    """Converts a colour ``#rrggbb`` to uint8 ``[3]``."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.uint8)

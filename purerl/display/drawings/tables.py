@@ -11,12 +11,12 @@ HISTORIES = ("to the first player", "after a pass", "after a bet", "after a pass
 
 
 def _chosen(moment: Any, count: int) -> list[int | None]:
-    """The actions of so many agents; None each in the last state, in which none is taken."""
+    """Lists the actions of ``count`` agents; None for each in the last state, in which no action is taken."""
     return [None] * count if moment.action is None else [int(action) for action in np.ravel(moment.action)[:count]]
 
 
 def matrix_game(params: dict[str, Any]) -> tuple:
-    """What both are paid for each pair of actions, and the pair that they choose."""
+    """Makes a drawing of the payoffs of both agents for each pair of actions, and the pair that they choose."""
     from purerl.envs.native.games.matrix_game import GAMES
 
     name = str(params.get("game", "prisoners-dilemma"))
@@ -42,7 +42,7 @@ def matrix_game(params: dict[str, Any]) -> tuple:
 
 
 def two_step(params: dict[str, Any]) -> tuple:
-    """The three states, the one that is now, and the actions of both."""
+    """Makes a drawing of the three states, the current one, and the actions of both agents."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         places, now = [(0.5, 0.22), (0.25, 0.66), (0.75, 0.66)], int(np.ravel(moment.state)[0])
@@ -59,7 +59,7 @@ def two_step(params: dict[str, Any]) -> tuple:
 
 
 def permutation(params: dict[str, Any]) -> tuple:
-    """Which action each agent chooses: all of them differ where each column has one mark."""
+    """Makes a drawing of the action of each agent: all of them differ where each column has one mark."""
     count = int(params.get("num_agents", 3))
 
     def draw(moment: Any, sheet: Sheet) -> None:
@@ -78,7 +78,7 @@ def permutation(params: dict[str, Any]) -> tuple:
 
 
 def kuhn_poker(params: dict[str, Any]) -> tuple:
-    """Both cards, who moves first, what was done so far, and what is done now."""
+    """Makes a drawing of both cards, who moves first, the moves so far, and the move that is made now."""
 
     def draw(moment: Any, sheet: Sheet) -> None:
         state, actions = moment.state, _chosen(moment, 2)
