@@ -255,15 +255,18 @@ def test_begins_as_adam(env, more, key):
 
 @pytest.mark.rest
 def test_a_lane_is_a_lone_run():
-    """Agents beside each other are each as alone, with noise of their own; up to rounding, since the sums by which
-    layers are normalised are matrix products, whose order follows the processor and the number of agents."""
+    """Agents beside each other have noise of their own and no bit of a neighbour's; a program for one, whose arrays
+    have other shapes, gives the same up to rounding."""
     socket, train = training(ppo, "CartPole-v1", tuple({**SMALL, "total_steps": 512}.items()), "none")
     meta_params = socket.init(jax.random.key(1))
-    keys = jax.random.split(jax.random.key(2), 2)
-    together = jax.jit(jax.vmap(train, in_axes=(None, 0)), compiler_options=for_bits())(meta_params, keys)
-    alone = jax.jit(train, compiler_options=for_bits())(meta_params, keys[1])
+    first, second, third = jax.random.split(jax.random.key(2), 3)
+    train_both = jax.jit(jax.vmap(train, in_axes=(None, 0)), compiler_options=for_bits())
+    together, otherwise = (train_both(meta_params, jnp.stack([one, second])) for one in (first, third))
+    lane = lambda both: jax.tree.map(lambda x: x[1], data(both))
+    jax.tree.map(np.testing.assert_array_equal, lane(together), lane(otherwise))
+    alone = jax.jit(train, compiler_options=for_bits())(meta_params, second)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
-    jax.tree.map(close, jax.tree.map(lambda x: x[1], data(together)), data(alone))
+    jax.tree.map(close, lane(together), data(alone))
     (own,) = (x for x in jax.tree.leaves(together.opt_state, is_leaf=is_state) if is_state(x))
     assert np.any(jax.random.key_data(own.key[0]) != jax.random.key_data(own.key[1]))
 
