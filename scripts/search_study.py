@@ -1,6 +1,6 @@
 """What decides a search's success: one setting at a time is changed in the search for a value loss, at equal frames.
 
-    NPROC=1 python scripts/search_study.py [NAME ...] [--frames 2.5e7] [--seeds 2] [--held-out 128]
+    NPROC=1 python scripts/search_study.py [NAME ...] [--frames 2.5e7] [--seeds 0 1] [--held-out 128]
 
 Each line is a search: the setting, its generations and frames/s, and what its mean gains over the unchanged algorithm
 on held-out seeds, in lifetimes of `LIFETIME` frames in each of `PLACES`, with bootstrapped 95 % intervals of the
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(SETTINGS))
     parser.add_argument("--frames", type=float, default=2.5e7)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--held-out", type=int, default=128)
     options = parser.parse_args()
     one = lambda tree: jax.tree.map(lambda x: x[None], tree)
@@ -93,7 +93,7 @@ def main() -> None:
     unchanged = {place: live(one(sockets.value_loss().init(jax.random.key(0)))) for place, live in judged.items()}
     print("unchanged | " + " | ".join(f"{place} {np.mean(x):.1f}" for place, x in unchanged.items()), flush=True)
     for name in options.names:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             mean, generations, speed = found(SETTINGS[name], options.frames, seed)
             gains = {place: (live(one(mean)) - unchanged[place])[0] for place, live in judged.items()}
             of_place = {place: aggregates.told(x) for place, x in gains.items()}
