@@ -8,7 +8,7 @@ from typing import Any
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.families.policy_gradients import PolicyGradientState, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.learners.parts.lifetimes import Timed
@@ -16,7 +16,7 @@ from purerl.types import Env, Key, Learner, Updated
 
 
 @cfg.config(num_envs=8, num_steps=16, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
-class Config(policy_gradients.Config):
+class A2CConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program.
 
     W asynchronous workers that take turns are ``lag`` W - 1: the gradient, too, is taken at the parameters that acted.
@@ -26,7 +26,7 @@ class Config(policy_gradients.Config):
     """Trace parameter (lambda) of generalised advantage estimation; 1 sums all rewards to the end of the rollout."""
 
 
-def make_learner(config: Config, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:
+def make_learner(config: A2CConfig, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:
     """Makes A2C's `Learner`.
 
     Args:
@@ -38,7 +38,7 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | Timed | None 
     made = policy_gradients.make_parts(config, env, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, experience: Experience, key: Key) -> Updated:
+    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience, at=policy_gradients.acting(state))
 
     return policy_gradients.make_learner(config, made, learn, estimate)
@@ -46,7 +46,7 @@ def make_learner(config: Config, env: Env, *, estimate: Estimate | Timed | None 
 
 a2c = Algorithm(
     "a2c",
-    Config,
+    A2CConfig,
     problems,
     make_learner,
     teaching.make_trainer,

@@ -23,7 +23,7 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 
 @cfg.config(gamma=0.9999)
-class Config(ngu.Config):
+class Agent57Config(ngu.NGUConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gamma_middle: Annotated[float, cfg.Range(0, 1)] = 0.997
@@ -43,7 +43,7 @@ class Twins(NamedTuple):
     intrinsic: Any
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: Agent57Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     found = policy_families.problems(config, env)
     if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
@@ -58,12 +58,14 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found
 
 
-def make_network(config: Config, env: Env) -> Recurrent:
+def make_network(config: Agent57Config, env: Env) -> Recurrent:
     """Makes two of Never Give Up's networks: the first for the extrinsic reward, the second for the intrinsic one."""
     return recurrent.twins(policy_families.make_network(config, env))
 
 
-def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
+def make_learner(
+    config: Agent57Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None
+) -> Learner:
     """Makes Agent57's `Learner`.
 
     Args:
@@ -113,14 +115,14 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
         most = td_errors.unrescale(jnp.max(q[0][0], axis=-1), config.rescale_epsilon)
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
-    def learn(values: action_values.State, experience: Experience, weight: Array):
+    def learn(values: action_values.ActionValueState, experience: Experience, weight: Array):
         target = sequences.unroll(config, network, values.target_params, experience.items)
         return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target))
 
     return policy_families.make_learner(config, env, network, optimiser, read, learn, make_controller(config))
 
 
-def make_controller(config: Config) -> Controller:
+def make_controller(config: Agent57Config) -> Controller:
     """Makes a bandit for each actor, whose arms are the policies (section 3.2).
 
     The rewards of a bandit are the undiscounted extrinsic returns of episodes. The first ``N`` episodes of actor ``i``
@@ -144,7 +146,7 @@ def make_controller(config: Config) -> Controller:
 
 agent57 = Algorithm(
     "agent57",
-    Config,
+    Agent57Config,
     problems,
     make_learner,
     r2d2.make_trainer,

@@ -27,7 +27,7 @@ from purerl.types import Array, Env, Learner, Outcome, Trainer
     epsilon_end=0.4,
     epsilon_ladder=7.0,
 )
-class Config(dqn.Config):
+class ApexConfig(dqn.DQNConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program.
 
     Environments are actors. There are twice as many as DQN has, and each frame has twice as many updates as with DQN.
@@ -53,19 +53,19 @@ def initial_priority(items: Outcome) -> Array:
     return jnp.abs(items.reward + items.discount * items.next_extras.best - items.extras.taken)
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+def make_learner(config: ApexConfig, env: Env, **parts: Any) -> Learner:
     """Makes Ape-X's `Learner`; the parts are those of `dqn.make_learner`."""
     return dqn.make_learner(config, env, record=known, **parts)
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: ApexConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer`, where `initial_priority` gives new experience its first priorities."""
     return action_values.make_trainer(config, env, learner, initial=initial_priority)
 
 
 apex = Algorithm(
     "apex",
-    Config,
+    ApexConfig,
     problems,
     make_learner,
     make_trainer,

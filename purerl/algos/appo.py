@@ -11,7 +11,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import State
+from purerl.learners.families.policy_gradients import PolicyGradientState
 from purerl.learners.families.surrogates import problems
 from purerl.learners.parts import estimates, teaching, versions
 from purerl.learners.parts.estimates import Experience
@@ -44,7 +44,7 @@ release also normalises observations and returns by default."""
 
 
 @cfg.config(normalize_reward=True)
-class Config(surrogates.Config):
+class APPOConfig(surrogates.SurrogateConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     trace_lambda: cfg.Fraction = 1.0
@@ -60,7 +60,7 @@ class Config(surrogates.Config):
 
 
 def make_learner(
-    config: Config,
+    config: APPOConfig,
     env: Env,
     *,
     objective=losses.clipped_surrogate,
@@ -83,7 +83,7 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimates.by_weights(estimates.vtrace_weights, config)
 
-    def learn(state: State, experience: Experience, key: Key) -> Updated:
+    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
         policy, _, _ = estimates.evaluate(made.network, state.target_params, experience)
         _, value, next_value = estimates.evaluate(made.network, state.params, experience)
         log_prob = made.distribution.log_prob(policy, experience.action)
@@ -97,7 +97,7 @@ def make_learner(
         params, age = versions.refresh(updated.state.params, state.target_params, age, config.target_period)
         return updated._replace(state=updated.state._replace(target_params=params, target_age=age))
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> PolicyGradientState:
         state = learner.init(key, obs)
         return state._replace(target_params=state.params, target_age=jnp.zeros((), jnp.int32))
 
@@ -107,7 +107,7 @@ def make_learner(
 
 appo = Algorithm(
     "appo",
-    Config,
+    APPOConfig,
     problems,
     make_learner,
     teaching.make_trainer,

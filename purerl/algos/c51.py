@@ -15,7 +15,7 @@ from purerl.types import Env, Learner
 
 
 @cfg.config(double=False)
-class Config(action_values.Config):
+class C51Config(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_atoms: Annotated[int, cfg.Range(2)] = 51
@@ -26,7 +26,7 @@ class Config(action_values.Config):
     """Return at the highest atom; higher returns are clipped to it."""
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: C51Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -34,12 +34,12 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return action_values.problems(config, env) + checks.order_problems(config, "v_min", "v_max")
 
 
-def make_network(config: Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
+def make_network(config: C51Config, env: Env, *, noisy: bool = False) -> value_networks.ValueNetwork:
     """Makes a torso, and the logits of a distribution of the return for each action."""
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_atoms, noisy=noisy)
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: C51Config, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes C51's `Learner`.
 
     Args:
@@ -62,7 +62,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 c51 = Algorithm(
     "c51",
-    Config,
+    C51Config,
     problems,
     make_learner,
     action_values.make_trainer,

@@ -18,7 +18,7 @@ WITH_DRIFT = cfg.Needs("noise = 'ornstein-uhlenbeck'", lambda config: config.noi
 
 
 @cfg.config(num_critics=1)
-class Config(off_policy_gradients.Config):
+class DDPGConfig(off_policy_gradients.OffPolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
@@ -29,12 +29,12 @@ class Config(off_policy_gradients.Config):
     """Fraction of the noise that is forgotten at each step."""
 
 
-def make_network(config: Config, env: Env) -> ActorAndCritics:
+def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:
     """Makes an actor, whose outputs are actions before their tanh, and critics."""
     return off_policy_gradients.networks_for_box(config, env, 1)
 
 
-def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambda action, noise: action) -> Method:
+def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=lambda action, noise: action) -> Method:
     """Makes a deterministic policy and its losses. The policy acts at random until the first update.
 
     Args:
@@ -86,7 +86,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics, smooth=lambd
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: DDPGConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes DDPG's `Learner`.
 
     Args:
@@ -101,7 +101,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 ddpg = Algorithm(
     "ddpg",
-    Config,
+    DDPGConfig,
     problems,
     make_learner,
     off_policy_gradients.make_trainer,

@@ -77,7 +77,7 @@ original a trajectory of 29 rows has 28 steps to learn from, because the last ro
     hidden_sizes=(512, 512),
     activation="relu",
 )
-class Config(sequences.Spans, from_replay.Config, settings.Torso, settings.StepSize):
+class DiscoConfig(sequences.Spans, from_replay.ReplayConfig, settings.Torso, settings.StepSize):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     head_size: cfg.Count = 128
@@ -92,7 +92,7 @@ class Config(sequences.Spans, from_replay.Config, settings.Torso, settings.StepS
     """Largest size of each element of Adam's direction, before it is multiplied by the step size."""
 
 
-class State(NamedTuple):
+class DiscoState(NamedTuple):
     """The learner's state.
 
     ``rule`` is what the update rule keeps of this agent; ``advantages`` are running averages of advantages.
@@ -123,7 +123,7 @@ class Batch(NamedTuple):
     weight: Array
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: DiscoConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
     return (
         cfg.problems(config)
@@ -136,14 +136,14 @@ def problems(config: Config, env: Env | None) -> list[str]:
     )
 
 
-def make_network(config: Config, env: Env, num_predictions: int) -> AllActions:
+def make_network(config: DiscoConfig, env: Env, num_predictions: int) -> AllActions:
     """Makes a torso, whose last layer has no activation, and the outputs for all actions."""
     *torso, width = config.hidden_sizes
     sizes = joint_actions.joint_actions(env).num, num_predictions, NUM_BINS, width, config.head_size
     return AllActions(settings.make_torso(config, env, torso), *sizes)
 
 
-def make_optimiser(config: Config, adam: optax.GradientTransformation | None = None) -> gradients.Elementwise:
+def make_optimiser(config: DiscoConfig, adam: optax.GradientTransformation | None = None) -> gradients.Elementwise:
     """Makes Adam with clipped elements of its direction, which are then multiplied by the step size.
 
     Args:
@@ -166,7 +166,7 @@ def value_loss(logits: Array, value: Array) -> Array:
     return -jnp.sum(all_action_rules.two_hot(value, len(logits)) * jax.nn.log_softmax(logits))
 
 
-def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
+def terms(config: DiscoConfig, out: Outputs, batch: Batch) -> dict[str, Array]:
     """Returns the terms ``[T, N]`` of an update's loss by name, from the network's outputs for the actions taken."""
     each = jax.vmap(jax.vmap(value_loss))(out.q, batch.value)
     return {
@@ -179,7 +179,7 @@ def terms(config: Config, out: Outputs, batch: Batch) -> dict[str, Array]:
 
 
 def make_learner(
-    config: Config,
+    config: DiscoConfig,
     env: Env,
     *,
     rule: Rule | None = None,
@@ -202,10 +202,10 @@ def make_learner(
     actions = joint_actions.joint_actions(env)
     distribution = distributions.categorical(actions.num)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> DiscoState:
         params = network.init(key, obs)
         opt_state = gradients.init_optimiser(optimiser, params)
-        return State(params, params, opt_state, rule.init(), all_action_rules.no_moments())
+        return DiscoState(params, params, opt_state, rule.init(), all_action_rules.no_moments())
 
     def legal_only(logits: Array, obs: PyTree) -> Array:
         return exploration.masked(logits, actions.legal(obs))
@@ -233,7 +233,7 @@ def make_learner(
         means = {name: losses.mean(x, batch.known) for name, x in each.items()}
         return total, means | {"entropy": jnp.mean(distribution.entropy(out.policy))}
 
-    def learn(state: State, sample: Sample, key: Key) -> Updated:
+    def learn(state: DiscoState, sample: Sample, key: Key) -> Updated:
         rows, steps = read(sample.items, actions)
         online, target = look(state.params, rows), look(state.target_params, rows)
         values, advantages = all_action_rules.evaluate(
@@ -261,7 +261,7 @@ def make_learner(
         target_params = versions.approach(state.params, state.target_params, config.tau)
         size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
         mine = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
-        state = State(params, target_params, opt_state, kept, advantages)
+        state = DiscoState(params, target_params, opt_state, kept, advantages)
         return Updated(state, {**more, **metrics, **means, **mine}, jnp.mean(size, axis=0))
 
     return Learner(
@@ -295,14 +295,14 @@ def read(items: Transition, actions: joint_actions.JointActions) -> tuple[PyTree
     return rows, Steps(actions.number(action), reward, terminated, last, cut, known, behaviour)
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: DiscoConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from sequences."""
     return from_replay.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))
 
 
 disco = Algorithm(
     "disco",
-    Config,
+    DiscoConfig,
     problems,
     make_learner,
     make_trainer,

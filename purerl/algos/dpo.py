@@ -13,7 +13,7 @@ from purerl.types import Env, Learner
 
 
 @cfg.config
-class Config(ppo.Config):
+class DPOConfig(ppo.PPOConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     drift_a: cfg.Positive = 2.0
@@ -22,14 +22,14 @@ class Config(ppo.Config):
     """DPO's beta: gain log(ratio) * advantage above which the drift sets in, for negative advantages."""
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+def make_learner(config: DPOConfig, env: Env, **parts: Any) -> Learner:
     """Makes DPO's `Learner`; ``parts`` are those of `ppo.make_learner`, without the objective."""
     return ppo.make_learner(config, env, objective=losses.discovered_policy, **parts)
 
 
 dpo = Algorithm(
     "dpo",
-    Config,
+    DPOConfig,
     problems,
     make_learner,
     teaching.make_trainer,

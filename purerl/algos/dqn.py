@@ -14,7 +14,7 @@ TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchau
 
 
 @cfg.config
-class Config(action_values.Config):
+class DQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: Annotated[bool, cfg.Needs("td_error = 'q_learning'", lambda config: config.td_error == "q_learning")] = True
@@ -25,7 +25,7 @@ class Config(action_values.Config):
     """Size of the TD error beyond which the Huber loss is linear instead of quadratic."""
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: DQNConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -36,13 +36,20 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found
 
 
-def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
+def make_network(config: DQNConfig, env: Env) -> value_networks.ValueNetwork:
     """Makes a torso and a value for each action."""
     return value_networks.q_network(**action_values.network_shape(config, env))
 
 
 def make_learner(
-    config: Config, env: Env, *, network=None, td_error=None, td_loss=td_errors.huber_loss, optimiser=None, **more: Any
+    config: DQNConfig,
+    env: Env,
+    *,
+    network=None,
+    td_error=None,
+    td_loss=td_errors.huber_loss,
+    optimiser=None,
+    **more: Any,
 ) -> Learner:
     """Makes DQN's `Learner`.
 
@@ -70,7 +77,7 @@ def make_learner(
 
 dqn = Algorithm(
     "dqn",
-    Config,
+    DQNConfig,
     problems,
     make_learner,
     action_values.make_trainer,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.families.policy_gradients import PolicyGradientState, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
@@ -33,7 +33,7 @@ the task; the original has IMPALA's residual network."""
 
 
 @cfg.config(num_envs=8, num_steps=20, learning_rate=4e-3, max_grad_norm=5.0, normalize_reward=True)
-class Config(policy_gradients.Config):
+class ImpalaConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     corrected: bool = True
@@ -46,7 +46,7 @@ class Config(policy_gradients.Config):
     """V-trace's c-bar: upper clip of the trace weight, by which later TD errors reach back."""
 
 
-def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
+def make_learner(config: ImpalaConfig, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
     """Makes IMPALA's `Learner`.
 
     Args:
@@ -61,7 +61,7 @@ def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, 
     def estimate(columns: Columns) -> tuple[Array, Array]:
         return weighted(columns if config.corrected else columns._replace(log_ratio=jnp.zeros_like(columns.log_ratio)))
 
-    def learn(state: State, experience: Experience, key: Key) -> Updated:
+    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)
@@ -69,7 +69,7 @@ def make_learner(config: Config, env: Env, *, weights=estimates.vtrace_weights, 
 
 impala = Algorithm(
     "impala",
-    Config,
+    ImpalaConfig,
     problems,
     make_learner,
     teaching.make_trainer,

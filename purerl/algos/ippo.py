@@ -15,11 +15,11 @@ from purerl.types import Env, Learner
 
 
 @cfg.config
-class Config(many_agents.Settings, parent.Config):
+class IPPOConfig(many_agents.AgentSettings, parent.PPOConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
 
-def view(config: Config, env: Env) -> Env:
+def view(config: IPPOConfig, env: Env) -> Env:
     """Returns ``env`` with each agent as a row.
 
     A row sees the agent's own observations and, with ``agent_ids``, which agent it is.
@@ -28,7 +28,7 @@ def view(config: Config, env: Env) -> Env:
     return agents.with_ids(own) if many_agents.tells_ids(config) else own
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: IPPOConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     network = network or many_agents.make_network(config, env, policy_gradients.make_network, lambda obs: obs["id"])
     return parent.make_learner(config, env, network=network, **parts)
@@ -36,7 +36,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 ippo = Algorithm(
     "ippo",
-    Config,
+    IPPOConfig,
     parent.problems,
     make_learner,
     teaching.make_trainer,

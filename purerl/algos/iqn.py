@@ -14,7 +14,7 @@ from purerl.types import Env, Learner
 
 
 @cfg.config(double=False)
-class Config(action_values.Config):
+class IQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_quantiles: cfg.Count = 16
@@ -27,7 +27,7 @@ class Config(action_values.Config):
     """Fraction of the lowest returns whose mean chooses actions: 1 is the whole mean, less is averse to risk (CVaR)."""
 
 
-def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
+def make_network(config: IQNConfig, env: Env) -> value_networks.ValueNetwork:
     """Makes a torso, an embedding of fractions, and each action's quantile at each of them."""
     return value_networks.implicit_quantile_network(
         **action_values.network_shape(config, env),
@@ -37,7 +37,7 @@ def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: IQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes IQN's `Learner`.
 
     Args:
@@ -59,7 +59,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 iqn = Algorithm(
     "iqn",
-    Config,
+    IQNConfig,
     problems,
     make_learner,
     action_values.make_trainer,

@@ -7,14 +7,14 @@ from typing import Any
 
 from purerl import networks
 from purerl.algos import ppo as parent
-from purerl.algos.ippo import Config, ippo
+from purerl.algos.ippo import IPPOConfig, ippo
 from purerl.envs import agents
 from purerl.learners.parts import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
 from purerl.types import Distribution, Env, Learner
 
 
-def view(config: Config, env: Env) -> Env:
+def view(config: IPPOConfig, env: Env) -> Env:
     """Returns ``env`` with each agent as a row of observations ``{"own", "state"}``.
 
     The actor sees ``own``; the critic sees ``state`` as well.
@@ -22,7 +22,7 @@ def view(config: Config, env: Env) -> Env:
     return agents.with_state(agents.with_ids(env) if many_agents.tells_ids(config) else env)
 
 
-def make_network(config: Config, env: Env, distribution: Distribution) -> ActorCritic:
+def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> ActorCritic:
     """Makes separate networks of the actor and the critic, each with a memory if ``config`` has one."""
     select = env.own or (lambda obs: obs)
     own = env._replace(observation_space=select(env.observation_space))
@@ -46,7 +46,7 @@ def make_network(config: Config, env: Env, distribution: Distribution) -> ActorC
     return recurrent.separate(actor, critic)
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: IPPOConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes multi-agent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
     network = network or many_agents.make_network(config, env, make_network, lambda obs: obs["own"]["id"])
     return parent.make_learner(config, env, network=network, **parts)

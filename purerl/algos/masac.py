@@ -28,16 +28,16 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 
 @cfg.config
-class Config(many_agents.Numbers, sac_discrete.Config):
+class MASACConfig(many_agents.Numbers, sac_discrete.SACDiscreteConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
 
-def view(config: Config, env: Env) -> Env:
+def view(config: MASACConfig, env: Env) -> Env:
     """Returns ``env`` with all agents as one (`agents.joint`)."""
     return agents.joint(env)
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: MASACConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete.
@@ -47,7 +47,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
 
 
-def make_network(config: Config, env: Env) -> ActorAndCritics:
+def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:
     """Makes networks of joint observations: logits ``[..., M, A]``, and critics ``[..., M, K, A]``."""
     team = many_agents.team(env)
     own, own_inputs = many_agents.inputs(env, ids=config.agent_ids)
@@ -62,7 +62,7 @@ def make_network(config: Config, env: Env) -> ActorAndCritics:
     )
 
 
-def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Method:
     """Makes a categorical policy of each of ``M`` agents over its legal actions, and its losses."""
     team = many_agents.team(env)
     categorical = distributions.categorical(team.num_actions)
@@ -111,7 +111,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: MASACConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes MASAC's `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)
@@ -119,7 +119,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 masac = Algorithm(
     "masac",
-    Config,
+    MASACConfig,
     problems,
     make_learner,
     off_policy_gradients.make_trainer,

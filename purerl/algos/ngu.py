@@ -23,7 +23,7 @@ RETRACE = cfg.Needs("targets over n steps, which these are not: see trace_lambda
 
 
 @cfg.config
-class Config(family_novelty.Settings, r2d2.Config):
+class NGUConfig(family_novelty.NoveltySettings, r2d2.R2D2Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gamma: Annotated[float, cfg.Range(0, 1)] = 0.997
@@ -38,12 +38,12 @@ class Config(family_novelty.Settings, r2d2.Config):
     """Recurrent layer between the torso and the head, which remembers the episode so far."""
 
 
-def make_network(config: Config, env: Env) -> Recurrent:
+def make_network(config: NGUConfig, env: Env) -> Recurrent:
     """Makes a torso joined by `policy_families.Told`, a recurrent cell, and streams to the action values."""
     return policy_families.make_network(config, env)
 
 
-def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
+def make_learner(config: NGUConfig, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
     """Makes Never Give Up's `Learner`.
 
     Args:
@@ -81,7 +81,7 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
         most = td_errors.unrescale(jnp.max(q[0], axis=-1), config.rescale_epsilon)
         return total, (priority, {"value": jnp.mean(most), "td_error": td_error})
 
-    def learn(values: action_values.State, experience: Experience, weight: Array):
+    def learn(values: action_values.ActionValueState, experience: Experience, weight: Array):
         target_q = sequences.unroll(config, network, values.target_params, experience.items)
         return action_values.descend(config, env, optimiser, loss, values, (experience, weight, target_q))
 
@@ -89,14 +89,14 @@ def make_learner(config: Config, env: Env, *, network: Recurrent | None = None, 
     return policy_families.make_learner(config, env, network, optimiser, lambda q, policy: q, learn, controller)
 
 
-def at(config: Config, q: Array, number: Array) -> Array:
+def at(config: NGUConfig, q: Array, number: Array) -> Array:
     """Returns the values ``[...]`` of actions ``[...]``, undoing the rescaling of the action values ``[..., A]``."""
     return td_errors.unrescale(jnp.take_along_axis(q, number[..., None], axis=-1)[..., 0], config.rescale_epsilon)
 
 
 ngu = Algorithm(
     "ngu",
-    Config,
+    NGUConfig,
     problems,
     make_learner,
     r2d2.make_trainer,

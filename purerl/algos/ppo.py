@@ -8,7 +8,7 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import State
+from purerl.learners.families.policy_gradients import PolicyGradientState
 from purerl.learners.families.surrogates import problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
@@ -108,7 +108,7 @@ direction."""
 
 
 @cfg.config
-class Config(surrogates.Config):
+class PPOConfig(surrogates.SurrogateConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gae_lambda: cfg.Fraction = 0.95
@@ -116,7 +116,7 @@ class Config(surrogates.Config):
 
 
 def make_learner(
-    config: Config,
+    config: PPOConfig,
     env: Env,
     *,
     estimate: Estimate | None = None,
@@ -139,7 +139,7 @@ def make_learner(
     made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
-    def learn(state: State, experience: Experience, key: Key) -> Updated:
+    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
         acted = experience.log_prob
         _, value, next_value = estimates.evaluate(made.network, state.params, experience)
         advantage, target = estimates.estimates(estimate, acted, jnp.zeros_like(acted), experience, value, next_value)
@@ -151,7 +151,7 @@ def make_learner(
 
 ppo = Algorithm(
     "ppo",
-    Config,
+    PPOConfig,
     problems,
     make_learner,
     teaching.make_trainer,

@@ -38,7 +38,7 @@ IMAGE = {
     activation="relu",
     layer_norm=True,
 )
-class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
+class PQNConfig(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_epochs: cfg.Count = 4
@@ -56,7 +56,7 @@ class Config(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPolicy)
         return self.num_iterations * self.num_epochs * self.num_minibatches
 
 
-class State(NamedTuple):
+class PQNState(NamedTuple):
     """The learner's state. ``iterations`` counts the batches that were learned from."""
 
     params: PyTree
@@ -64,7 +64,7 @@ class State(NamedTuple):
     iterations: Count
 
 
-class Behaviour(NamedTuple):
+class PQNBehaviour(NamedTuple):
     """What acting needs: parameters, and the probability of a random action."""
 
     params: PyTree
@@ -79,7 +79,7 @@ class Batch(NamedTuple):
     target: Array
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: PQNConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -93,12 +93,12 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found + checks.space_problems(env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
-def make_network(config: Config, env: Env) -> nn.Module:
+def make_network(config: PQNConfig, env: Env) -> nn.Module:
     """Makes a torso and a value for each action. Layer normalisation stands in for the target network."""
     return networks.Head(settings.make_torso(config, env), joint_actions.joint_actions(env).num, scale=0.01)
 
 
-def make_optimiser(config: Config) -> gradients.Elementwise:
+def make_optimiser(config: PQNConfig) -> gradients.Elementwise:
     """Makes RAdam with clipped gradients and a step size that falls linearly."""
     schedule = schedules.linear_decay(config.learning_rate, config.learning_rate_decay, config.total_updates)
     return gradients.chain(
@@ -106,7 +106,7 @@ def make_optimiser(config: Config) -> gradients.Elementwise:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: PQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes PQN's `Learner`.
 
     Args:
@@ -126,20 +126,20 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     optimiser = optimiser or make_optimiser(config)
     annealing = config.exploration_fraction * jnp.float32(config.num_iterations)
 
-    def epsilon(state: State) -> Array:
+    def epsilon(state: PQNState) -> Array:
         return schedules.anneal(
             config.epsilon_start, config.epsilon_end, schedules.progress(state.iterations, annealing)
         )
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> PQNState:
         params = network.init(key, obs)
-        return State(params, gradients.init_optimiser(optimiser, params), counters.of())
+        return PQNState(params, gradients.init_optimiser(optimiser, params), counters.of())
 
     def values(params: PyTree, obs: PyTree) -> Array:
         q: Any = network.apply(params, obs)
         return exploration.masked(q, actions.legal(obs))
 
-    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+    def explore(behaviour: PQNBehaviour, here: Situation, noise: Array):
         q = values(behaviour.params, here.obs)
         number = exploration.epsilon_greedy(q, behaviour.epsilon, noise, actions.legal(here.obs))
         return actions.action(number), here.carry, ()
@@ -147,7 +147,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     def exploit(policy: PyTree, here: Situation, key: Key):
         return actions.action(jnp.argmax(values(policy, here.obs), axis=-1).astype(jnp.int32)), here.carry
 
-    def estimate(state: State, trajectory: Transition) -> Array:
+    def estimate(state: PQNState, trajectory: Transition) -> Array:
         """Computes the lambda returns ``[T, B]`` of a trajectory (section 3.3), by the parameters that collected it."""
         next_value = jnp.max(values(state.params, trajectory.next_obs), axis=-1)
         discount = config.gamma * (1 - trajectory.terminated)
@@ -155,7 +155,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
             trajectory.reward, next_value, discount, trajectory.last, config.trace_lambda
         )
 
-    def scores(state: State, trajectory: Transition, target: Array) -> Scores:
+    def scores(state: PQNState, trajectory: Transition, target: Array) -> Scores:
         """Scores by the parameters before the update; the advantage is the return less the greedy action's value."""
         value = jnp.max(values(state.params, trajectory.obs), axis=-1)
         return Scores(value, target - value)
@@ -167,20 +167,20 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(jnp.abs(error))}
         return 0.5 * jnp.mean(jnp.square(error)), metrics
 
-    def learn(state: State, trajectory: Transition, key: Key) -> Updated:
+    def learn(state: PQNState, trajectory: Transition, key: Key) -> Updated:
         target = estimate(state, trajectory)
         batch = trees.merge(Batch(trajectory.obs, actions.number(trajectory.action), target), 2)
         indices = gradients.minibatch_indices(key, trajectory.reward.size, config.num_epochs, config.num_minibatches)
         params, opt_state, metrics = gradients.epochs(loss, optimiser, state.params, state.opt_state, batch, indices)
         metrics["epsilon"] = epsilon(state)
-        following = State(params, opt_state, counters.increment(state.iterations))
+        following = PQNState(params, opt_state, counters.increment(state.iterations))
         return Updated(following, metrics, scores(state, trajectory, target))
 
     return Learner(
         init=init,
         init_carry=lambda num_envs: (),
         noise=lambda key, shape: draw.uniform(key, (*shape, 2)),
-        behaviour=lambda state: Behaviour(state.params, epsilon(state)),
+        behaviour=lambda state: PQNBehaviour(state.params, epsilon(state)),
         explore=explore,
         policy=lambda state: state.params,
         exploit=exploit,
@@ -190,7 +190,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 pqn = Algorithm(
     "pqn",
-    Config,
+    PQNConfig,
     problems,
     make_learner,
     teaching.make_trainer,

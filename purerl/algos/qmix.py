@@ -14,7 +14,7 @@ from purerl.types import Env, Learner
 
 
 @cfg.config
-class Config(factored_values.Config):
+class QMIXConfig(factored_values.FactoredValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     mixer_size: cfg.Count = 32
@@ -23,14 +23,14 @@ class Config(factored_values.Config):
     """Width of the hidden layer of the networks that give the mixer's weights. 0: none."""
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+def make_learner(config: QMIXConfig, env: Env, **parts: Any) -> Learner:
     """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.monotonic(config.mixer_size, config.hyper_size), **parts)
 
 
 qmix = Algorithm(
     "qmix",
-    Config,
+    QMIXConfig,
     factored_values.problems,
     make_learner,
     factored_values.make_trainer,

@@ -12,7 +12,7 @@ from purerl.types import Env, Learner
 
 
 @cfg.config(double=False)
-class Config(action_values.Config):
+class QRDQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_quantiles: cfg.Count = 50
@@ -21,12 +21,12 @@ class Config(action_values.Config):
     """Size of the TD error beyond which the quantile loss is linear instead of quadratic."""
 
 
-def make_network(config: Config, env: Env) -> value_networks.ValueNetwork:
+def make_network(config: QRDQNConfig, env: Env) -> value_networks.ValueNetwork:
     """Makes a torso and the quantiles of each action."""
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_quantiles)
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: QRDQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes QR-DQN's `Learner`.
 
     Args:
@@ -48,7 +48,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 qr_dqn = Algorithm(
     "qr-dqn",
-    Config,
+    QRDQNConfig,
     problems,
     make_learner,
     action_values.make_trainer,

@@ -16,7 +16,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.errors import ConfigError
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import action_values
-from purerl.learners.families.action_values import Behaviour, State
+from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
 from purerl.learners.parts import sequences, settings
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import recurrent
@@ -68,7 +68,7 @@ Its Adam has an epsilon of 1e-3. The torso depends on the task; the original has
     epsilon_ladder=7.0,
     hidden_sizes=(64, 64),
 )
-class Config(settings.Recall, sequences.Sequences, action_values.Config):
+class R2D2Config(settings.Recall, sequences.Sequences, action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     priority_mix: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.9
@@ -79,7 +79,7 @@ class Config(settings.Recall, sequences.Sequences, action_values.Config):
     """Recurrent layer between the torso and the head, which remembers the episode so far."""
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: R2D2Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -87,7 +87,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return action_values.problems(config, env) + sequences.problems(config)
 
 
-def make_network(config: Config, env: Env) -> recurrent.Recurrent:
+def make_network(config: R2D2Config, env: Env) -> recurrent.Recurrent:
     """Makes a torso, a recurrent cell, and streams to the action values."""
     torso, memory = settings.make_torso(config, env, config.hidden_sizes[:-1]), settings.make_memory(config)
     activation = networks.ACTIVATIONS[config.activation]
@@ -95,7 +95,7 @@ def make_network(config: Config, env: Env) -> recurrent.Recurrent:
     return recurrent.recurrent(torso, memory, head)
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: R2D2Config, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes R2D2's `Learner`.
 
     Args:
@@ -118,10 +118,10 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         network = recurrent.legal_only(network, actions.legal)
     optimiser = optimiser or settings.make_optimiser(config)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> ActionValueState:
         return action_values.init_state(config, optimiser, network.init(key, obs))
 
-    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+    def explore(behaviour: ActionValueBehaviour, here: Situation, noise: Array):
         q, following = network.step(behaviour.params, here.obs, here.carry)
         epsilon = action_values.epsilons(config, behaviour, q.shape[0])
         number = exploration.epsilon_greedy(q, epsilon, noise, actions.legal(here.obs))
@@ -148,7 +148,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
         q = jnp.take_along_axis(target_q, jnp.argmax(chooser, axis=-1)[..., None], axis=-1)[..., 0]
         return td_errors.unrescale(q, config.rescale_epsilon)
 
-    def learn(state: State, sample: Sample, key: Key) -> Updated:
+    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = sequences.unroll(config, network, state.target_params, sample.items)
         batch = sample.items, sample.weight, target_q
         return action_values.descend(config, env, optimiser, loss, state, batch)
@@ -165,7 +165,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
     )
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: R2D2Config, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from sequences."""
     view = replay.sequences(config.sample_rows, config.period)
     return action_values.make_trainer(config, env, learner, view=view)
@@ -173,7 +173,7 @@ def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
 
 r2d2 = Algorithm(
     "r2d2",
-    Config,
+    R2D2Config,
     problems,
     make_learner,
     make_trainer,

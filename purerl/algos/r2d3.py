@@ -21,7 +21,7 @@ from purerl.types import Dataset, Env, Learner, Trainer
 
 
 @cfg.config
-class Config(r2d2.Config):
+class R2D3Config(r2d2.R2D2Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     demo_ratio: cfg.Fraction = 1 / 16
@@ -29,7 +29,7 @@ class Config(r2d2.Config):
     a batch of 64, with 256 actors."""
 
 
-def make_trainer(config: Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
+def make_trainer(config: R2D3Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from its own sequences and from those of ``demos``."""
     view = replay.sequences(config.sample_rows, config.period)
     own = from_replay.make_ring(config, env, view, rows=learner.rows)
@@ -40,7 +40,7 @@ def make_trainer(config: Config, env: Env, learner: Learner, demos: Dataset) -> 
 
 r2d3 = Algorithm(
     "r2d3",
-    Config,
+    R2D3Config,
     problems,
     r2d2.make_learner,
     make_trainer,

@@ -12,14 +12,14 @@ from purerl.types import Env, Learner
 
 
 @cfg.config(double=True, dueling=True, prioritised=True, priority_exponent=0.5, epsilon_start=0.0, epsilon_end=0.0)
-class Config(c51.Config):
+class RainbowConfig(c51.C51Config):
     """Every float may be traced, swept and evolved; the rest shapes the program. An epsilon would add to the noise."""
 
     noisy: bool = True
     """Explore by learned noise on the weights of the last layers (noisy networks)."""
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: RainbowConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -34,7 +34,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found
 
 
-def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: RainbowConfig, env: Env, *, network=None, optimiser=None) -> Learner:
     """Makes Rainbow's `Learner`; the parts are those of `c51.make_learner`."""
     network = network or c51.make_network(config, env, noisy=config.noisy)
     return c51.make_learner(config, env, network=network, optimiser=optimiser)
@@ -42,7 +42,7 @@ def make_learner(config: Config, env: Env, *, network=None, optimiser=None) -> L
 
 rainbow = Algorithm(
     "rainbow",
-    Config,
+    RainbowConfig,
     problems,
     make_learner,
     action_values.make_trainer,

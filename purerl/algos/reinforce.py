@@ -6,18 +6,18 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import returns
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import State, problems
+from purerl.learners.families.policy_gradients import PolicyGradientState, problems
 from purerl.learners.parts import teaching
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
 
 
 @cfg.config(num_envs=16, num_steps=128, learning_rate=5e-3, normalize_reward=True)
-class Config(policy_gradients.Config):
+class ReinforceConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
 
-def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
+def make_learner(config: ReinforceConfig, env: Env, **parts: Any) -> Learner:
     """Makes REINFORCE's `Learner`. ``parts`` are those of `policy_gradients.make_parts`.
 
     A return is the sum of all discounted rewards until the episode terminates. Where a time limit or the end of the
@@ -29,7 +29,7 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
         total = returns.lambda_returns(columns.reward, columns.next_value, columns.discount, columns.last, 1.0)
         return total - columns.value, total
 
-    def learn(state: State, experience: Experience, key: Key) -> Updated:
+    def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:
         return policy_gradients.descend(config, made, estimate, state, experience)
 
     return policy_gradients.make_learner(config, made, learn)
@@ -37,7 +37,7 @@ def make_learner(config: Config, env: Env, **parts: Any) -> Learner:
 
 reinforce = Algorithm(
     "reinforce",
-    Config,
+    ReinforceConfig,
     problems,
     make_learner,
     teaching.make_trainer,

@@ -34,7 +34,7 @@ WHILE_LEARNED = cfg.Needs("learn_temperature", lambda config: config.learn_tempe
 
 
 @cfg.config
-class Config(off_policy_gradients.Config):
+class SACConfig(off_policy_gradients.OffPolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     learn_temperature: bool = True
@@ -46,12 +46,12 @@ class Config(off_policy_gradients.Config):
     have 0.69."""
 
 
-def make_network(config: Config, env: Env) -> ActorAndCritics:
+def make_network(config: SACConfig, env: Env) -> ActorAndCritics:
     """Makes an actor of means and logarithms of standard deviations, before their tanh, and critics."""
     return off_policy_gradients.networks_for_box(config, env, 2)
 
 
-def init_params(config: Config, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
+def init_params(config: SACConfig, network: ActorAndCritics, key: Key, obs: PyTree) -> dict[str, PyTree]:
     """Initialises the parameters of the networks and the logarithm of the temperature. key: Consumed."""
     return {**network.init(key, obs), "log_temperature": jnp.log(jnp.float32(config.initial_temperature))}
 
@@ -62,7 +62,7 @@ def temperature(moving: dict) -> Array:
 
 
 def with_temperature(
-    config: Config, moving: dict, loss: Array, entropy: Array, target_entropy: Array | float
+    config: SACConfig, moving: dict, loss: Array, entropy: Array, target_entropy: Array | float
 ) -> tuple[Array, Metrics]:
     """Adds the loss of the temperature, if it is learned, to the actor's loss.
 
@@ -81,7 +81,7 @@ def with_temperature(
     return loss, {"entropy": jnp.mean(entropy), "temperature": temperature(moving)}
 
 
-def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+def make_method(config: SACConfig, env: Env, network: ActorAndCritics) -> Method:
     """Makes a squashed Gaussian policy and its losses, with a temperature that is learned along with it."""
     to_box, to_unit = off_policy_gradients.units(env.action_space)
 
@@ -111,7 +111,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: SACConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes SAC's `Learner`.
 
     Args:
@@ -127,7 +127,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 sac = Algorithm(
     "sac",
-    Config,
+    SACConfig,
     problems,
     make_learner,
     off_policy_gradients.make_trainer,

@@ -22,14 +22,14 @@ from purerl.types import Array, Env, Learner, Metrics, PyTree
 
 
 @cfg.config
-class Config(sac.Config):
+class SACDiscreteConfig(sac.SACConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     target_entropy: Annotated[cfg.Fraction, sac.WHILE_LEARNED] = 0.5
     """Entropy that the temperature aims at, as a fraction of that of uniform actions."""
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: SACDiscreteConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -37,13 +37,13 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return off_policy_gradients.problems(config, env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
-def make_network(config: Config, env: Env) -> ActorAndCritics:
+def make_network(config: SACDiscreteConfig, env: Env) -> ActorAndCritics:
     """Makes an actor of logits, and critics of all actions."""
     torso = settings.make_torso(config, env)
     return critics.for_discrete(joint_actions.joint_actions(env).num, config.num_critics, torso)
 
 
-def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
+def make_method(config: SACDiscreteConfig, env: Env, network: ActorAndCritics) -> Method:
     """Makes a categorical policy over the legal ones of ``A`` joint actions, and its losses."""
     actions = joint_actions.joint_actions(env)
     categorical = distributions.categorical(actions.num)
@@ -91,7 +91,7 @@ def make_method(config: Config, env: Env, network: ActorAndCritics) -> Method:
     )
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: SACDiscreteConfig, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes discrete SAC's `Learner`.
 
     Args:
@@ -106,7 +106,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 sac_discrete = Algorithm(
     "sac-discrete",
-    Config,
+    SACDiscreteConfig,
     problems,
     make_learner,
     off_policy_gradients.make_trainer,

@@ -17,7 +17,7 @@ from purerl.types import Array, Env, Learner
 
 
 @cfg.config(num_critics=2, policy_delay=2, noise_deviation=0.1)
-class Config(ddpg.Config):
+class TD3Config(ddpg.DDPGConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     target_noise: cfg.NonNegative = 0.2
@@ -26,7 +26,7 @@ class Config(ddpg.Config):
     """Largest size of the noise on the actions of targets."""
 
 
-def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: TD3Config, env: Env, *, network=None, **parts: Any) -> Learner:
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
 
     def smooth(action: Array, noise: Array) -> Array:
@@ -40,7 +40,7 @@ def make_learner(config: Config, env: Env, *, network=None, **parts: Any) -> Lea
 
 td3 = Algorithm(
     "td3",
-    Config,
+    TD3Config,
     problems,
     make_learner,
     off_policy_gradients.make_trainer,

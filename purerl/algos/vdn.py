@@ -11,14 +11,14 @@ from purerl.networks import mixers
 from purerl.types import Env, Learner
 
 
-def make_learner(config: factored_values.Config, env: Env, **parts: Any) -> Learner:
+def make_learner(config: factored_values.FactoredValueConfig, env: Env, **parts: Any) -> Learner:
     """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.summed(), **parts)
 
 
 vdn = Algorithm(
     "vdn",
-    factored_values.Config,
+    factored_values.FactoredValueConfig,
     factored_values.problems,
     make_learner,
     factored_values.make_trainer,

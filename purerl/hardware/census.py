@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from purerl import compat
 from purerl.hardware import hlo
-from purerl.hardware.hlo import Computation, Instruction, Program
+from purerl.hardware.hlo import Computation, HloProgram, Instruction
 
 FREE = frozenset(
     [
@@ -87,7 +87,7 @@ def count(text: str, unknown_trips: int = 1) -> Census:
     return Census(_loops(program, program.entry, "", 0, 1, unknown_trips))
 
 
-def _loops(program: Program, name: str, label: str, depth: int, runs: int, unknown_trips: int) -> list[Loop]:
+def _loops(program: HloProgram, name: str, label: str, depth: int, runs: int, unknown_trips: int) -> list[Loop]:
     """Counts a computation that runs ``runs`` times, and the loops inside."""
     kernels = moved = 0
     inner: list[Loop] = []
@@ -149,7 +149,7 @@ def _branches(conditional: Instruction) -> list[str]:
     return [_must(conditional, f"{which}_computation") for which in ("true", "false")]
 
 
-def traffic(program: Program, around: Computation, kernel: Instruction) -> int:
+def traffic(program: HloProgram, around: Computation, kernel: Instruction) -> int:
     """Counts the bytes that one kernel reads and writes."""
     shapes = [around[name].shape if name in around else "" for name in kernel.operands]
     inside = program.computations.get(kernel.named("calls") or "")

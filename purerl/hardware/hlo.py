@@ -49,14 +49,14 @@ Computation = dict[str, Instruction]
 """The instructions of a computation by name, in order."""
 
 
-class Program(NamedTuple):
+class HloProgram(NamedTuple):
     """The computations of a program by name, and the name of the one that runs first."""
 
     computations: dict[str, Computation]
     entry: str
 
 
-def parse(text: str) -> Program:
+def parse(text: str) -> HloProgram:
     """Reads the text of an optimised HLO module.
 
     Raises:
@@ -76,7 +76,7 @@ def parse(text: str) -> Program:
             current[name] = Instruction(name, shape, op, operands(rest), rest, bool(root))
     if not entry:
         raise ValueError("no entry computation: not the text of a compiled program")
-    return Program(computations, entry)
+    return HloProgram(computations, entry)
 
 
 def operands(rest: str) -> list[str]:

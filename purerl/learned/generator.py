@@ -27,7 +27,7 @@ STEEPEST = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class GeneratorSettings:
     """How levels are generated."""
 
     generator_noise: Size = 4
@@ -37,7 +37,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Made(Settings):
+class Made(GeneratorSettings):
     """Settings with what the environment adds: how many values each choice has."""
 
     sizes: tuple[Size, ...] = (1,)
@@ -69,7 +69,7 @@ def settings(options: object, env: Env) -> dict:
     """
     if env.design is None:
         raise ConfigError(f"env = {env.name!r}: has no levels to choose from")
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(GeneratorSettings)}
     return chosen.as_json(read({**given, "sizes": list(env.design.sizes)}))
 
 

@@ -30,7 +30,7 @@ EMBEDDING = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(chosen.TimeAware):
+class LPGSettings(chosen.TimeAware):
     """What updates an agent."""
 
     lpg_base: Literal["a2c", "none"] = "a2c"
@@ -83,35 +83,35 @@ class Reader(nn.Module):
         return nn.Dense(1 + self.num_predictions, kernel_init=kernel, name="out")(nn.relu(memory))
 
 
-def read(fields: dict[str, Any]) -> Settings:
+def read(fields: dict[str, Any]) -> LPGSettings:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    return chosen.read(Settings, "lpg", "", fields)
+    return chosen.read(LPGSettings, "lpg", "", fields)
 
 
 def choose(options: Any, env: Env) -> dict[str, Any]:
     """Returns the settings among ``options`` as JSON."""
-    return chosen.as_json(chosen.among(Settings, options))
+    return chosen.as_json(chosen.among(LPGSettings, options))
 
 
-def problems(made: Settings, config: Any) -> list[str]:
+def problems(made: LPGSettings, config: Any) -> list[str]:
     """Lists why agents of ``config`` cannot be updated by the rule."""
     if made.lpg_base == "none" and config.curriculum in teaching.REPLAYS and config.level_score == "max-mc":
         return ["lpg_base = 'none': there are no values that level_score = 'max-mc' could compare returns with"]
     return []
 
 
-def make_reader(made: Settings) -> Reader:
+def make_reader(made: LPGSettings) -> Reader:
     """Makes the network that reads trajectories."""
     return Reader(made.lpg_size, made.lpg_predictions, made.lpg_base == "a2c")
 
 
-def init(made: Settings, key: Key) -> PyTree:
+def init(made: LPGSettings, key: Key) -> PyTree:
     """Makes meta-parameters; with A2C as base the last layer is zero, so that A2C is unchanged. Consumes ``key``."""
     y, steps = jnp.zeros((1, made.lpg_predictions)), jnp.zeros(1, bool)
     return make_reader(made).init(key, jnp.zeros((1, 5 if made.time_aware else 3)), y, y, steps, steps)
 
 
-def parts(meta_params: PyTree, config: Any, made: Settings) -> dict[str, Any]:
+def parts(meta_params: PyTree, config: Any, made: LPGSettings) -> dict[str, Any]:
     """Makes LPG's arguments of A2C's ``make_trainer``: an estimate, a value loss and the number of predictions.
 
     The config's ``value_coef`` weighs the value loss, so it is the paper's ``alpha_y``.

@@ -22,7 +22,7 @@ from purerl.types import Array, Env, Key, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class MessageSettings:
     """What is said, and to what end."""
 
     role: Literal["adversary", "ally", "guide"] = "adversary"
@@ -42,7 +42,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Made(Settings):
+class Made(MessageSettings):
     """Settings with what the environment adds: the elements of an observation, and those of a goal."""
 
     inputs: Size = 1
@@ -73,7 +73,7 @@ def settings(options: Any, env: Env) -> dict[str, Any]:
     Raises:
         ConfigError: A setting is not valid, or `make` or the environment refuses the settings.
     """
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Settings)}
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(MessageSettings)}
     width = math.prod(getattr(env.observation_space, "shape", ()))
     size = goal_of(env).size if given["role"] == "guide" else 0
     made = read({**given, "inputs": max(1, min(width, MOST)), "goal_size": size})

@@ -35,7 +35,7 @@ FORM = cfg.Needs("optimiser_form = 'open'", lambda made: made.optimiser_form == 
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class OpenSettings:
     """What moves parameters."""
 
     optimiser_form: Literal["adam", "open"] = "adam"
@@ -48,7 +48,7 @@ class Settings:
     """Widths of the layers after the memory."""
 
 
-class State(NamedTuple):
+class OpenState(NamedTuple):
     """The state of the optimiser: updates so far, the key of the noise, momenta ``[6, P]`` and carry ``[memory, P]``.
 
     Each update folds its number into the key.
@@ -67,9 +67,9 @@ class Progress(NamedTuple):
     batch: Array
 
 
-def read(fields: dict[str, Any]) -> Settings:
+def read(fields: dict[str, Any]) -> OpenSettings:
     """Reads settings from JSON. Raises `ConfigError`, a line for each that is not valid."""
-    return chosen.read(Settings, "optimiser", "optimiser_layers", fields)
+    return chosen.read(OpenSettings, "optimiser", "optimiser_layers", fields)
 
 
 def choose(options: Any, env: Env) -> dict[str, Any]:
@@ -78,15 +78,15 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
     Raises:
         ConfigError: A setting has no effect.
     """
-    made = chosen.among(Settings, options)
-    if unused := cfg.unused([made], Settings()):
+    made = chosen.among(OpenSettings, options)
+    if unused := cfg.unused([made], OpenSettings()):
         raise ConfigError("\n".join(unused))
-    return {} if made == Settings() else chosen.as_json(made)
+    return {} if made == OpenSettings() else chosen.as_json(made)
 
 
 def problems(config: Any) -> list[str]:
     """Lists why the optimiser cannot move the parameters of ``config``'s algorithm."""
-    if not isinstance(config, policy_gradients.Config):
+    if not isinstance(config, policy_gradients.PolicyGradientConfig):
         return [
             "optimiser: OPEN's form moves an actor and its critic at once, as policy gradients such as ppo have them"
         ]
@@ -94,7 +94,7 @@ def problems(config: Any) -> list[str]:
     return [f"{name}: must be at most {counters.MOST_DIVISOR} with OPEN's optimiser" for name in too_many]
 
 
-def init(made: Settings, key: Key) -> PyTree:
+def init(made: OpenSettings, key: Key) -> PyTree:
     """Makes meta-parameters. Consumes ``key``.
 
     Kernels are Gaussians with standard deviation ``1 / sqrt(fan_in)``. With Adam as base the last kernel is zero, so
@@ -190,7 +190,7 @@ def moves(out: Array, noise: Array, step: float = STEP) -> Array:
     return made - jnp.mean(made)[None]
 
 
-def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
+def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
     """Makes the optimiser of an algorithm with ``config``.
 
     Gradients of actor and critic are each clipped to ``max_grad_norm``, before anything else; the noise acts on the
@@ -204,12 +204,14 @@ def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
     clip = gradients.clip_by_norm(config.max_grad_norm)
     alone = made.optimiser_base == "none"
 
-    def begin(params: Array) -> State:
+    def begin(params: Array) -> OpenState:
         zeros = lambda rows: jnp.zeros((rows, params.size))
         updates = gradients.Descent(counters.of())
-        return State(updates, _key(params), zeros(len(DECAYS)), zeros(made.optimiser_memory))
+        return OpenState(updates, _key(params), zeros(len(DECAYS)), zeros(made.optimiser_memory))
 
-    def change(direction: Array, state: State, params: Array, *, grads: Array, layers: PyTree) -> tuple[Array, State]:
+    def change(
+        direction: Array, state: OpenState, params: Array, *, grads: Array, layers: PyTree
+    ) -> tuple[Array, OpenState]:
         parts = activity.networks(layers)
         tensors = {name: jax.tree.leaves(part, is_leaf=_is_layer) for name, part in parts.items()}
         sizes = {name: sum(layer.place.size for layer in some) for name, some in tensors.items()}
@@ -222,7 +224,7 @@ def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
         drawn = draw.normal(_folded(state.key, state.updates.updates), (sizes["actor"],))
         noise = jnp.pad(drawn, (0, params.size - sizes["actor"]))
         taken = moves(outputs(meta_params["mlp"], carry), noise, STEP if alone else 1.0)
-        after = State(gradients.Descent(counters.increment(state.updates.updates)), state.key, momenta, carry)
+        after = OpenState(gradients.Descent(counters.increment(state.updates.updates)), state.key, momenta, carry)
         return (-taken if alone else direction + taken), after
 
     ours = optax.GradientTransformationExtraArgs(begin, change)
@@ -237,7 +239,7 @@ def make(meta_params: PyTree, config: Any, made: Settings) -> Observant:
 
 def progress(config: Any, updates: counters.Count) -> Progress:
     """Computes how far a training has progressed after ``updates``. Without epochs ``batch`` stays 0."""
-    by_epochs = isinstance(config, surrogates.Config)
+    by_epochs = isinstance(config, surrogates.SurrogateConfig)
     epochs, minibatches = (config.num_epochs, config.num_minibatches) if by_epochs else (1, 1)
     all_epochs, _ = counters.divide(updates, minibatches)
     iteration, epoch = counters.divide(all_epochs, epochs)

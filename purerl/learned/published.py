@@ -166,7 +166,7 @@ def _open(raw: bytes) -> Found:
     return Found("optimiser", meta_params, card(OPEN, hashlib.sha256(raw).hexdigest()), settings)
 
 
-def unflatten(made: open_optimiser.Settings, numbers: np.ndarray) -> PyTree:
+def unflatten(made: open_optimiser.OpenSettings, numbers: np.ndarray) -> PyTree:
     """Makes meta-parameters from a vector in the order of `jax.flatten_util.ravel_pytree`, which OPEN's files have."""
     like = jax.eval_shape(lambda key: open_optimiser.init(made, key), jax.random.key(0))
     _, split = ravel_pytree(jax.tree.map(lambda x: jnp.zeros(x.shape), like))

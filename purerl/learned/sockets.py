@@ -272,7 +272,7 @@ def lpg(**settings: Any) -> Socket:
     """Makes the socket of LPG's update rule, which replaces A2C's or is added to it.
 
     Args:
-        settings: Fields of `lpg_rules.Settings`.
+        settings: Fields of `lpg.LPGSettings`.
 
     Raises:
         ConfigError: A setting is not valid.
@@ -309,7 +309,7 @@ def optimiser(**settings: Any) -> Socket:
     """Makes the socket of the optimiser: Adam's direction changed by a network, or OPEN's recurrent network.
 
     Args:
-        settings: Fields of `open_optimiser.Settings`. The form "adam" is `changed_direction`.
+        settings: Fields of `open_optimiser.OpenSettings`. The form "adam" is `changed_direction`.
 
     Raises:
         ConfigError: A setting is not valid.
@@ -413,10 +413,10 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 except for those on the environment's side."""
 SETTINGS: dict[str, type] = {
     "policy-drift": chosen.TimeAware,
-    "lpg": lpg_rules.Settings,
-    "optimiser": open_optimiser.Settings,
-    "cheap-talk": messages.Settings,
-    "levels": generator.Settings,
+    "lpg": lpg_rules.LPGSettings,
+    "optimiser": open_optimiser.OpenSettings,
+    "cheap-talk": messages.MessageSettings,
+    "levels": generator.GeneratorSettings,
 }
 """The class of a socket's settings that a user can choose, by the socket's name."""
 SIZED = {"value-loss": chosen.Layers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}

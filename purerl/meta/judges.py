@@ -55,7 +55,10 @@ def by_own_critic(config: Any, env: Env, gae_lambda: float = 0.95) -> Judge:
 
     def loss(trainer: Trainer, agent: TrainState, metrics: Metrics, judging: PyTree, key: Key) -> tuple[Array, PyTree]:
         parts, learned = policy_gradients.make_parts(config, env), agent.learner
-        latest, rows = policy_gradients.Policy(learned.params, learned.obs_moments), fleet(env, config.num_envs)
+        latest, rows = (
+            policy_gradients.PolicyGradientPolicy(learned.params, learned.obs_moments),
+            fleet(env, config.num_envs),
+        )
         _, trajectory, _ = rollout(key, rows, trainer.learner, latest, agent.actors, config.num_steps)
         _, trajectory = policy_gradients.scaled(config, parts, learned, trajectory)
         experience = policy_gradients.experience(config, parts, learned, trajectory)

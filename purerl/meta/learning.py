@@ -16,7 +16,7 @@ from purerl.spaces import Space
 from purerl.types import Array, Env, Key, Metrics, PyTree, Step, Trainer, TrainState
 
 
-class State(NamedTuple):
+class LearningState(NamedTuple):
     """The state of a training that is under way, and the iterations of this episode (int32)."""
 
     training: TrainState
@@ -63,19 +63,19 @@ def learning(
         struct = spaces.struct(observation_space)
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), observe(state, metrics), struct)
 
-    def begin(key: Key) -> tuple[State, PyTree]:
+    def begin(key: Key) -> tuple[LearningState, PyTree]:
         trainer = make_trainer(start)
         training = trainer.init(key)
         metrics = trees.zeros(jax.eval_shape(trainer.step, training)[1])
-        return State(training, jnp.zeros((), jnp.int32)), seen(training, jax.tree.map(jnp.asarray, metrics))
+        return LearningState(training, jnp.zeros((), jnp.int32)), seen(training, jax.tree.map(jnp.asarray, metrics))
 
-    def step(noise: tuple[()], env_state: State, action: Array) -> tuple[State, Step]:
+    def step(noise: tuple[()], env_state: LearningState, action: Array) -> tuple[LearningState, Step]:
         training, metrics = make_trainer(action).step(env_state.training)
         next_obs, t = seen(training, metrics), env_state.t + 1
         terminated = ~training.alive
         truncated = (t >= num_iterations) & ~terminated
         paid, *ends = (jnp.broadcast_to(x, shape) for x in (reward(training, metrics), terminated, truncated))
-        return State(training, t), Step(next_obs, paid.astype(jnp.float32), *ends)
+        return LearningState(training, t), Step(next_obs, paid.astype(jnp.float32), *ends)
 
     env = Env(name, jax.random.split, begin, no_noise, step, observation_space, action_space, num_agents=num_agents)
     return env._replace(resets="few")

@@ -36,7 +36,7 @@ UNREST = 0.01
 """The standard deviation of the noise that is added to the initial meta-parameters."""
 
 
-class State(NamedTuple):
+class MetaGradientState(NamedTuple):
     """The whole state of the search.
 
     ``agents`` are training states ``[N]``, each in the course of its training, and ``judging`` are the states ``[N]``
@@ -88,8 +88,8 @@ def of(
     Raises:
         ConfigError: The arguments are not supported.
     """
-    of_disco = isinstance(config, disco.Config)
-    unfit = not isinstance(config, (policy_gradients.Config, disco.Config)) or socket.name in UNFIT
+    of_disco = isinstance(config, disco.DiscoConfig)
+    unfit = not isinstance(config, (policy_gradients.PolicyGradientConfig, disco.DiscoConfig)) or socket.name in UNFIT
     several = algo.view is not rows or any(env.num_agents > 1 for env in envs)
     problems = []
     if unfit or several or len(envs) != 1:
@@ -117,13 +117,15 @@ def of(
         keys = jax.random.split(jax.random.fold_in(key, JUDGING), num_agents)
         return agents, jax.vmap(judge.init)(keys, agents.actors.obs)
 
-    def init(key: Key) -> State:
+    def init(key: Key) -> MetaGradientState:
         key, key_meta, key_unrest, key_agents = jax.random.split(key, 4)
         meta_params = _unrest(key_unrest, socket.init(key_meta))
         agents, judging = begin(meta_params, key_agents)
-        return State(meta_params, optimiser.init(meta_params), agents, jnp.zeros((), jnp.int32), key, judging)
+        return MetaGradientState(
+            meta_params, optimiser.init(meta_params), agents, jnp.zeros((), jnp.int32), key, judging
+        )
 
-    def step(state: State) -> tuple[State, Metrics]:
+    def step(state: MetaGradientState) -> tuple[MetaGradientState, Metrics]:
         key, key_live, key_fresh = jax.random.split(state.key, 3)
         keys = jax.random.split(key_live, num_agents)
 
@@ -139,7 +141,9 @@ def of(
             lambda new, old: jax.vmap(jnp.where)(over, new, old), begin(meta_params, key_fresh), both
         )
         agents, judging = jax.lax.cond(jnp.any(over), renewed, lambda both: both, (agents, judging))
-        return State(meta_params, opt_state, agents, state.generation + 1, key, judging), _summary(fitness, metrics)
+        return MetaGradientState(meta_params, opt_state, agents, state.generation + 1, key, judging), _summary(
+            fitness, metrics
+        )
 
     frames = num_agents * config.num_envs * (num_iterations * config.num_steps + judge.num_steps)
     return Evolution(init, step, lambda state: state.meta_params, frames)

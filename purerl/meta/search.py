@@ -58,7 +58,7 @@ PATIENCE = 10
 """The number of generations in a row without a training that has a fitness after which a search ends."""
 
 
-class Program(NamedTuple):
+class SearchProgram(NamedTuple):
     """A compiled search. ``chunk(state, length) -> (state, metrics [CAPACITY])`` donates the state that it is given."""
 
     init: Any
@@ -83,7 +83,7 @@ class Progress(NamedTuple):
 
 def compile_program(
     setup: Setup, capacity: int = CAPACITY, stage: Callable[[str], None] = lambda name: None, algo: str = ""
-) -> Program:
+) -> SearchProgram:
     """Compiles the generations of a search, one program for any number of them.
 
     Args:
@@ -108,7 +108,7 @@ def compile_program(
     stage("compiling")
     chunk = traced.lower().compile(backend.compiler_options())
     planning.check_program(chunk, used, "give fewer --lanes, or cut num_envs or what else makes an agent large")
-    return Program(init, chunk, like, everywhere, planning.held(chunk) * len(used), time.perf_counter() - start)
+    return SearchProgram(init, chunk, like, everywhere, planning.held(chunk) * len(used), time.perf_counter() - start)
 
 
 def search(description: Description, options: Any) -> int:
@@ -169,7 +169,7 @@ def _run(description: Description, options: Any, directory: Path) -> Run:
     return Run(description, setup, options, directory, progress.console())
 
 
-def _compile(run: Run) -> Program:
+def _compile(run: Run) -> SearchProgram:
     """Compiles the program of a search, with a line about it."""
     total, digest = run.setup.frames * run.description.generations, config_file.digest(run.description._asdict())
     with progress.waiting(run.console, "tracing", compile_times.last(digest)) as stages:
@@ -185,7 +185,7 @@ def _compile(run: Run) -> Program:
     return program
 
 
-def _search(run: Run, program: Program, so_far: Progress) -> int:
+def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     """Runs a search, writes its results on the first process, and returns the exit code."""
     description, directory, setup = run.description, run.directory, run.setup
     first = so_far.done
@@ -220,7 +220,7 @@ def _search(run: Run, program: Program, so_far: Progress) -> int:
     return EXIT_DIVERGED if failed else 0
 
 
-def _generations(run: Run, program: Program, so_far: Progress, interrupted: list[int]) -> tuple[Progress, int]:
+def _generations(run: Run, program: SearchProgram, so_far: Progress, interrupted: list[int]) -> tuple[Progress, int]:
     """Runs generations, logging and saving, and returns where it ends, and how many were barren in a row.
 
     It ends when all are done, when no training has had a fitness for `PATIENCE` of them, when the time is up, or when a

@@ -39,7 +39,7 @@ BLOCK = 2**20
 """The number of bytes that are read at once to compute a digest."""
 
 
-class Step(NamedTuple):
+class CheckpointStep(NamedTuple):
     """A step whose contents have been verified to be what was written.
 
     Attributes:
@@ -171,7 +171,7 @@ def steps(directory: Path) -> list[int]:
     return sorted(int(path.name) for path in entries if path.name.isdecimal() and path.is_dir())
 
 
-def newest(directory: Path, *, strict: bool = False) -> Step:
+def newest(directory: Path, *, strict: bool = False) -> CheckpointStep:
     """Returns the newest step of ``directory`` whose contents are verified to be what was written.
 
     If the newest is damaged, the step before it is taken, unless ``strict``.
@@ -193,11 +193,11 @@ def newest(directory: Path, *, strict: bool = False) -> Step:
             if strict:
                 break
             continue
-        return Step(path, number, card["about"], card["versions"], damaged, len(card.get("pieces", ())))
+        return CheckpointStep(path, number, card["about"], card["versions"], damaged, len(card.get("pieces", ())))
     raise Damaged("\n".join(damaged.values()))
 
 
-def read(step: Step, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
+def read(step: CheckpointStep, like: PyTree, put: arrays.Put = arrays.on_default) -> PyTree:
     """Reads the state of a step in the structure of ``like``; arguments and errors are those of `arrays.read`."""
     if step.pieces:
         return pieces.read(step.path, step.pieces, like, put)
@@ -214,7 +214,7 @@ def peek(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def put_aside(step: Step) -> None:
+def put_aside(step: CheckpointStep) -> None:
     """Renames the damaged steps after ``step``, so that later steps can be saved under their numbers."""
     for number in step.damaged:
         path = step.path.with_name(str(number))

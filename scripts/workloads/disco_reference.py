@@ -51,7 +51,7 @@ LAYERS = {
     "heads_q": "mlp_2/~/linear_1",
 }
 """Layers of the agent's network, and their names in the files."""
-CONFIG = disco.Config(learning_rate=1e-2)
+CONFIG = disco.DiscoConfig(learning_rate=1e-2)
 
 Pair = tuple[str, Any, Any]
 """What is compared: a name, ours and theirs."""

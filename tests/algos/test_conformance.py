@@ -233,18 +233,20 @@ OTHERS = "max_grad_norm", "learning_rate", "hidden_sizes"
 """Settings of `FROM_REPLAY` that an optimiser without a clipped norm has not, or has otherwise."""
 FREE = {"huber_delta": 100.0, "max_grad_norm": 10.0}
 ROWS = {
-    "ppo": Row(ppo.ppo, ppo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
+    "ppo": Row(ppo.ppo, ppo.PPOConfig(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
     "ppo-gru": Row(
         ppo.ppo,
-        ppo.Config(**SURROGATE, memory="gru", memory_size=8, sequence_length=8),
+        ppo.PPOConfig(**SURROGATE, memory="gru", memory_size=8, sequence_length=8),
         critic,
         free={"clip_epsilon": 10.0},
         idle=("lag",),
     ),
-    "ppo-uses": Row(ppo.ppo, ppo.Config(**SURROGATE, max_uses=3), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
-    "dpo": Row(dpo.dpo, dpo.Config(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
+    "ppo-uses": Row(
+        ppo.ppo, ppo.PPOConfig(**SURROGATE, max_uses=3), critic, free={"clip_epsilon": 10.0}, idle=("lag",)
+    ),
+    "dpo": Row(dpo.dpo, dpo.DPOConfig(**SURROGATE), critic, free={"clip_epsilon": 10.0}, idle=("lag",)),
     "ippo": Row(
-        ippo.ippo, ippo.Config(**SURROGATE, agent_ids=False), critic, free={"clip_epsilon": 10.0}, idle=("lag",)
+        ippo.ippo, ippo.IPPOConfig(**SURROGATE, agent_ids=False), critic, free={"clip_epsilon": 10.0}, idle=("lag",)
     ),
     "mappo": Row(
         mappo.mappo,
@@ -253,75 +255,75 @@ ROWS = {
         free={"clip_epsilon": 10.0},
         idle=("lag",),
     ),
-    "a2c": Row(a2c.a2c, a2c.Config(**ONE_STEP), critic),
+    "a2c": Row(a2c.a2c, a2c.A2CConfig(**ONE_STEP), critic),
     "reinforce": Row(
-        reinforce.reinforce, reinforce.Config(**ONE_STEP | {"lag": 0.0, "max_lag": 0}), critic, idle=("lag",)
+        reinforce.reinforce, reinforce.ReinforceConfig(**ONE_STEP | {"lag": 0.0, "max_lag": 0}), critic, idle=("lag",)
     ),
-    "impala": Row(impala.impala, impala.Config(**ONE_STEP, memory="lru", memory_size=8), critic),
+    "impala": Row(impala.impala, impala.ImpalaConfig(**ONE_STEP, memory="lru", memory_size=8), critic),
     "appo": Row(
         appo.appo,
-        appo.Config(**SURROGATE, **PLAIN, lag=2.0, max_lag=2, memory="lstm", memory_size=8, target_period=2),
+        appo.APPOConfig(**SURROGATE, **PLAIN, lag=2.0, max_lag=2, memory="lstm", memory_size=8, target_period=2),
         critic,
         free={"clip_epsilon": 10.0},
     ),
     "pqn": Row(
         pqn.pqn,
-        pqn.Config(**SURROGATE, epsilon_end=0.2, exploration_fraction=0.5, max_grad_norm=0.5),
+        pqn.PQNConfig(**SURROGATE, epsilon_end=0.2, exploration_fraction=0.5, max_grad_norm=0.5),
         lambda config, env, state, obs: pqn.make_network(config, env).apply(state.params, obs).max(axis=-1),
     ),
     "dqn": Row(
         dqn.dqn,
-        dqn.Config(**REPLAY, huber_delta=1.0),
+        dqn.DQNConfig(**REPLAY, huber_delta=1.0),
         read(lambda config, q: q, dqn.make_network),
         free={"huber_delta": 100.0},
         idle=PRIORITIES,
     ),
     "c51": Row(
         c51.c51,
-        c51.Config(**REPLAY, num_atoms=21, v_min=-5.0, v_max=15.0, prioritised=True),
+        c51.C51Config(**REPLAY, num_atoms=21, v_min=-5.0, v_max=15.0, prioritised=True),
         read(categorical_mean, c51.make_network),
     ),
     "qr-dqn": Row(
         qr_dqn.qr_dqn,
-        qr_dqn.Config(**REPLAY, num_quantiles=8),
+        qr_dqn.QRDQNConfig(**REPLAY, num_quantiles=8),
         read(lambda config, quantiles: jnp.mean(quantiles, axis=-1), qr_dqn.make_network),
         idle=PRIORITIES,
     ),
     "iqn": Row(
         iqn.iqn,
-        iqn.Config(**REPLAY | {"total_steps": 8 * 16 * 120}, num_quantiles=16, num_cosines=8, kappa=0.05),
+        iqn.IQNConfig(**REPLAY | {"total_steps": 8 * 16 * 120}, num_quantiles=16, num_cosines=8, kappa=0.05),
         read(lambda config, out: jnp.mean(out[0], axis=-1), iqn.make_network),
         idle=PRIORITIES,
     ),
     "rainbow": Row(
         rainbow.rainbow,
-        rainbow.Config(**REPLAY, num_atoms=21, v_min=-5.0, v_max=15.0),
+        rainbow.RainbowConfig(**REPLAY, num_atoms=21, v_min=-5.0, v_max=15.0),
         read(categorical_mean, lambda config, env: c51.make_network(config, env, noisy=True)),
     ),
     "apex": Row(
         apex.apex,
-        apex.Config(**REPLAY, huber_delta=1.0, importance_exponent_end=1.0),
+        apex.ApexConfig(**REPLAY, huber_delta=1.0, importance_exponent_end=1.0),
         read(lambda config, q: q, dqn.make_network),
         free={"huber_delta": 100.0},
     ),
     "r2d2": Row(
         r2d2.r2d2,
-        r2d2.Config(**SEQUENCES),
+        r2d2.R2D2Config(**SEQUENCES),
         r2d2_value,
         longer=5,
         rtol=0.03,  # no step is learned from at the carry that a cut leaves: its value is extrapolated
     ),
     "r2d3": Row(
         given_demos(r2d3.r2d3, envs.make("CartPole-v1", max_steps=20)),
-        r2d3.Config(**SEQUENCES, demo_ratio=0.3),
+        r2d3.R2D3Config(**SEQUENCES, demo_ratio=0.3),
         r2d2_value,
         longer=5,
         rtol=0.03,  # as of R2D2
     ),
-    "ngu": Row(ngu.ngu, ngu.Config(**FAMILY, num_policies=2), family_value(ngu, lambda q: q), longer=5, rtol=0.06),
+    "ngu": Row(ngu.ngu, ngu.NGUConfig(**FAMILY, num_policies=2), family_value(ngu, lambda q: q), longer=5, rtol=0.06),
     "agent57": Row(
         agent57.agent57,
-        agent57.Config(
+        agent57.Agent57Config(
             **FAMILY | {"memory": "none", "burn_in": 0},
             num_policies=4,
             gamma_middle=0.85,
@@ -334,7 +336,7 @@ ROWS = {
     ),
     "disco": Row(
         disco.disco,
-        disco.Config(
+        disco.DiscoConfig(
             **{name: value for name, value in FROM_REPLAY.items() if name not in OTHERS},
             unroll=6,
             period=4,
@@ -349,13 +351,13 @@ ROWS = {
     "vdn": Row(vdn.vdn, vdn.vdn.Config(**TEAM), team_value(lambda config: mixers.summed()), idle=PRIORITIES),
     "qmix": Row(
         qmix.qmix,
-        qmix.Config(**TEAM, mixer_size=8, hyper_size=8),
+        qmix.QMIXConfig(**TEAM, mixer_size=8, hyper_size=8),
         team_value(lambda config: mixers.monotonic(config.mixer_size, config.hyper_size)),
         idle=PRIORITIES,
     ),
     "ddpg": Row(
         ddpg.ddpg,
-        ddpg.Config(
+        ddpg.DDPGConfig(
             **CONTINUOUS | {"actor_learning_rate": 2e-3, "hidden_sizes": (32,)},
             noise="ornstein-uhlenbeck",
             noise_deviation=0.5,
@@ -366,14 +368,14 @@ ROWS = {
     ),
     "td3": Row(
         td3.td3,
-        td3.Config(**CONTINUOUS),
+        td3.TD3Config(**CONTINUOUS),
         critics_at_mode(ddpg.make_network, of_box(jnp.tanh)),
         free=FREE,
         idle=("noise_damping", *PRIORITIES),
     ),
     "sac": Row(
         sac.sac,
-        sac.Config(**CONTINUOUS, initial_temperature=0.1, target_entropy=-2.0),
+        sac.SACConfig(**CONTINUOUS, initial_temperature=0.1, target_entropy=-2.0),
         critics_at_mode(sac.make_network, of_box(soft.squashed_mode)),
         free=FREE,
         idle=PRIORITIES,
@@ -381,14 +383,14 @@ ROWS = {
     ),
     "sac-discrete": Row(
         sac_discrete.sac_discrete,
-        sac_discrete.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
+        sac_discrete.SACDiscreteConfig(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
         critics_at_mode(sac_discrete.make_network, of_discrete),
         free=FREE,
         idle=PRIORITIES,
     ),
     "masac": Row(
         masac.masac,
-        masac.Config(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
+        masac.MASACConfig(**CONTINUOUS, initial_temperature=0.01, target_entropy=0.01),
         central_critics,
         free=FREE,
         idle=PRIORITIES,

@@ -16,7 +16,7 @@ from purerl.types import Situation, Transition
 
 T, B, STEP_SIZE = 6, 2, 0.5
 TERMINATED, TRUNCATED = (1, 0), (3, 1)  # a step of one environment each
-CONFIG = pqn.Config(
+CONFIG = pqn.PQNConfig(
     total_steps=T * B * 10, num_envs=B, num_steps=T, num_epochs=1, num_minibatches=1, gamma=0.9, trace_lambda=0.7
 )
 ENV = envs.make("CartPole-v1")
@@ -119,7 +119,7 @@ def test_acts_at_random_below_epsilon():
     params = {"params": {"kernel": jnp.zeros((4, 2)), "bias": jnp.array([0.0, 1.0])}}
     noise = jnp.array([[0.05, 0.2], [0.15, 0.2]])  # the random action is 0, the greedy one 1
     for iterations, actions in ((0, [0, 0]), (10, [0, 1])):
-        state = pqn.State(params, (), counters.of(iterations))
+        state = pqn.PQNState(params, (), counters.of(iterations))
         action, _, _ = learner.explore(learner.behaviour(state), Situation(jnp.ones((2, 4)), ()), noise)
         np.testing.assert_array_equal(action, actions)
     greedy, _ = learner.exploit(params, Situation(jnp.ones((2, 4)), ()), jax.random.key(0))
@@ -166,6 +166,6 @@ def test_problems(change, lines):
 
 
 def test_defaults_are_sound():
-    assert pqn.problems(pqn.Config(), ENV) == []
-    [problem] = pqn.problems(pqn.Config(), envs.make("Pendulum-v1"))
+    assert pqn.problems(pqn.PQNConfig(), ENV) == []
+    [problem] = pqn.problems(pqn.PQNConfig(), envs.make("Pendulum-v1"))
     assert "the algorithm needs Discrete" in problem

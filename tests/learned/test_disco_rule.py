@@ -93,7 +93,7 @@ def test_terms_of_the_loss(both):
         out = Outputs(online.policy[:-2], online.y[:-2], *taken)
         after = rules.following(online.policy, steps)
         batch = algo.Batch(None, None, made, after, values.returns, steps.terminated, steps.known, None)
-        terms = algo.terms(algo.Config(value_coef=1.0), out, batch)
+        terms = algo.terms(algo.DiscoConfig(value_coef=1.0), out, batch)
         for name, expected in oracle.losses(u, value, targets).items():
             close(terms[f"{name}_loss"], expected)
 

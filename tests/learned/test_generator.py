@@ -9,7 +9,7 @@ import scipy.stats
 from purerl import envs
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
-from purerl.learned.generator import Settings
+from purerl.learned.generator import GeneratorSettings
 
 ENV = envs.make("CartPole-v1", randomise="length:0.25:1.0,gravity:5:15")
 SIZES = list(ENV.design.sizes)
@@ -19,7 +19,7 @@ NUMBER = 8000
 
 @pytest.fixture(scope="module")
 def socket():
-    return sockets.make("levels", **sockets.settings("levels", Settings(), ENV))
+    return sockets.make("levels", **sockets.settings("levels", GeneratorSettings(), ENV))
 
 
 def drawn(socket, meta_params):
@@ -59,7 +59,7 @@ def test_what_it_trains_is_judged_in_other_levels(socket):
 
 
 def test_files_hold_the_sizes_of_choices(socket, tmp_path):
-    settings = sockets.settings("levels", Settings(), ENV)
+    settings = sockets.settings("levels", GeneratorSettings(), ENV)
     artefacts.save(tmp_path / "artefact.json", artefacts.of_socket("levels", socket.init(KEY), {}, settings=settings))
     found = artefacts.load(tmp_path / "artefact.json")
     assert found.option == "generator" and found.settings["sizes"] == SIZES
@@ -70,7 +70,7 @@ def test_files_hold_the_sizes_of_choices(socket, tmp_path):
 
 def test_what_does_not_fit_is_refused(socket):
     with pytest.raises(ConfigError, match="has no levels to choose from"):
-        sockets.settings("levels", Settings(), envs.make("CartPole-v1"))
+        sockets.settings("levels", GeneratorSettings(), envs.make("CartPole-v1"))
     with pytest.raises(ConfigError, match="the generator builds levels of other choices"):
         socket.env(socket.init(KEY), envs.make("CartPole-v1", randomise="length:0.25:1.0"))
     with pytest.raises(ConfigError, match="levels has no 'noise'"):

@@ -147,13 +147,13 @@ def test_random_messages_are_of_the_same_size():
 )
 def test_problems(env, options, line):
     with pytest.raises(ConfigError, match=line):
-        messages.settings(messages.Settings(**options), envs.make(env))
+        messages.settings(messages.MessageSettings(**options), envs.make(env))
 
 
 def test_a_guide_needs_to_see_the_place():
     """A mask of the environment moves the elements that say where an agent is, and files may say anything."""
     for changed, line in (({"observation_mask": "0"}, r"observations \[3\]"), ({"frame_stack": 2}, "a guide needs")):
         with pytest.raises(ConfigError, match=line):
-            messages.settings(messages.Settings(role="guide"), envs.make("CartPole-v1", **changed))
+            messages.settings(messages.MessageSettings(role="guide"), envs.make("CartPole-v1", **changed))
     with pytest.raises(ConfigError, match="goal_size = 2: the goals of CartPole-v1 have 1"):
         sockets.make("cheap-talk", role="guide", inputs=4, goal_size=2).trial((), CARTPOLE)

@@ -219,7 +219,7 @@ def test_a_step_by_hand(key):
 
 
 def is_state(x):
-    return isinstance(x, open_optimiser.State)
+    return isinstance(x, open_optimiser.OpenState)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learners.parts import novelty
 from purerl.learners.wrappers import TABLE, Wrapper, inside
-from purerl.learners.wrappers.intrinsic import Settings, curious
+from purerl.learners.wrappers.intrinsic import IntrinsicSettings, curious
 from purerl.learners.wrappers.past import seats
 from purerl.runs.describing.options import TrainOptions
 from purerl.types import Learner, Outcome, Sample, Transition, Updated
@@ -114,7 +114,7 @@ def keeping():
 def bonus():
     """A bonus around a learner that keeps what it is given, its state, and the errors of its distillation."""
     distillation = novelty.distillation(lambda sizes: networks.MLP(sizes), 4, 1e-3)
-    learner = curious(Settings(intrinsic="rnd", intrinsic_coef=0.7), distillation, keeping())
+    learner = curious(IntrinsicSettings(intrinsic="rnd", intrinsic_coef=0.7), distillation, keeping())
     state = learner.init(KEY, jnp.ones((2, 3)))
     errors = state.distilled.judge.errors._replace(var=jnp.float32(0.25))
     state = state._replace(distilled=state.distilled._replace(judge=state.distilled.judge._replace(errors=errors)))

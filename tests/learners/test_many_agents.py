@@ -82,8 +82,8 @@ def equal(a, b):
 
 NETWORK = {"hidden_sizes": (4,), "max_grad_norm": 1e9}
 ROWS = {
-    "ippo": (ippo.ippo, ippo.Config(**NETWORK, num_envs=2, num_steps=6, num_epochs=1, num_minibatches=2)),
-    "impala": (impala.impala, impala.Config(**NETWORK, num_envs=2, num_steps=6, normalize_reward=False)),
+    "ippo": (ippo.ippo, ippo.IPPOConfig(**NETWORK, num_envs=2, num_steps=6, num_epochs=1, num_minibatches=2)),
+    "impala": (impala.impala, impala.ImpalaConfig(**NETWORK, num_envs=2, num_steps=6, normalize_reward=False)),
 }
 
 
@@ -159,9 +159,9 @@ FACTORED = {
     "target_period": 2,
 }
 FACTORS = {
-    "iql": (iql.iql, factored_values.Config(**FACTORED), mixers.apart()),
-    "vdn": (vdn.vdn, factored_values.Config(**FACTORED, double=False), mixers.summed()),
-    "qmix": (qmix.qmix, qmix.Config(**FACTORED, mixer_size=3, hyper_size=4), mixers.monotonic(3, 4)),
+    "iql": (iql.iql, factored_values.FactoredValueConfig(**FACTORED), mixers.apart()),
+    "vdn": (vdn.vdn, factored_values.FactoredValueConfig(**FACTORED, double=False), mixers.summed()),
+    "qmix": (qmix.qmix, qmix.QMIXConfig(**FACTORED, mixer_size=3, hyper_size=4), mixers.monotonic(3, 4)),
 }
 
 
@@ -268,7 +268,7 @@ def test_targets_copy_the_mixer_with_the_agents(factored):
 @pytest.fixture(scope="module")
 def soft():
     """MASAC: its networks, parameters with another target, and a sample of a bandit and of steps that go on."""
-    config = masac.Config(hidden_sizes=(4,), gamma=GAMMA, initial_temperature=0.3)
+    config = masac.MASACConfig(hidden_sizes=(4,), gamma=GAMMA, initial_temperature=0.3)
     env = masac.masac.view(config, probe())
     network = masac.make_network(config, env)
     learner, rng = compiled(masac.masac.own_learner(config, env), "init", "update"), np.random.default_rng(6)
@@ -364,7 +364,7 @@ def test_illegal_actions_are_never_taken(algo):
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_parameters_that_are_not_shared(memory):
     """An agent's policy and value depend on its own parameters alone."""
-    config = mappo.Config(hidden_sizes=(4,), share_parameters=False, agent_ids=False, memory=memory, memory_size=3)
+    config = mappo.IPPOConfig(hidden_sizes=(4,), share_parameters=False, agent_ids=False, memory=memory, memory_size=3)
     env = mappo.mappo.view(config, probe())
     learner, rng = compiled(mappo.mappo.own_learner(config, env), "init"), np.random.default_rng(10)
     own = {"obs": seen(rng, 3 * M), "id": jnp.tile(jnp.eye(M), (3, 1))}
@@ -389,7 +389,7 @@ def test_parameters_that_are_not_shared(memory):
 @pytest.mark.rest
 def test_a_team_among_members_is_bit_for_bit_as_alone():
     """Three trainings with step sizes of their own, beside one another and each by itself."""
-    config = ippo.Config(**NETWORK, num_envs=2, num_steps=6, total_steps=24, num_epochs=2, num_minibatches=2)
+    config = ippo.IPPOConfig(**NETWORK, num_envs=2, num_steps=6, total_steps=24, num_epochs=2, num_minibatches=2)
 
     def train(learning_rate, key):
         changed = dataclasses.replace(config, learning_rate=learning_rate)

@@ -15,7 +15,7 @@ from purerl.envs.fleet import fleet
 from purerl.formulas import bandits, returns, td_errors
 from purerl.learners.families import policy_families
 from purerl.learners.parts import novelty
-from purerl.learners.wrappers.intrinsic import Settings, curious
+from purerl.learners.wrappers.intrinsic import IntrinsicSettings, curious
 from purerl.loops.rollout import init_actors, rollout
 from purerl.networks import MLP
 from purerl.types import Learner, Situation, Transition, Updated
@@ -112,7 +112,7 @@ def test_a_bonus_is_added_to_every_reward():
         exploit=lambda policy, here, key: (here.obs, here.carry),
         update=lambda state, given, key: Updated(Given(state.params + 1, given.reward), {"loss": jnp.zeros(())}, ()),
     )
-    config = Settings(intrinsic="rnd", intrinsic_coef=coef, intrinsic_gamma=gamma)
+    config = IntrinsicSettings(intrinsic="rnd", intrinsic_coef=coef, intrinsic_gamma=gamma)
     distillation = novelty.distillation(torso, 4, 1e-3)
     learner = curious(config, distillation, inner)
     rng = np.random.default_rng(0)

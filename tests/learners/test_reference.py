@@ -12,7 +12,7 @@ import pytest
 from purerl import a2c, envs, trees
 from purerl.envs.fleet import fleet
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import Policy
+from purerl.learners.families.policy_gradients import PolicyGradientPolicy
 from purerl.learners.wrappers.reference import problems, regularised, transformed
 from purerl.loops.rollout import rollout
 from purerl.types import Learner, Situation, Transition, Updated
@@ -116,7 +116,7 @@ def test_log_ratio(trained):
     learned, log_ratio = state.learner.learner, jax.jit(partial(policy_gradients.log_ratio, parts))
     acts = np.asarray(ENV.acting(trajectory.obs))
     assert 0 < acts.sum() < acts.size
-    np.testing.assert_allclose(log_ratio(trajectory, Policy(learned.params, ())), 0.0, atol=1e-6)
+    np.testing.assert_allclose(log_ratio(trajectory, PolicyGradientPolicy(learned.params, ())), 0.0, atol=1e-6)
     reference, carry = state.learner.reference, jax.tree.map(lambda x: x[0], trajectory.extras.carry)
     found = np.asarray(log_ratio(trajectory, reference))
     for t in range(3):
@@ -131,7 +131,7 @@ def test_log_ratio(trained):
 def test_without_a_period_there_is_no_reference():
     learner = a2c.make_learner(dataclasses.replace(CONFIG, reference_period=0), ENV)
     state = jax.eval_shape(learner.init, KEY, jnp.zeros((8, 9), bool))
-    assert isinstance(state, policy_gradients.State)
+    assert isinstance(state, policy_gradients.PolicyGradientState)
 
 
 def test_one_agent_has_nobody_to_pay():

@@ -35,7 +35,7 @@ class Level(NamedTuple):
     meeting: Array
 
 
-class State(NamedTuple):
+class ShapingState(NamedTuple):
     """The state of the meta-game.
 
     It has the logits ``[N, 5]`` that each agent's learner plays next; the number in [0, 1) that decides whether agents
@@ -110,21 +110,21 @@ def matrix_shaping(
         key_logits, key_meeting = jax.random.split(key)
         return Level(draw.normal(key_logits, (*shape, 2, 5)), draw.uniform(key_meeting, shape))
 
-    def begin(level: Level) -> tuple[State, Array]:
+    def begin(level: Level) -> tuple[ShapingState, Array]:
         own, other = level.logits[:num_agents], level.logits[::-1][:num_agents]
         zero = jnp.zeros((), jnp.int32)
-        return State(learnt(other, own), level.meeting, zero, zero), seen(own, other)
+        return ShapingState(learnt(other, own), level.meeting, zero, zero), seen(own, other)
 
-    def step(noise: tuple[()], env_state: State, action: Array) -> tuple[State, Step]:
+    def step(noise: tuple[()], env_state: ShapingState, action: Array) -> tuple[ShapingState, Step]:
         learner, meeting, t, episodes = env_state._replace(t=env_state.t + 1)
         own = action.reshape(num_agents, 5)
         other = met(learner, own, meeting < naive_probability(naive, naive_decrease, episodes))
         value = jax.vmap(repeated_games.values, in_axes=(0, 0, 0, None))(own, other, mine, discount)
         reward, truncated = reduced(((1 - discount) * value[:, 0], jnp.broadcast_to(t >= max_steps, (num_agents,))))
         made = Step(seen(own, other), reward, jnp.zeros_like(truncated), truncated)
-        return State(learnt(learner, own), meeting, t, episodes), made
+        return ShapingState(learnt(learner, own), meeting, t, episodes), made
 
-    def keep(before: State, begun: State) -> State:
+    def keep(before: ShapingState, begun: ShapingState) -> ShapingState:
         return begun._replace(episodes=before.episodes + 1)
 
     observation_space = Box(0.0, 1.0, (5 if hide_opponent else 10,), jnp.float32)

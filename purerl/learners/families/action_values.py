@@ -35,7 +35,7 @@ IMAGE = {
 
 
 @cfg.config(num_updates=8, learning_rate=1e-3, max_grad_norm=10.0, activation="relu")
-class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam):
+class ActionValueConfig(from_replay.ReplayConfig, settings.Epsilon, settings.Torso, settings.Adam):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     n_step: cfg.Count = 5
@@ -61,7 +61,7 @@ class Config(from_replay.Config, settings.Epsilon, settings.Torso, settings.Adam
         return self.n_step + 1
 
 
-class State(NamedTuple):
+class ActionValueState(NamedTuple):
     """The learner's state.
 
     ``updates`` counts all updates, and ``target_age`` those since the target's refresh (int32).
@@ -75,7 +75,7 @@ class State(NamedTuple):
     target_age: Array
 
 
-class Behaviour(NamedTuple):
+class ActionValueBehaviour(NamedTuple):
     """What acting needs: parameters, and the probability of a random action.
 
     With a ladder of epsilons it is the probability of the first actor.
@@ -100,7 +100,7 @@ class Values(NamedTuple):
     # (out, target_out, action, reward, discount, chooser, next_out) -> (loss, error)
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete or MultiDiscrete.
@@ -116,14 +116,14 @@ def problems(config: Config, env: Env | None) -> list[str]:
     )
 
 
-def lag_problems(config: Config) -> list[str]:
+def lag_problems(config: ActionValueConfig) -> list[str]:
     """Returns one line if no gradient would count."""
     if not cfg.sound(config, "lag", "max_lag") or config.lag <= config.max_lag:
         return []
     return [f"lag = {config.lag}: no gradient would count, for max_lag = {config.max_lag}"]
 
 
-def network_shape(config: Config, env: Env) -> dict[str, Any]:
+def network_shape(config: ActionValueConfig, env: Env) -> dict[str, Any]:
     """Returns what the networks of `value_networks` have in common, as keyword arguments of their functions."""
     return {
         "space": env.observation_space,
@@ -136,31 +136,31 @@ def network_shape(config: Config, env: Env) -> dict[str, Any]:
     }
 
 
-def behaviour(config: Config, params: PyTree, updates: Count) -> Behaviour:
+def behaviour(config: ActionValueConfig, params: PyTree, updates: Count) -> ActionValueBehaviour:
     """Returns how ``params`` act after so many updates."""
     annealing = config.exploration_fraction * jnp.float32(config.total_updates)
     progress = schedules.progress(updates, annealing)
-    return Behaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
+    return ActionValueBehaviour(params, schedules.anneal(config.epsilon_start, config.epsilon_end, progress))
 
 
-def epsilons(config: Config, behaviour: Behaviour, num_envs: int) -> Array:
+def epsilons(config: ActionValueConfig, behaviour: ActionValueBehaviour, num_envs: int) -> Array:
     """Computes the probability ``[B]`` of a random action in each of ``B = num_envs`` environments."""
     ladder = exploration.epsilon_ladder(behaviour.epsilon, config.epsilon_ladder, num_envs * shards.count())
     return ladder if shards.count() == 1 else ladder[shards.numbers(num_envs)]
 
 
-def init_state(config: Config, optimiser: optax.GradientTransformation, params: PyTree) -> State:
+def init_state(config: ActionValueConfig, optimiser: optax.GradientTransformation, params: PyTree) -> ActionValueState:
     """Makes the state before the first update."""
     opt_state, age = gradients.init_optimiser(optimiser, params), jnp.zeros((), jnp.int32)
-    return State(params, params, opt_state, versions.past(params, config.lag), counters.of(), age)
+    return ActionValueState(params, params, opt_state, versions.past(params, config.lag), counters.of(), age)
 
 
 def descend(
-    config: Config,
+    config: ActionValueConfig,
     env: Env,
     optimiser: optax.GradientTransformation,
     loss: Callable[[PyTree, PyTree], tuple[Array, tuple[Array, Metrics]]],
-    state: State,
+    state: ActionValueState,
     batch: PyTree,
 ) -> Updated:
     """Takes one gradient step, and updates the target network and the past with it.
@@ -192,7 +192,7 @@ def descend(
     target_params, target_age = versions.refresh(params, state.target_params, state.target_age, config.target_period)
     acted = behaviour(config, state.params, state.updates)
     epsilon = jnp.mean(epsilons(config, acted, config.num_envs * env.num_agents))
-    state = State(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
+    state = ActionValueState(params, target_params, opt_state, past, counters.increment(state.updates), target_age)
     return Updated(state, {**more, **metrics, "epsilon": epsilon}, priority)
 
 
@@ -202,7 +202,7 @@ def nothing(q: Array, action: Array) -> tuple[()]:
 
 
 def make_learner(
-    config: Config,
+    config: ActionValueConfig,
     env: Env,
     network: ValueNetwork,
     values: Values,
@@ -226,14 +226,14 @@ def make_learner(
         """Returns the action values ``[..., A]`` by which actions are chosen; illegal ones are masked."""
         return exploration.masked(values.mean(out), actions.legal(obs))
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> ActionValueState:
         return init_state(config, optimiser, network.init(key, obs))
 
     def noise(key: Key, shape: tuple[int, ...]) -> PyTree:
         key_network, key_epsilon = jax.random.split(key)
         return network.acting_noise(key_network, shape), draw.uniform(key_epsilon, (*shape, 2))
 
-    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: ActionValueBehaviour, here: Situation, noise: PyTree):
         network_noise, epsilon_noise = noise
         q = choices(network.apply(behaviour.params, here.obs, network_noise), here.obs)
         epsilon = epsilons(config, behaviour, q.shape[0])
@@ -257,7 +257,7 @@ def make_learner(
         metrics = {"value": jnp.mean(jnp.max(q, axis=-1)), "td_error": jnp.mean(weight * size)}
         return jnp.mean(weight * each), (size, metrics)
 
-    def step(state: State, batch: PyTree) -> tuple[State, tuple[Metrics, Array]]:
+    def step(state: ActionValueState, batch: PyTree) -> tuple[ActionValueState, tuple[Metrics, Array]]:
         items, weight, noises, target_noise, next_noise = batch
         next_out = network.apply(state.target_params, items.next_obs, next_noise)
         target_out = network.apply(state.target_params, items.obs, target_noise)
@@ -265,7 +265,7 @@ def make_learner(
         state, *rest = descend(config, env, optimiser, loss, state, batch)
         return state, tuple(rest)
 
-    def learn(state: State, sample: Sample, key: Key) -> Updated:
+    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         shape, keys = sample.slot.shape, jax.random.split(key, 4)
         noises = network.noise(keys[3], shape), network.acting_noise(keys[0], shape)
         batch = sample.items, sample.weight, noises, network.noise(keys[2], shape), network.noise(keys[1], shape)
@@ -284,7 +284,7 @@ def make_learner(
     )
 
 
-def make_trainer(config: Config, env: Env, learner: Learner, **ring: Any) -> Trainer:
+def make_trainer(config: ActionValueConfig, env: Env, learner: Learner, **ring: Any) -> Trainer:
     """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps; ``ring`` goes to `make_replay`."""
     ring = {"view": replay.transitions(config.n_step, config.gamma), **ring}
     return from_replay.make_trainer(config, env, learner, **ring)

@@ -16,7 +16,7 @@ from purerl import draw, networks, replay, trees
 from purerl.envs import agents
 from purerl.formulas import exploration
 from purerl.learners.families import action_values
-from purerl.learners.families.action_values import Behaviour, State
+from purerl.learners.families.action_values import ActionValueBehaviour, ActionValueState
 from purerl.learners.parts import checks, from_replay, many_agents, sequences, settings
 from purerl.networks import recurrent
 from purerl.networks.mixers import Mixer
@@ -37,14 +37,14 @@ from purerl.types import Array, Env, Key, Learner, Metrics, PyTree, Sample, Situ
     memory="gru",
     hidden_sizes=(64, 64),
 )
-class Config(many_agents.Numbers, settings.Recall, sequences.Sequences, action_values.Config):
+class FactoredValueConfig(many_agents.Numbers, settings.Recall, sequences.Sequences, action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     last_action: bool = True
     """Let each agent observe what it did last."""
 
 
-def view(config: Config, env: Env) -> Env:
+def view(config: FactoredValueConfig, env: Env) -> Env:
     """Returns ``env`` with all agents as one (`agents.joint`).
 
     With ``last_action`` its observations hold the agents' previous actions.
@@ -52,7 +52,7 @@ def view(config: Config, env: Env) -> Env:
     return agents.joint(env, previous=config.last_action)
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: FactoredValueConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete.
@@ -64,7 +64,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found + from_replay.problems(config, joint) + sequences.problems(config)
 
 
-def make_network(config: Config, env: Env) -> Recurrent:
+def make_network(config: FactoredValueConfig, env: Env) -> Recurrent:
     """Makes the agents' network.
 
     It reads joint observations and returns action values ``[..., M, A]``, with carries ``[..., M, ...]``.
@@ -78,7 +78,7 @@ def make_network(config: Config, env: Env) -> Recurrent:
     return recurrent.legal_only(recurrent.rows(network, inputs, team.num_agents), team.legal)
 
 
-def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimiser=None) -> Learner:
+def make_learner(config: FactoredValueConfig, env: Env, mixer: Mixer, *, network=None, optimiser=None) -> Learner:
     """Makes a `Learner` of a joint environment.
 
     Args:
@@ -91,13 +91,13 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
     network = network or make_network(config, env)
     optimiser, team = optimiser or settings.make_optimiser(config), many_agents.team(env)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> ActionValueState:
         key_agents, key_mixer = jax.random.split(key)
         q = jnp.zeros((trees.length(obs), team.num_agents))
         params = {"agents": network.init(key_agents, obs), "mixer": mixer.init(key_mixer, q, team.state(obs))}
         return action_values.init_state(config, optimiser, params)
 
-    def explore(behaviour: Behaviour, here: Situation, noise: Array):
+    def explore(behaviour: ActionValueBehaviour, here: Situation, noise: Array):
         q, following = network.step(behaviour.params, here.obs, here.carry)
         epsilon = action_values.epsilons(config, behaviour, q.shape[0])[:, None]
         return exploration.epsilon_greedy(q, epsilon, noise, team.legal(here.obs)), following, here.carry
@@ -145,7 +145,7 @@ def make_learner(config: Config, env: Env, mixer: Mixer, *, network=None, optimi
         metrics = {"value": jnp.mean(taken), "td_error": jnp.mean(weight * mean_size)}
         return jnp.mean(weight * 0.5 * each), (mean_size, metrics)
 
-    def learn(state: State, sample: Sample, key: Key) -> Updated:
+    def learn(state: ActionValueState, sample: Sample, key: Key) -> Updated:
         target_q = values(state.target_params, sample.items)
         batch = sample.items, sample.weight, state.target_params, target_q
         return action_values.descend(config, env, optimiser, loss, state, batch)
@@ -167,6 +167,6 @@ def _at(q: Array, action: Array) -> Array:
     return jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: FactoredValueConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer` that learns from sequences."""
     return action_values.make_trainer(config, env, learner, view=replay.sequences(config.sample_rows, config.period))

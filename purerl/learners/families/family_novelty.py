@@ -18,7 +18,7 @@ EPISODIC = cfg.Needs("an episodic novelty", lambda config: config.novelty != "li
 
 
 @cfg.config
-class Settings:
+class NoveltySettings:
     """Settings of novelty and of the family."""
 
     num_policies: cfg.Count = 8
@@ -57,7 +57,7 @@ class Judges(NamedTuple):
 
 
 class Novelty(NamedTuple):
-    """The intrinsic reward that `Settings` describe, as pure functions."""
+    """The intrinsic reward that `NoveltySettings` describe, as pure functions."""
 
     init: Callable[[Key, PyTree], tuple[PyTree, PyTree]]  # (key, obs [B, ...]) -> (embedding, distilled)
     init_episode: Callable[[int], PyTree]

@@ -49,7 +49,7 @@ code for TD3, which waits longer before its first update). Defaults are for task
     max_grad_norm=40.0,
     activation="relu",
 )
-class Config(from_replay.Config, settings.Torso, settings.Adam):
+class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings.Adam):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     n_step: cfg.Count = 1
@@ -77,7 +77,7 @@ class Config(from_replay.Config, settings.Torso, settings.Adam):
         return self.n_step + 1
 
 
-class State(NamedTuple):
+class OffPolicyGradientState(NamedTuple):
     """The learner's state.
 
     ``params`` are ``{"actor", "critic"}``, and what else the actor's loss moves. ``waited`` (int32) counts updates
@@ -93,17 +93,17 @@ class State(NamedTuple):
     waited: Array
 
 
-class Policy(NamedTuple):
+class OffPolicyGradientPolicy(NamedTuple):
     """What the evaluated policy needs."""
 
     params: PyTree
     obs_moments: PyTree
 
 
-class Behaviour(NamedTuple):
-    """What acting needs: a `Policy`, and whether there has been an update (bool ``[]``)."""
+class OffPolicyGradientBehaviour(NamedTuple):
+    """What acting needs: an `OffPolicyGradientPolicy`, and whether there has been an update (bool ``[]``)."""
 
-    policy: Policy
+    policy: OffPolicyGradientPolicy
     updated: Array
 
 
@@ -130,7 +130,7 @@ class Method(NamedTuple):
     init_carry: Callable[[int], PyTree] = lambda num_envs: ()
 
 
-def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
+def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type, ...] = (spaces.Box,)) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions of a Box must be bounded.
@@ -148,7 +148,7 @@ def problems(config: Config, env: Env | None, kinds: tuple[type, ...] = (spaces.
     return [*found, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
 
 
-def networks_for_box(config: Config, env: Env, outputs: int) -> ActorAndCritics:
+def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) -> ActorAndCritics:
     """Makes networks for actions in a Box, with an actor of ``outputs`` numbers for each dimension."""
     size = math.prod(env.action_space.shape)
     joint = networks.MLP(config.hidden_sizes, networks.ACTIVATIONS[config.activation], layer_norm=config.layer_norm)
@@ -176,7 +176,7 @@ def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], 
 
 
 def make_learner(
-    config: Config,
+    config: OffPolicyGradientConfig,
     env: Env,
     method: Method,
     td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
@@ -197,9 +197,9 @@ def make_learner(
         dataclasses.replace(config, learning_rate=config.actor_learning_rate), period=config.policy_delay
     )
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> OffPolicyGradientState:
         params = method.init(key, obs)
-        return State(
+        return OffPolicyGradientState(
             params,
             {name: params[name] for name in method.targets},
             gradients.init_optimiser(of_critic, params["critic"]),
@@ -209,15 +209,17 @@ def make_learner(
             jnp.zeros((), jnp.int32),
         )
 
-    def behaviour(state: State) -> Behaviour:
-        return Behaviour(Policy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1))
+    def behaviour(state: OffPolicyGradientState) -> OffPolicyGradientBehaviour:
+        return OffPolicyGradientBehaviour(
+            OffPolicyGradientPolicy(state.params["actor"], state.obs_moments), counters.reached(state.updates, 1)
+        )
 
-    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: OffPolicyGradientBehaviour, here: Situation, noise: PyTree):
         policy, updated = behaviour
         obs = normalizer.apply(policy.obs_moments, here.obs)
         return *method.explore(policy.params, updated, obs, here.carry, noise), ()
 
-    def exploit(policy: Policy, here: Situation, key: Key):
+    def exploit(policy: OffPolicyGradientPolicy, here: Situation, key: Key):
         return method.exploit(policy.params, normalizer.apply(policy.obs_moments, here.obs)), here.carry
 
     def critic_loss(critic: PyTree, batch: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
@@ -234,7 +236,7 @@ def make_learner(
         each, metrics = method.actor_loss(moving, critic, obs, noise)
         return jnp.mean(weight * each), metrics
 
-    def learn(state: State, sample: Sample, key: Key) -> Updated:
+    def learn(state: OffPolicyGradientState, sample: Sample, key: Key) -> Updated:
         items: Outcome = sample.items
         key_next, key_actor = jax.random.split(key)
         obs, next_obs = (normalizer.apply(state.obs_moments, x) for x in (items.obs, items.next_obs))
@@ -268,7 +270,7 @@ def make_learner(
                 (moving, actor_opt_state, target_params),
                 (without_critic(state.params), state.actor_opt_state, state.target_params),
             )
-        learned = State(
+        learned = OffPolicyGradientState(
             {**moving, "critic": critic},
             target_params,
             critic_opt_state,
@@ -286,7 +288,7 @@ def make_learner(
         noise=method.noise,
         behaviour=behaviour,
         explore=explore,
-        policy=lambda state: Policy(state.params["actor"], normalize.settled(state.obs_moments)),
+        policy=lambda state: OffPolicyGradientPolicy(state.params["actor"], normalize.settled(state.obs_moments)),
         exploit=exploit,
         update=learn,
     )
@@ -297,6 +299,6 @@ def without_critic(params: dict[str, PyTree]) -> dict[str, PyTree]:
     return {name: x for name, x in params.items() if name != "critic"}
 
 
-def make_trainer(config: Config, env: Env, learner: Learner) -> Trainer:
+def make_trainer(config: OffPolicyGradientConfig, env: Env, learner: Learner) -> Trainer:
     """Makes one iteration as a `Trainer`, with transitions over ``n_step`` steps."""
     return from_replay.make_trainer(config, env, learner, view=replay.transitions(config.n_step, config.gamma))

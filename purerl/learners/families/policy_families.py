@@ -44,7 +44,7 @@ class Told(NamedTuple):
     policy: Array
 
 
-class Carry(NamedTuple):
+class PolicyFamilyCarry(NamedTuple):
     """What an actor carries from step to step.
 
     ``memory`` is that of its network, ``told`` the network's next inputs. ``episode`` holds what it remembers of the
@@ -60,10 +60,10 @@ class Carry(NamedTuple):
     total: Array
 
 
-class State(NamedTuple):
+class PolicyFamilyState(NamedTuple):
     """The learner's state: action values, and the states of `novelty.Embedding` and `novelty.Distilled`, or ``()``."""
 
-    values: action_values.State
+    values: action_values.ActionValueState
     embedding: PyTree
     distilled: PyTree
 
@@ -73,17 +73,17 @@ class State(NamedTuple):
         return self.values.params
 
 
-class Policy(NamedTuple):
+class PolicyFamilyPolicy(NamedTuple):
     """What the evaluated policy needs."""
 
     params: PyTree
     judges: Judges
 
 
-class Behaviour(NamedTuple):
+class PolicyFamilyBehaviour(NamedTuple):
     """What acting needs: how the action values act, and what recognises novelty."""
 
-    values: action_values.Behaviour
+    values: action_values.ActionValueBehaviour
     judges: Judges
 
 
@@ -113,7 +113,7 @@ class Experience(NamedTuple):
 
 Read = Callable[[PyTree, Array], Array]
 """A function ``(out [..., A, ...], policy [...]) -> q [..., A]``: the values by which a policy chooses."""
-Learn = Callable[[action_values.State, Experience, Array], Updated]
+Learn = Callable[[action_values.ActionValueState, Experience, Array], Updated]
 """A function of ``(values, experience, weight [N])`` that returns values, metrics and priorities ``[N]``."""
 
 
@@ -184,10 +184,10 @@ def make_learner(
         raise ConfigError(f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, Told)")
     actions, new = joint_actions(env), family_novelty.make_novelty(config, env)
 
-    def init_carry(num_envs: int) -> Carry:
+    def init_carry(num_envs: int) -> PolicyFamilyCarry:
         zeros = jnp.zeros(num_envs)
         numbers = jnp.full(num_envs, -1, jnp.int32), zeros, zeros, jnp.zeros(num_envs, jnp.int32)
-        return Carry(
+        return PolicyFamilyCarry(
             memory=network.init_carry(num_envs),
             told=Told(*numbers),
             episode=new.init_episode(num_envs),
@@ -196,15 +196,15 @@ def make_learner(
             total=zeros,
         )
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> PolicyFamilyState:
         key_values, key_novelty = jax.random.split(key)
         seen = obs, init_carry(trees.length(obs)).told
         values = action_values.init_state(config, optimiser, network.init(key_values, seen))
-        return State(values, *new.init(key_novelty, obs))
+        return PolicyFamilyState(values, *new.init(key_novelty, obs))
 
-    def step(policy: Policy, here: Situation, which: Array) -> tuple[Array, Told, Carry]:
+    def step(policy: PolicyFamilyPolicy, here: Situation, which: Array) -> tuple[Array, Told, PolicyFamilyCarry]:
         """Returns action values, the network's inputs `Told`, and the carry, which lacks the action."""
-        carry: Carry = here.carry
+        carry: PolicyFamilyCarry = here.carry
         intrinsic, episode = new.pay(policy.judges, here.obs, carry.episode)
         told = carry.told._replace(intrinsic=intrinsic, policy=which)
         out, memory = network.step(policy.params, (here.obs, told), carry.memory)
@@ -215,27 +215,27 @@ def make_learner(
         """Draws uniform numbers, and adds the row's number among all actors, of which a call may hold only a part."""
         return draw.uniform(key, (*shape, 4)), jnp.broadcast_to(shards.numbers(shape[-1]), shape)
 
-    def explore(behaviour: Behaviour, here: Situation, noise: tuple[Array, Array]):
-        carry: Carry = here.carry
+    def explore(behaviour: PolicyFamilyBehaviour, here: Situation, noise: tuple[Array, Array]):
+        carry: PolicyFamilyCarry = here.carry
         drawn, actor = noise
         which = jnp.where(carry.begins, controller.choose(carry.control, drawn[:, 2:], actor), carry.told.policy)
-        q, told, following = step(Policy(behaviour.values.params, behaviour.judges), here, which)
+        q, told, following = step(PolicyFamilyPolicy(behaviour.values.params, behaviour.judges), here, which)
         epsilon = action_values.epsilons(config, behaviour.values, q.shape[0])
         number = exploration.epsilon_greedy(q, epsilon, drawn[:, :2], actions.legal(here.obs))
         following = following._replace(told=following.told._replace(action=number))
         return actions.action(number), following, Recorded(carry.memory, told)
 
-    def exploit(policy: Policy, here: Situation, key: Key):
+    def exploit(policy: PolicyFamilyPolicy, here: Situation, key: Key):
         q, _, following = step(policy, here, jnp.zeros_like(here.carry.told.policy))
         number = jnp.argmax(q, axis=-1).astype(jnp.int32)
         return actions.action(number), following._replace(told=following.told._replace(action=number))
 
-    def restart(carry: Carry, step: Step) -> Carry:
+    def restart(carry: PolicyFamilyCarry, step: Step) -> PolicyFamilyCarry:
         last, total = step.last, carry.total + step.reward
         told = carry.told._replace(
             action=jnp.where(last, -1, carry.told.action), extrinsic=jnp.where(last, 0.0, step.reward)
         )
-        return Carry(
+        return PolicyFamilyCarry(
             memory=trees.restart(carry.memory, network.init_carry(len(last)), last),
             told=told,
             episode=new.begin(carry.episode, last),
@@ -244,20 +244,20 @@ def make_learner(
             total=jnp.where(last, 0.0, total),
         )
 
-    def judges(state: State) -> Judges:
+    def judges(state: PolicyFamilyState) -> Judges:
         embedding = state.embedding.params if state.embedding else ()
         return Judges(embedding, state.distilled.judge if state.distilled else ())
 
-    def behaviour(state: State) -> Behaviour:
-        return Behaviour(action_values.behaviour(config, state.params, state.values.updates), judges(state))
+    def behaviour(state: PolicyFamilyState) -> PolicyFamilyBehaviour:
+        return PolicyFamilyBehaviour(action_values.behaviour(config, state.params, state.values.updates), judges(state))
 
-    def update(state: State, sample: Sample, key: Key) -> Updated:
+    def update(state: PolicyFamilyState, sample: Sample, key: Key) -> Updated:
         experience = experienced(config, actions.number, sample.items)
         values, metrics, priority = learn(state.values, experience, sample.weight)
         tail = _tail(config, actions.number, sample)
         embedding, distilled, more = new.update(state.embedding, state.distilled, *tail)
         more["intrinsic_reward"] = jnp.mean(experience.intrinsic)
-        return Updated(State(values, embedding, distilled), {**metrics, **more}, priority)
+        return Updated(PolicyFamilyState(values, embedding, distilled), {**metrics, **more}, priority)
 
     return Learner(
         init=init,
@@ -265,7 +265,7 @@ def make_learner(
         noise=noise,
         behaviour=behaviour,
         explore=explore,
-        policy=lambda state: Policy(state.params, judges(state)),
+        policy=lambda state: PolicyFamilyPolicy(state.params, judges(state)),
         exploit=exploit,
         update=update,
         restart=restart,

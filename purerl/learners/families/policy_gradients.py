@@ -61,7 +61,7 @@ parameter."""
 
 
 @cfg.config
-class Config(reuse.Settings, settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
+class PolicyGradientConfig(reuse.ReuseSettings, settings.Recall, settings.Torso, settings.Adam, settings.OnPolicy):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     offers: ClassVar[tuple[str, ...]] = (settings.LOG_RATIOS,)
@@ -87,7 +87,7 @@ class Config(reuse.Settings, settings.Recall, settings.Torso, settings.Adam, set
         return self.num_iterations
 
 
-class State(NamedTuple):
+class PolicyGradientState(NamedTuple):
     """The learner's state.
 
     ``stale`` are the parameters that act, and ``past`` the versions from which they are taken; both are ``()`` without
@@ -108,7 +108,7 @@ class State(NamedTuple):
     age: Age = ()
 
 
-class Policy(NamedTuple):
+class PolicyGradientPolicy(NamedTuple):
     """What acting and the evaluated policy need: parameters, and the moments of observations."""
 
     params: PyTree
@@ -139,7 +139,7 @@ class Parts(NamedTuple):
     acting: Callable[[PyTree], Array] | None
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: PolicyGradientConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete, MultiDiscrete or Box.
@@ -159,7 +159,9 @@ def problems(config: Config, env: Env | None) -> list[str]:
     return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
-def make_network(config: Config, env: Env, distribution: Distribution, num_predictions: int = 1) -> ActorCritic:
+def make_network(
+    config: PolicyGradientConfig, env: Env, distribution: Distribution, num_predictions: int = 1
+) -> ActorCritic:
     """Makes actor and critic with a torso each, or with a torso and a memory for both.
 
     A Gaussian's standard deviations are free parameters.
@@ -186,7 +188,7 @@ def make_network(config: Config, env: Env, distribution: Distribution, num_predi
 
 
 def make_parts(
-    config: Config,
+    config: PolicyGradientConfig,
     env: Env,
     network: ActorCritic | None = None,
     optimiser: optax.GradientTransformation | None = None,
@@ -224,14 +226,14 @@ def acting(state: Any) -> PyTree:
     return state.stale if state.past else state.params
 
 
-def scaled(config: Config, parts: Parts, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
+def scaled(config: PolicyGradientConfig, parts: Parts, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
     """Returns the new state of the reward's scale, and the trajectory ``[T, B]`` with scaled rewards."""
     scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
     return scale, trajectory._replace(reward=reward)
 
 
 def experience(
-    config: Config, parts: Parts, state: Any, trajectory: Transition, present: Array | tuple[()] = ()
+    config: PolicyGradientConfig, parts: Parts, state: Any, trajectory: Transition, present: Array | tuple[()] = ()
 ) -> Experience:
     """Prepares a `scaled` trajectory for learning.
 
@@ -261,7 +263,10 @@ def experience(
 
 
 def make_learner(
-    config: Config, parts: Parts, learn: Callable[[State, Experience, Key], Updated], *timed: Any
+    config: PolicyGradientConfig,
+    parts: Parts,
+    learn: Callable[[PolicyGradientState, Experience, Key], Updated],
+    *timed: Any,
 ) -> Learner:
     """Makes a `Learner` from the update of an algorithm. Experience that is older than ``max_lag`` changes nothing.
 
@@ -274,9 +279,9 @@ def make_learner(
     network, distribution, normalizer = parts.network, parts.distribution, parts.normalizer
     reusing = reuse.make(config, config.num_steps)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> PolicyGradientState:
         params = network.init(key, obs)
-        state = State(
+        state = PolicyGradientState(
             params,
             gradients.init_optimiser(parts.optimiser, params),
             normalizer.init(trees.take(obs, 0)),
@@ -295,17 +300,17 @@ def make_learner(
 
         return state._replace(reused=reusing.init(step))
 
-    def behaviour(state: Any) -> Policy:
-        return Policy(acting(state), state.obs_moments)
+    def behaviour(state: Any) -> PolicyGradientPolicy:
+        return PolicyGradientPolicy(acting(state), state.obs_moments)
 
-    def act(policy: Policy, here: Situation) -> tuple[Array, PyTree]:
+    def act(policy: PolicyGradientPolicy, here: Situation) -> tuple[Array, PyTree]:
         return network.act(policy.params, normalizer.apply(policy.obs_moments, here.obs), here.carry)
 
-    def explore(policy: Policy, here: Situation, noise: PyTree):
+    def explore(policy: PolicyGradientPolicy, here: Situation, noise: PyTree):
         chosen, following = act(policy, here)
         return distribution.sample(chosen, noise), following, Extras(chosen, here.carry)
 
-    def exploit(policy: Policy, here: Situation, key: Key):
+    def exploit(policy: PolicyGradientPolicy, here: Situation, key: Key):
         chosen, carry = act(policy, here)
         return distribution.mode(chosen), carry
 
@@ -330,14 +335,14 @@ def make_learner(
         noise=distribution.noise,
         behaviour=behaviour,
         explore=explore,
-        policy=lambda state: Policy(state.params, normalize.settled(state.obs_moments)),
+        policy=lambda state: PolicyGradientPolicy(state.params, normalize.settled(state.obs_moments)),
         exploit=exploit,
         update=learn_and_age,
         log_ratio=functools.partial(log_ratio, parts),
     )
 
 
-def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
+def log_ratio(parts: Parts, trajectory: Transition, policy: PolicyGradientPolicy) -> Array:
     """Computes `Learner.log_ratio` ``[T, B]``.
 
     With a memory ``policy`` begins the trajectory with the carry of the policy that acted.
@@ -352,7 +357,7 @@ def log_ratio(parts: Parts, trajectory: Transition, policy: Policy) -> Array:
 
 
 def descend(
-    config: Config,
+    config: PolicyGradientConfig,
     parts: Parts,
     estimate: Estimate | Timed,
     state: Any,

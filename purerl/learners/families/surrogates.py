@@ -48,7 +48,7 @@ settings do."""
 
 
 @cfg.config
-class Config(policy_gradients.Config):
+class SurrogateConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_epochs: cfg.Count = 4
@@ -94,7 +94,7 @@ class Batch(NamedTuple):
     present: Array | tuple[()]
 
 
-def problems(config: Config, env: Env | None) -> list[str]:
+def problems(config: SurrogateConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
     Actions must be Discrete, MultiDiscrete or Box.
@@ -108,7 +108,7 @@ def problems(config: Config, env: Env | None) -> list[str]:
 
 
 def descend(
-    config: Config,
+    config: SurrogateConfig,
     parts: Parts,
     objective: Objective | Timed,
     state: Any,

@@ -14,7 +14,7 @@ from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 
 @cfg.config(num_envs=8, num_steps=8)
-class Config(settings.Loop):
+class ReplayConfig(settings.Loop):
     """Settings of a replay and of learning from it.
 
     A Config that extends this one has ``sample_rows``, the number of consecutive rows that one sample spans.

@@ -24,14 +24,14 @@ class Numbers:
 
 
 @cfg.config
-class Settings(Numbers):
+class AgentSettings(Numbers):
     """Settings of agents that are rows of a trajectory."""
 
     share_parameters: bool = True
     """One network for all agents, instead of one for each. One for each computes all of them for every agent."""
 
 
-def tells_ids(config: Settings) -> bool:
+def tells_ids(config: AgentSettings) -> bool:
     """Tells whether agents must observe which one they are."""
     return config.agent_ids or not config.share_parameters
 

@@ -12,7 +12,7 @@ from purerl.types import Array, Key, PyTree, Replay, Transition
 
 
 @cfg.config
-class Settings:
+class ReuseSettings:
     """Settings of `make`."""
 
     max_uses: cfg.Count = 1
@@ -72,6 +72,6 @@ def several(max_uses: int, num_steps: int) -> Reuse:
     return Reuse(init, exchange)
 
 
-def make(config: Settings, num_steps: int) -> Reuse:
+def make(config: ReuseSettings, num_steps: int) -> Reuse:
     """Makes the `Reuse` that ``config`` describes."""
     return once() if config.max_uses == 1 else several(config.max_uses, num_steps)

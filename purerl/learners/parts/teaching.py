@@ -32,7 +32,7 @@ TWICE = "accel", "sfl", "paired"
 
 
 @cfg.config
-class Settings:
+class TeachingSettings:
     """Which levels of the environment an agent learns in."""
 
     curriculum: Literal["none", "dr", "plr", "robust-plr", "accel", "sfl", "paired"] = "none"

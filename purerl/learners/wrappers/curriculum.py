@@ -5,7 +5,7 @@ from purerl.learners.wrappers.wrapper import Wrapper
 
 curriculum = Wrapper(
     "curriculum",
-    teaching.Settings,
+    teaching.TeachingSettings,
     "curriculum",
     teaching.OFF,
     wrap=lambda config, env, learner: learner,

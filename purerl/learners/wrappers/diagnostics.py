@@ -19,7 +19,7 @@ MOST_OBSERVATIONS = 256
 
 
 @cfg.config
-class Settings:
+class DiagnosticsSettings:
     """No settings: an option of the command line asks for the wrapper."""
 
 
@@ -91,7 +91,7 @@ def _told(layers: list[Array]) -> dict[str, Array]:
 
 diagnostics = Wrapper(
     "diagnostics",
-    Settings,
+    DiagnosticsSettings,
     "diagnostics",
     False,
     wrap=lambda config, env, learner: diagnosed(learner),

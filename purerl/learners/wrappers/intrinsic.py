@@ -20,7 +20,7 @@ WITH_SUM = cfg.Needs(
 
 
 @cfg.config
-class Settings:
+class IntrinsicSettings:
     """A bonus for what is new, beside the rewards of the environment."""
 
     intrinsic: Literal["none", "rnd"] = "none"
@@ -36,7 +36,7 @@ class Settings:
     """Outputs of that network and of its random target."""
 
 
-class State(NamedTuple):
+class IntrinsicState(NamedTuple):
     """The states of the learner and of the distillation; ``scale`` is that of the scaler of the bonus."""
 
     learner: Any
@@ -56,7 +56,7 @@ def make_distillation(config: Any, env: Env) -> Distillation:
 
 
 def curious(config: Any, distillation: Distillation, learner: Learner) -> Learner:
-    """Returns ``learner`` with a bonus for each step's next observation, and with a `State` around its own.
+    """Returns ``learner`` with a bonus for each step's next observation, and with an `IntrinsicState` around its own.
 
     Burda et al. 2018 (arXiv 1810.12894), section 2: the bonus is the error of distillation on normalised observations,
     divided by the running deviation of its discounted sum, which does not end with an episode. Two things differ.
@@ -72,19 +72,19 @@ def curious(config: Any, distillation: Distillation, learner: Learner) -> Learne
     """
     scaler = normalize.running_reward()
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> IntrinsicState:
         key_learner, key_bonus = jax.random.split(key)
         scale = scaler.init(trees.length(obs))
-        return State(learner.init(key_learner, obs), distillation.init(key_bonus, obs), scale)
+        return IntrinsicState(learner.init(key_learner, obs), distillation.init(key_bonus, obs), scale)
 
-    def of_trajectory(state: State, trajectory: Transition) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
+    def of_trajectory(state: IntrinsicState, trajectory: Transition) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
         seen = trees.merge(trajectory.next_obs, 2)
         error = distillation.error(state.distilled.judge, seen).reshape(trajectory.reward.shape)
         endless = jnp.zeros_like(trajectory.last)
         scale, bonus = scaler.scale(state.scale, error, endless, config.intrinsic_gamma)
         return rewarded(trajectory, bonus), scale, seen, jnp.ones(error.size), bonus
 
-    def of_sample(state: State, sample: Sample) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
+    def of_sample(state: IntrinsicState, sample: Sample) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
         items, judge = sample.items, state.distilled.judge
         if isinstance(items, Transition):
             seen, shown = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs), ~items.last
@@ -99,20 +99,20 @@ def curious(config: Any, distillation: Distillation, learner: Learner) -> Learne
     def rewarded(items: Any, bonus: Array) -> Any:
         return items._replace(reward=items.reward + config.intrinsic_coef * bonus)
 
-    def update(state: State, given: Transition | Sample, key: Key) -> Updated:
+    def update(state: IntrinsicState, given: Transition | Sample, key: Key) -> Updated:
         paid = of_sample(state, given) if isinstance(given, Sample) else of_trajectory(state, given)
         given, scale, seen, weight, bonus = paid
         learned, metrics, scores = learner.update(state.learner, given, key)
         distilled, more = distillation.update(state.distilled, seen, weight)
         more["intrinsic_reward"] = jnp.mean(bonus)
-        return Updated(State(learned, distilled, scale), {**metrics, **more}, scores)
+        return Updated(IntrinsicState(learned, distilled, scale), {**metrics, **more}, scores)
 
     return inside(learner, init=init, update=update)
 
 
 intrinsic = Wrapper(
     "intrinsic reward",
-    Settings,
+    IntrinsicSettings,
     "intrinsic",
     "none",
     wrap=lambda config, env, learner: curious(config, make_distillation(config, env), learner),

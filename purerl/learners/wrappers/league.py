@@ -15,7 +15,7 @@ from purerl import trees
 from purerl.formulas import opponents
 from purerl.learners.parts import settings
 from purerl.learners.wrappers import league_players
-from purerl.learners.wrappers.league_players import MAIN, Settings, State, num_players
+from purerl.learners.wrappers.league_players import MAIN, LeagueSettings, LeagueState, num_players
 from purerl.learners.wrappers.past import at_rows
 from purerl.learners.wrappers.wrapper import Wrapper
 from purerl.types import Key, Learner, Metrics, PyTree, Situation, Transition, Updated
@@ -41,7 +41,7 @@ def seats(config: Any, num_agents: int) -> Seats:
     return Seats(mine, theirs, np.argsort(np.concatenate([mine.reshape(-1), theirs.reshape(-1)])))
 
 
-class Behaviour(NamedTuple):
+class LeagueBehaviour(NamedTuple):
     """What acting needs: behaviours of the players ``[K, ...]``, and of their opponents ``[K * G, ...]``."""
 
     players: PyTree
@@ -49,19 +49,19 @@ class Behaviour(NamedTuple):
 
 
 def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """Makes a league of copies of ``learner``, with a `State` around those of its players.
+    """Makes a league of copies of ``learner``, with a `LeagueState` around those of its players.
 
     A game is won if its last reward is above 0. Metrics are the main agent's.
     """
     where, players = seats(config, num_agents), num_players(config)
     own, others = where.own.reshape(players, -1), where.others.reshape(players * config.past_met, -1)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> LeagueState:
         key_learner, key_match = jax.random.split(key)
         keys = jax.random.split(key_learner, players)
         learned = jax.lax.map(lambda given: learner.init(*given), (keys, trees.take(obs, own)))
         first, none = learner.behaviour(trees.take(learned, MAIN)), jnp.zeros((), jnp.int32)
-        state = State(
+        state = LeagueState(
             learner=learned,
             initial=learned,
             past=jax.tree.map(lambda x: jnp.broadcast_to(x, (config.past_selves, *x.shape)), first),
@@ -75,17 +75,17 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
         )
         return state._replace(met=league_players.draw(config, state, key_match))
 
-    def behaviour(state: State) -> Behaviour:
+    def behaviour(state: LeagueState) -> LeagueBehaviour:
         playing = jax.vmap(learner.behaviour)(state.learner)
         everyone = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), playing, state.past)
-        return Behaviour(playing, trees.take(everyone, state.met.reshape(-1)))
+        return LeagueBehaviour(playing, trees.take(everyone, state.met.reshape(-1)))
 
-    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: LeagueBehaviour, here: Situation, noise: PyTree):
         act = lambda who, rows: jax.vmap(learner.explore)(who, at_rows(here, rows, num_agents), trees.take(noise, rows))
         made = act(behaviour.players, own), act(behaviour.facing, others)
         return jax.tree.map(lambda x, y: jnp.concatenate([x, y])[where.order], *trees.merge(made, 2))
 
-    def update(state: State, trajectory: Transition, key: Key) -> Updated:
+    def update(state: LeagueState, trajectory: Transition, key: Key) -> Updated:
         key_learn, key_keep, key_match = jax.random.split(key, 3)
         matches = jax.tree.map(lambda x: x.reshape(len(x), *where.own.shape), (trajectory.reward, trajectory.last))
         mine = jax.tree.map(lambda x: x.reshape(len(x), *own.shape, *x.shape[2:]), trajectory)  # [T, K, G * E]
@@ -110,7 +110,7 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
         scores = jax.tree.map(lambda x: x.reshape(len(x), -1), scores)
         return Updated(state, {**trees.take(metrics, MAIN), **of_league}, scores)
 
-    def observe(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+    def observe(state: LeagueState, trajectory: Transition, key: Key) -> tuple[LeagueState, Metrics]:
         mine = jax.tree.map(lambda x: x.reshape(len(x), *own.shape, *x.shape[2:]), trajectory)
         observed, metrics = jax.vmap(learner.observe, in_axes=(0, 1, 0))(
             state.learner, mine, jax.random.split(key, players)
@@ -130,7 +130,7 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
 
 league = Wrapper(
     "league",
-    Settings,
+    LeagueSettings,
     "opponents",
     "latest",
     wrap=lambda config, env, learner: leagued(config, env.num_agents, learner),

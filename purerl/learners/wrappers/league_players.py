@@ -26,7 +26,7 @@ MAIN = 0
 
 
 @cfg.config
-class Settings:
+class LeagueSettings:
     """Several learners that play against each other and their past selves, with ``opponents = "league"``.
 
     Past selves are versions of all of them; one is kept, or a learner begins anew, when a match period ends.
@@ -40,7 +40,7 @@ class Settings:
     """Iterations for which opponents in a league stay the same. Games across its end count for nobody."""
 
 
-class State(NamedTuple):
+class LeagueState(NamedTuple):
     """The state of a league.
 
     ``learner`` and ``initial``, its first value, are ``[K, ...]``. ``past`` are behaviours ``[P, ...]``, versions of
@@ -87,7 +87,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
     return minibatch_problems(config, config.num_envs // players)
 
 
-def chances(config: Any, state: State) -> Array:
+def chances(config: Any, state: LeagueState) -> Array:
     """Computes the probabilities ``[K, K + P]`` of the opponents of each player that learns."""
     versions, of_main, of_exploiters = _versions(config, state)
     rates = opponents.win_rates(state.payoff)
@@ -100,13 +100,13 @@ def chances(config: Any, state: State) -> Array:
     return jnp.stack(rows)
 
 
-def draw(config: Any, state: State, key: Key) -> Array:
+def draw(config: Any, state: LeagueState, key: Key) -> Array:
     """Draws the opponents ``[K, G]`` of all matches. Consumes ``key``."""
     noise = jax.random.uniform(key, state.met.shape)
     return jax.vmap(jax.vmap(opponents.choose, in_axes=(None, 0)))(chances(config, state), noise)
 
 
-def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
+def recorded(state: LeagueState, points: Array, last: Array) -> tuple[LeagueState, Array]:
     """Records the results of games. Only those count that ended against the opponent against whom they began.
 
     Matches are recorded one after another, the games of each in the order in which they ended.
@@ -127,7 +127,7 @@ def recorded(state: State, points: Array, last: Array) -> tuple[State, Array]:
     return state._replace(payoff=payoff, whole=state.whole | jnp.any(last, axis=0)), counts
 
 
-def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> tuple[State, Array]:
+def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key) -> tuple[LeagueState, Array]:
     """Ends a match period if it is ``due``: keeps versions of players, and lets some players begin anew.
 
     A version of each player that is ready takes the place of the oldest version. Players and versions that are new in
@@ -168,7 +168,7 @@ def keep(config: Any, state: State, policies: PyTree, due: Array, key: Key) -> t
     return kept, begins
 
 
-def _versions(config: Any, state: State) -> tuple[Array, Array, Array]:
+def _versions(config: Any, state: LeagueState) -> tuple[Array, Array, Array]:
     """Returns which players ``[K + P]`` are versions: of any player, of the main agent, of a main exploiter."""
     parent = jnp.concatenate([jnp.full(num_players(config), -1), state.parent])
     return parent >= 0, parent == MAIN, (parent > MAIN) & (parent <= config.main_exploiters)

@@ -29,7 +29,7 @@ DECAY = 0.99
 
 
 @cfg.config
-class Settings:
+class PastSettings:
     """Who the opponents are, in environments of several agents."""
 
     opponents: Literal["latest", "past", "prioritised", "league"] = "latest"
@@ -48,7 +48,7 @@ class Settings:
     fifth of them."""
 
 
-class State(NamedTuple):
+class PastState(NamedTuple):
     """The state of a learner that meets past selves.
 
     ``past`` are behaviours ``[K, ...]``, and ``present`` ``[K]`` says which of the places are filled; ``quality``,
@@ -130,7 +130,7 @@ def seats(config: Any, num_agents: int) -> Seats:
     )
 
 
-class Behaviour(NamedTuple):
+class PastBehaviour(NamedTuple):
     """What acting needs: the learner's behaviour, and those of the past selves that are met ``[G, ...]``."""
 
     learner: PyTree
@@ -144,7 +144,7 @@ def at_rows(here: Situation, rows: np.ndarray, num_agents: int) -> Situation:
 
 
 def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """Returns ``learner`` so that it meets its past selves, with a `State` around its own.
+    """Returns ``learner`` so that it meets its past selves, with a `PastState` around its own.
 
     A game counts for the past self that plays at its end, and as won if the learner's last reward is above 0. Rows of
     past selves are not among its `Learner.rows`. A version that is kept is how the learner acted in the last rollout.
@@ -152,24 +152,24 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
     where = seats(config, num_agents)
     ours = np.searchsorted(where.learned, where.ours)
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> PastState:
         learned = learner.init(key, trees.take(obs, where.learned))
         count, first = config.past_selves, jnp.zeros(config.past_selves)
         past = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), learner.behaviour(learned))
         met = jnp.zeros(config.past_met, jnp.int32)
         present = jnp.arange(count) == 0
-        return State(learned, past, present, first, first, first, met, jnp.zeros((), jnp.int32))
+        return PastState(learned, past, present, first, first, first, met, jnp.zeros((), jnp.int32))
 
-    def behaviour(state: State) -> Behaviour:
-        return Behaviour(learner.behaviour(state.learner), trees.take(state.past, state.met))
+    def behaviour(state: PastState) -> PastBehaviour:
+        return PastBehaviour(learner.behaviour(state.learner), trees.take(state.past, state.met))
 
-    def explore(behaviour: Behaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: PastBehaviour, here: Situation, noise: PyTree):
         *mine, extras = learner.explore(behaviour.learner, here, noise)
         given = at_rows(here, where.theirs, num_agents), trees.take(noise, where.theirs)
         *theirs, _ = jax.vmap(learner.explore)(behaviour.facing, *given)
         return *jax.tree.map(lambda x, new: x.at[where.theirs].set(new), mine, theirs), extras
 
-    def observe(state: State, trajectory: Transition, key: Key) -> tuple[State, Metrics]:
+    def observe(state: PastState, trajectory: Transition, key: Key) -> tuple[PastState, Metrics]:
         key_learner, key_choose = jax.random.split(key)
         inner, more = learner.observe(state.learner, trajectory, key_learner)
         state = state._replace(learner=inner)
@@ -189,7 +189,7 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
         }
         return state._replace(met=met), {**more, **of_past}
 
-    def update(state: State, given: Any, key: Key) -> Updated:
+    def update(state: PastState, given: Any, key: Key) -> Updated:
         updated = learner.update(state.learner, given, key)
         return updated._replace(state=state._replace(learner=updated.state))
 
@@ -197,7 +197,7 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
     return inside(learner, **functions, rows=where.learned)
 
 
-def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
+def _recorded(state: PastState, score: Array, games: Array, wins: Array) -> PastState:
     """Adds games against each of the past selves that were met, ``[G]``, to the record."""
     met = state.met
     forget = jnp.ones_like(state.score).at[met].set(DECAY)
@@ -208,7 +208,7 @@ def _recorded(state: State, score: Array, games: Array, wins: Array) -> State:
     )
 
 
-def _enter(config: Settings, state: State, policy: PyTree) -> State:
+def _enter(config: PastSettings, state: PastState, policy: PyTree) -> PastState:
     """Puts a new past self in the oldest one's place, if it is time."""
     due, slot = state.age % config.snapshot_period == 0, state.age // config.snapshot_period % config.past_selves
     quality, present = opponents.enter(state.quality, state.present, slot)
@@ -219,13 +219,13 @@ def _enter(config: Settings, state: State, policy: PyTree) -> State:
         score=state.score.at[slot].set(0.0),
         games=state.games.at[slot].set(0.0),
     )
-    chosen: State = jax.tree.map(lambda new, old: jnp.where(due, new, old), entered, state)
+    chosen: PastState = jax.tree.map(lambda new, old: jnp.where(due, new, old), entered, state)
     return chosen
 
 
 past = Wrapper(
     "opponents",
-    Settings,
+    PastSettings,
     "opponents",
     "latest",
     wrap=lambda config, env, learner: against_past(config, env.num_agents, learner),

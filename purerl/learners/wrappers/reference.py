@@ -22,7 +22,7 @@ WITH_REFERENCE = cfg.Needs("a reference_period", lambda config: config.reference
 
 
 @cfg.config
-class Settings:
+class ReferenceSettings:
     """A reference policy, from which it costs to move away, in environments of several agents."""
 
     reference_period: cfg.NonNegativeCount = 0
@@ -32,7 +32,7 @@ class Settings:
     newest and the reference policy gave its action."""
 
 
-class State(NamedTuple):
+class ReferenceState(NamedTuple):
     """The state of a learner with a reference policy.
 
     ``reference`` is a behaviour of the learner; ``age`` counts the iterations since it was replaced.
@@ -69,30 +69,32 @@ def transformed(reward: Array, log_ratio: Array, eta: Scalar, num_agents: int) -
 
 
 def regularised(config: Any, num_agents: int, learner: Learner) -> Learner:
-    """Returns ``learner`` with `transformed` rewards, and with a `State` around its own.
+    """Returns ``learner`` with `transformed` rewards, and with a `ReferenceState` around its own.
 
     The first reference is the learner's initial policy.
     """
     log_ratio: Any = learner.log_ratio
 
-    def init(key: Key, obs: PyTree) -> State:
+    def init(key: Key, obs: PyTree) -> ReferenceState:
         learned = learner.init(key, obs)
-        return State(learned, learner.behaviour(learned), jnp.zeros((), jnp.int32))
+        return ReferenceState(learned, learner.behaviour(learned), jnp.zeros((), jnp.int32))
 
-    def update(state: State, trajectory: Transition, key: Key) -> Updated:
+    def update(state: ReferenceState, trajectory: Transition, key: Key) -> Updated:
         ratio = log_ratio(trajectory, state.reference)
         reward = transformed(trajectory.reward, ratio, config.regularisation, num_agents)
         learned, metrics, scores = learner.update(state.learner, trajectory._replace(reward=reward), key)
         newest = learner.behaviour(learned)
         reference, age = versions.refresh(newest, state.reference, state.age, config.reference_period)
-        return Updated(State(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}, scores)
+        return Updated(
+            ReferenceState(learned, reference, age), {**metrics, "reference_divergence": jnp.mean(ratio)}, scores
+        )
 
     return inside(learner, init=init, update=update)
 
 
 reference = Wrapper(
     "reference policy",
-    Settings,
+    ReferenceSettings,
     "reference_period",
     0,
     wrap=lambda config, env, learner: regularised(config, env.num_agents, learner),

@@ -169,7 +169,7 @@ def write_onnx(path: Path, found: Acting) -> None:
         temporary.write_bytes(body)
 
 
-def traced(found: Acting) -> programs.Program:
+def traced(found: Acting) -> programs.ExportedProgram:
     """Traces the program of a policy.
 
     Raises:

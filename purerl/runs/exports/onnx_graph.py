@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from purerl.errors import ConfigError
-from purerl.runs.exports.programs import BATCH, Program, Step, Value
+from purerl.runs.exports.programs import BATCH, ExportedProgram, ExportedStep, Value
 
 OPSET = 18
 """The version of ONNX's operations; onnxruntime has it since 1.14."""
@@ -49,7 +49,7 @@ PLAIN = {
 REDUCED = {"reduce_sum": "ReduceSum", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax", "reduce_min": "ReduceMin"}
 
 
-def serialized(program: Program, card: dict[str, Any]) -> bytes:
+def serialized(program: ExportedProgram, card: dict[str, Any]) -> bytes:
     """Returns a checked model for batches of any size, serialised, with the card in its metadata.
 
     Raises:
@@ -85,7 +85,7 @@ def _dtype(name: str) -> int:
 class _Graph:
     """The nodes and constants of a graph that is being written."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: ExportedProgram):
         self.nodes: list[Any] = []
         self.constants = [numpy_helper.from_array(np.asarray(x), name) for name, x in program.constants.items()]
         self._count = 0
@@ -117,7 +117,7 @@ class _Graph:
         ]
         return self.node("Concat", parts, axis=0)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: ExportedStep) -> None:
         """Adds the nodes of a step.
 
         Raises:
@@ -138,50 +138,50 @@ class _Graph:
             )
 
 
-def _ne(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _ne(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Not", [graph.node("Equal", given)], out)
 
 
-def _rsqrt(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _rsqrt(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Reciprocal", [graph.node("Sqrt", given)], out)
 
 
-def _square(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _square(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Mul", [given[0], given[0]], out)
 
 
-def _expm1(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _expm1(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Sub", [graph.node("Exp", given), graph.constant(np.float32(1))], out)
 
 
-def _log1p(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _log1p(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Log", [graph.node("Add", [given[0], graph.constant(np.float32(1))])], out)
 
 
-def _power(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _power(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Pow", [given[0], graph.constant(np.array(step.how["power"], step.given[0].dtype))], out)
 
 
-def _rem(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _rem(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Mod", given, out, fmod=1)
 
 
-def _clamp(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _clamp(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     low, x, high = given
     graph.node("Min", [graph.node("Max", [x, low]), high], out)
 
 
-def _select(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _select(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     if len(given) != 3 or step.given[0].dtype != "bool":
         raise ConfigError("this policy chooses among several arrays, which is not written as ONNX here")
     graph.node("Where", [given[0], given[2], given[1]], out)
 
 
-def _reshape(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _reshape(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Reshape", [given[0], graph.shape(step.how["shape"])], out)
 
 
-def _spread(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _spread(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     kept: list[Any] = [1] * len(step.how["shape"])
     for axis, size in zip(step.how["axes"], step.given[0].shape, strict=True):
         kept[axis] = size
@@ -189,59 +189,59 @@ def _spread(graph: _Graph, step: Step, given: list[str], out: str) -> None:
     graph.node("Expand", [lifted, graph.shape(step.how["shape"])], out)
 
 
-def _transpose(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _transpose(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Transpose", given, out, perm=step.how["axes"])
 
 
-def _stack(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _stack(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     axis = graph.constant(np.array([step.how["axis"]], np.int64))
     graph.node("Concat", [graph.node("Unsqueeze", [each, axis]) for each in given], out, axis=step.how["axis"])
 
 
-def _take(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _take(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Gather", given, out, axis=step.how["axis"])
 
 
-def _concatenate(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _concatenate(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Concat", given, out, axis=step.how["axis"])
 
 
-def _cut(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _cut(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     begin = step.how["begin"]
     steps = graph.constant(np.array(step.how["step"] or [1] * len(begin), np.int64))
     axes = graph.constant(np.arange(len(begin), dtype=np.int64))
     graph.node("Slice", [given[0], graph.shape(begin), graph.shape(step.how["end"]), axes, steps], out)
 
 
-def _split(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _split(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     sizes = graph.constant(np.array(step.how["sizes"], np.int64))
     made = [value.name for value in step.made]
     graph.nodes.append(helper.make_node("Split", [given[0], sizes], made, axis=step.how["axis"]))
 
 
-def _pad(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _pad(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     low, high = zip(*step.how["widths"], strict=True)
     graph.node("Pad", [given[0], graph.constant(np.array([*low, *high], np.int64)), given[1]], out)
 
 
-def _cast(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _cast(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     graph.node("Cast", given, out, to=_dtype(step.how["dtype"]))
 
 
-def _best(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _best(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     op = {"argmax": "ArgMax", "argmin": "ArgMin"}[step.op]
     found = graph.node(op, given, axis=step.how["axes"][0], keepdims=0)
     graph.node("Cast", [found], out, to=_dtype(step.how["dtype"]))
 
 
-def _any(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _any(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     number = graph.node("Cast", given, to=TensorProto.INT32)
     axes = graph.constant(np.array(step.how["axes"], np.int64))
     op = {"reduce_or": "ReduceMax", "reduce_and": "ReduceMin"}[step.op]
     graph.node("Cast", [graph.node(op, [number, axes], keepdims=0)], out, to=TensorProto.BOOL)
 
 
-def _product(graph: _Graph, step: Step, given: list[str], out: str) -> None:
+def _product(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     """Writes ``dot_general`` as a product of matrices where it is one, and as an Einsum otherwise."""
     (of_x, of_y), (along_x, along_y) = step.how["sum"], step.how["along"]
     x, y = (value.shape for value in step.given)
@@ -259,7 +259,7 @@ def _product(graph: _Graph, step: Step, given: list[str], out: str) -> None:
     graph.node("Einsum", given, out, equation=equation)
 
 
-WRITTEN: dict[str, Callable[[_Graph, Step, list[str], str], None]] = {
+WRITTEN: dict[str, Callable[[_Graph, ExportedStep, list[str], str], None]] = {
     "ne": _ne,
     "rsqrt": _rsqrt,
     "square": _square,

@@ -34,7 +34,7 @@ class Value(NamedTuple):
     dtype: str
 
 
-class Step(NamedTuple):
+class ExportedStep(NamedTuple):
     """One operation: its name, the arrays that it takes, those that it makes, and its settings."""
 
     op: str
@@ -43,12 +43,12 @@ class Step(NamedTuple):
     how: dict[str, Any]
 
 
-class Program(NamedTuple):
+class ExportedProgram(NamedTuple):
     """A program: its inputs, its constants by name, and the steps that lead to its outputs."""
 
     inputs: list[Value]
     constants: dict[str, np.ndarray]
-    steps: list[Step]
+    steps: list[ExportedStep]
     outputs: list[Value]
 
 
@@ -58,7 +58,7 @@ def batched(leaves: list[jax.ShapeDtypeStruct]) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype) for leaf in leaves]
 
 
-def trace(function: Callable[..., list[Any]], names: list[str], leaves: list[jax.ShapeDtypeStruct]) -> Program:
+def trace(function: Callable[..., list[Any]], names: list[str], leaves: list[jax.ShapeDtypeStruct]) -> ExportedProgram:
     """Traces the program of ``function(*arrays [B, ...]) -> arrays`` for any ``B``.
 
     Args:
@@ -75,14 +75,14 @@ def trace(function: Callable[..., list[Any]], names: list[str], leaves: list[jax
     known = dict(zip(closed.jaxpr.invars, inputs, strict=True))
     known |= {var: np.asarray(array) for var, array in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
     outputs = [writing.named(out) for out in writing.run(closed.jaxpr, known)]
-    return _needed(Program(inputs, writing.constants, writing.steps, outputs))
+    return _needed(ExportedProgram(inputs, writing.constants, writing.steps, outputs))
 
 
 class _Writing:
     """A program that is being written, and the constants that it needs."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ExportedStep] = []
         self.constants: dict[str, np.ndarray] = {}
         self._count = 0
 
@@ -131,7 +131,7 @@ class _Writing:
         if op not in OPERATIONS:
             raise ConfigError(f"this policy needs {name}, which numpy has no counterpart of here; {INSTEAD}")
         made = [self.value(var) for var in equation.outvars]
-        self.steps.append(Step(op, [self.named(each) for each in given], made, _how(op, params, given, made)))
+        self.steps.append(ExportedStep(op, [self.named(each) for each in given], made, _how(op, params, given, made)))
         return list(made)
 
     def _cut(self, equation: Any, given: list[Any]) -> Value:
@@ -151,14 +151,16 @@ class _Writing:
                 begin[axis] = place
             end = [_size(size) if not place else place + size for place, size in zip(begin, sizes, strict=True)]
             part = self.value(equation.outvars[0])._replace(shape=[_size(size) for size in sizes])
-            self.steps.append(Step("slice", [self.named(x)], [part], {"begin": begin, "end": end, "step": None}))
-            self.steps.append(Step("reshape", [part], [made], {"shape": made.shape}))
+            self.steps.append(
+                ExportedStep("slice", [self.named(x)], [part], {"begin": begin, "end": end, "step": None})
+            )
+            self.steps.append(ExportedStep("reshape", [part], [made], {"shape": made.shape}))
             return made
         taken = rank == len(axes) + 1 and axes == list(numbers.collapsed_slice_dims) == beside
         if taken and not known and rank == 2:
             index = self.value(equation.outvars[0])._replace(shape=where.shape[:1], dtype=where.dtype)
-            self.steps.append(Step("reshape", [where], [index], {"shape": index.shape}))
-            self.steps.append(Step("take", [self.named(x), index], [made], {"axis": axes[0]}))
+            self.steps.append(ExportedStep("reshape", [where], [index], {"shape": index.shape}))
+            self.steps.append(ExportedStep("take", [self.named(x), index], [made], {"axis": axes[0]}))
             return made
         if taken and known and (places := _along(np.asarray(where))):
             for axis, place in zip(axes, places, strict=True):
@@ -167,7 +169,7 @@ class _Writing:
                 if axis != axes[-1]:
                     shape = [*of.shape[:axis], len(place), *of.shape[axis + 1 :]]
                     x = self.value(equation.outvars[0])._replace(shape=shape)
-                self.steps.append(Step("take", [of, self.named(place)], [x], {"axis": axis}))
+                self.steps.append(ExportedStep("take", [of, self.named(place)], [x], {"axis": axis}))
             return made
         raise ConfigError(f"this policy looks elements up by what it sees, which numpy cannot do here; {INSTEAD}")
 
@@ -234,7 +236,7 @@ def _dtype(dtype: Any) -> str:
     return np.dtype(dtype).name
 
 
-def _needed(program: Program) -> Program:
+def _needed(program: ExportedProgram) -> ExportedProgram:
     """Returns a program without the steps and constants that its outputs do not depend on."""
     wanted, steps = {value.name for value in program.outputs}, []
     for step in reversed(program.steps):

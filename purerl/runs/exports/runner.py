@@ -24,7 +24,7 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "I16": "<i2", 
 DTYPES |= {"BOOL": "?", "U16": "<u2", "U64": "<u8", "F16": "<f2"}
 
 
-class Policy(NamedTuple):
+class ExportedPolicy(NamedTuple):
     """An exported policy.
 
     It has ``act(obs, carry) -> (action, carry)``, ``begin(B) -> carry``, and ``card``, which describes the policy.
@@ -35,7 +35,7 @@ class Policy(NamedTuple):
     card: dict
 
 
-def load(directory: Any) -> Policy:
+def load(directory: Any) -> ExportedPolicy:
     """Loads the policy whose files are in ``directory``.
 
     Raises:
@@ -68,7 +68,7 @@ def load(directory: Any) -> Policy:
         action, *after = [values[name] for name in card["outputs"]]
         return action, after
 
-    return Policy(act, begin, card)
+    return ExportedPolicy(act, begin, card)
 
 
 def _arrays(path: Path) -> dict:

@@ -20,7 +20,7 @@ from purerl.runs.reading.evaluation import Plays
 from purerl.runs.running import ending, logs, session
 from purerl.runs.running.best import Best
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.program import Program
+from purerl.runs.running.program import RunProgram
 from purerl.runs.running.session import Run
 from purerl.store import checkpoint, log, loggers, metrics, untrusted
 from purerl.store.saver import saver
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     - ``seconds``: the seconds of training that were spent before.
     """
 
-    steps: list[checkpoint.Step | None]
+    steps: list[checkpoint.CheckpointStep | None]
     seconds: float = 0.0
 
     @property
@@ -63,7 +63,7 @@ class Trained(NamedTuple):
 
 
 def train_batches(
-    run: Run, program: Program | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
+    run: Run, program: RunProgram | HostProgram, so_far: Progress, interrupted: list[int], plays: Plays | None = None
 ) -> Trained:
     """Trains every batch to its end, with logs and checkpoints.
 

@@ -10,7 +10,7 @@ from purerl.hardware.census import Census
 from purerl.hardware.gpus import GPUS
 from purerl.population import planning
 from purerl.runs.describing.description import Setup
-from purerl.runs.running.program import Program
+from purerl.runs.running.program import RunProgram
 
 SHOWN = 0.01
 """The text leaves out loops that take less than this fraction of the time."""
@@ -42,7 +42,7 @@ class Forecast(NamedTuple):
     loops: list[dict[str, Any]]
 
 
-def forecast(setup: Setup, program: Program, cost: planning.Plan, target: str) -> Forecast:
+def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str) -> Forecast:
     """Counts the kernels and the traffic of a program and predicts its speed on a GPU.
 
     Args:

@@ -125,7 +125,7 @@ def _problems(before: TrainState, after: TrainState) -> list[str]:
     return found if found or rest[0] == rest[1] else ["more than the learner would have another size"]
 
 
-def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.Step], int]:
+def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.CheckpointStep], int]:
     """Returns the newest sound checkpoint of each batch of members that has begun, and the size of a batch."""
     folder, size = source / CHECKPOINTS, run.setup.members.size
     about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
@@ -136,7 +136,7 @@ def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.St
     return [step for step in newest if step], batch_size
 
 
-def _write(run: Run, source: Path, steps: list[checkpoint.Step], batch_size: int, like: TrainState) -> None:
+def _write(run: Run, source: Path, steps: list[checkpoint.CheckpointStep], batch_size: int, like: TrainState) -> None:
     """Writes logs, checkpoints and policies of the grown members, batch after batch."""
     optional = [name for name in (TIMES, EVALUATIONS) if (source / name).exists()]
     for name in (METRICS, QUANTILES, *optional):
@@ -154,7 +154,7 @@ def _write(run: Run, source: Path, steps: list[checkpoint.Step], batch_size: int
     save_policy(run.directory, policy, {**run.description._asdict(), "members": trees.length(policy)})
 
 
-def _grown(setup: Setup, members: population.Members, step: checkpoint.Step, like: TrainState) -> TrainState:
+def _grown(setup: Setup, members: population.Members, step: checkpoint.CheckpointStep, like: TrainState) -> TrainState:
     """Widens the layers of a batch of members: returns its state ``[B]`` at a step; ``like`` has the old shapes."""
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members.size, *x.shape), x.dtype), like)
     state: TrainState = checkpoint.read(step, shapes)

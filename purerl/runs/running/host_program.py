@@ -1,6 +1,6 @@
 """The training loop for environments of the host, iteration after iteration.
 
-It has the methods of `program.Program`, whose environments are compiled.
+It has the methods of `program.RunProgram`, whose environments are compiled.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ CHUNK_SECONDS = 0.25
 class HostProgram:
     """The training of a batch of members at once, between steps of the host's environments.
 
-    It has the methods of `program.Program`. `begin` opens the environments of one batch of members, and closes those of
+    It has the methods of `program.RunProgram`. `begin` opens the environments of one batch of members, and closes those of
     the batch before; `close` closes them.
     """
 
@@ -64,7 +64,7 @@ class HostProgram:
         self._open.close()
         self._collector = None
 
-    def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+    def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Opens the environments of a batch of members and makes its state.
 
         Args:

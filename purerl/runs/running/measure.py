@@ -18,7 +18,7 @@ from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.running.forecast import Forecast, forecast
 from purerl.runs.running.host_program import HostProgram
-from purerl.runs.running.program import Program, compile_program
+from purerl.runs.running.program import RunProgram, compile_program
 
 SECONDS = 3.0
 """The least time, in seconds, for which chunks are timed."""
@@ -66,7 +66,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     else:
         used = devices.chosen(options.num_devices, per_agent)
     split = sharding.split(description.split, per_agent)
-    program: Program | HostProgram
+    program: RunProgram | HostProgram
     if setup.host:
         how = hosting.how(options), options.ahead
         program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, lanes, algo=algo)
@@ -81,7 +81,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     shared = datasets.nbytes(setup.data(), setup.make_env(env_part(setup.swept, 0)))
     kept = {"replay_bytes": trees.nbytes(state.replay), "carry_bytes": trees.nbytes(state.actors.carry)}
     products = arithmetic.product_flops(trainer.step, state) / trainer.env_steps
-    sent = program.sent_bytes if isinstance(program, Program) else 0.0
+    sent = program.sent_bytes if isinstance(program, RunProgram) else 0.0
     cost = cost._replace(
         **kept,
         shards=split.shards,
@@ -90,12 +90,12 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
         dataset_bytes=shared,
         product_flops_per_frame=products,
     )
-    if isinstance(program, Program) and options.target:
+    if isinstance(program, RunProgram) and options.target:
         return cost, forecast(setup, program, cost, options.target)
     return cost, speed(setup, program) if options.measure else None
 
 
-def speed(setup: Setup, program: Program | HostProgram) -> Speed:
+def speed(setup: Setup, program: RunProgram | HostProgram) -> Speed:
     """Measures the speed of a training.
 
     It runs one chunk of the first batch to warm up and then further chunks for at least `SECONDS`. The beginning of a

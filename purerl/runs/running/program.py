@@ -27,7 +27,7 @@ CHUNK_SECONDS = 0.25
 """The seconds that a chunk should take, which is how long the progress bar and Ctrl-C wait."""
 
 
-class Program(NamedTuple):
+class RunProgram(NamedTuple):
     """The compiled training of ``chunk.batch_size`` members at once.
 
     - ``init``: ``init(members)`` makes a state of the shapes ``like``.
@@ -45,7 +45,7 @@ class Program(NamedTuple):
     differs: PyTree = False
     sent_bytes: float = 0.0
 
-    def begin(self, members: population.Members, step: checkpoint.Step | None = None) -> TrainState:
+    def begin(self, members: population.Members, step: checkpoint.CheckpointStep | None = None) -> TrainState:
         """Makes the state of a batch of members, on the devices, filled up to the rows of the program.
 
         Args:
@@ -90,7 +90,7 @@ class Program(NamedTuple):
 
 
 def saved(
-    step: checkpoint.Step, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
+    step: checkpoint.CheckpointStep, size: int, like: TrainState, layout: population.Layout, differs: PyTree = False
 ) -> TrainState:
     """Reads the state of a batch of members from a checkpoint, onto the devices.
 
@@ -99,7 +99,7 @@ def saved(
         size: The number of members in it.
         like: The shapes of a state, to which it is filled up.
         layout: The layout of the members on the devices.
-        differs: Which leaves of a state differ between the shards of an agent, as in `Program`.
+        differs: Which leaves of a state differ between the shards of an agent, as in `RunProgram`.
 
     Raises:
         ConfigError: The checkpoint is of other members.
@@ -122,7 +122,7 @@ def compile_program(
     stage: Callable[[str], None] = lambda name: None,
     algo: str = "",
     split: Split = WHOLE,
-) -> Program:
+) -> RunProgram:
     """Compiles the trainings of a population into one program for any number of iterations.
 
     The program that makes the first state is compiled beside it, in another thread.
@@ -180,7 +180,7 @@ def compile_program(
         stage("compiling the start")
         init = starts[-1].result()
     sent = splitting.sent(agent.meetings, split)
-    return Program(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
+    return RunProgram(init, init.out_info, chunk, time.perf_counter() - start, agent.differs, sent)
 
 
 def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:

@@ -143,7 +143,7 @@ def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
     return about
 
 
-def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Step | None:
+def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.CheckpointStep | None:
     """Returns the newest sound checkpoint in a directory; None if nothing was saved there yet.
 
     It prints a line about each damaged one, and one if other versions of libraries wrote the checkpoint.
@@ -184,7 +184,9 @@ def agreed(found: Any) -> None:
         raise ConfigError(f"the processes read different checkpoints: {every}; must be of one file system")
 
 
-def begin(resumed: Resumed, description: Any, options: Any, steps: list[checkpoint.Step], console: Console) -> None:
+def begin(
+    resumed: Resumed, description: Any, options: Any, steps: list[checkpoint.CheckpointStep], console: Console
+) -> None:
     """Writes the config file of a resumed run again, prints what changes, and puts damaged checkpoints aside.
 
     Args:

@@ -41,7 +41,7 @@ from purerl.runs.running import best, compile_times, resuming, session, warm_sta
 from purerl.runs.running.batches import Progress, cut_logs, train_batches
 from purerl.runs.running.host_program import HostProgram
 from purerl.runs.running.logs import ELSEWHERE
-from purerl.runs.running.program import Program, compile_program
+from purerl.runs.running.program import RunProgram, compile_program
 from purerl.runs.running.resuming import Resumed
 from purerl.runs.running.session import Run
 from purerl.store import json_files, trusted
@@ -164,7 +164,7 @@ def _batch_size(run: Run, resumed: Resumed, folder: Path) -> int | str:
     return saved
 
 
-def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
+def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
     """Compiles the program of a run and prints a line about it.
 
     The user's own code is traced first.
@@ -186,7 +186,7 @@ def _compile(run: Run, batch_size: int | str) -> Program | HostProgram:
             stages(name)
 
         known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
-        program: Program | HostProgram
+        program: RunProgram | HostProgram
         if setup.host:
             how = hosting.how(options), options.ahead
             known |= {"tell": functools.partial(say, run.console)}
@@ -226,7 +226,7 @@ def _tell(run: Run, trainer: Trainer) -> None:
     say(run.console, f"{name.algo} on {name.env}, {agents} agent(s), {device}: compiling ...")
 
 
-def _train(run: Run, program: Program | HostProgram, so_far: Progress) -> int:
+def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int:
     """Runs the training and the final evaluation, writes the results, and returns the exit code.
 
     Of several processes the first one evaluates and writes.
