@@ -127,7 +127,7 @@ ValueLoss = Callable[[Array, Array, Array, Any], Array]
 critic's value before the update."""
 
 
-class Parts(NamedTuple):
+class PolicyGradientParts(NamedTuple):
     """The parts of an algorithm of the family."""
 
     network: ActorCritic
@@ -195,7 +195,7 @@ def make_parts(
     scaler: RewardScaler | None = None,
     value_loss: ValueLoss = losses.squared_value_loss,
     num_predictions: int = 1,
-) -> Parts:
+) -> PolicyGradientParts:
     """Collects the parts of an algorithm, and makes those that are not given.
 
     Args:
@@ -210,7 +210,7 @@ def make_parts(
     """
     distribution = distributions.for_space(env.action_space)
     made = networks.as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
-    return Parts(
+    return PolicyGradientParts(
         networks.legal_only(made, env.legal) if env.legal else made,
         distribution,
         optimiser or settings.make_optimiser(config),
@@ -226,14 +226,20 @@ def acting(state: Any) -> PyTree:
     return state.stale if state.past else state.params
 
 
-def scaled(config: PolicyGradientConfig, parts: Parts, state: Any, trajectory: Transition) -> tuple[PyTree, Transition]:
+def scaled(
+    config: PolicyGradientConfig, parts: PolicyGradientParts, state: Any, trajectory: Transition
+) -> tuple[PyTree, Transition]:
     """Returns the new state of the reward's scale, and the trajectory ``[T, B]`` with scaled rewards."""
     scale, reward = parts.scaler.scale(state.reward_scale, trajectory.reward, trajectory.last, config.gamma)
     return scale, trajectory._replace(reward=reward)
 
 
 def experience(
-    config: PolicyGradientConfig, parts: Parts, state: Any, trajectory: Transition, present: Array | tuple[()] = ()
+    config: PolicyGradientConfig,
+    parts: PolicyGradientParts,
+    state: Any,
+    trajectory: Transition,
+    present: Array | tuple[()] = (),
 ) -> Experience:
     """Prepares a `scaled` trajectory for learning.
 
@@ -264,7 +270,7 @@ def experience(
 
 def make_learner(
     config: PolicyGradientConfig,
-    parts: Parts,
+    parts: PolicyGradientParts,
     learn: Callable[[PolicyGradientState, Experience, Key], Updated],
     *timed: Any,
 ) -> Learner:
@@ -342,7 +348,7 @@ def make_learner(
     )
 
 
-def log_ratio(parts: Parts, trajectory: Transition, policy: PolicyGradientPolicy) -> Array:
+def log_ratio(parts: PolicyGradientParts, trajectory: Transition, policy: PolicyGradientPolicy) -> Array:
     """Computes `Learner.log_ratio` ``[T, B]``.
 
     With a memory ``policy`` begins the trajectory with the carry of the policy that acted.
@@ -358,7 +364,7 @@ def log_ratio(parts: Parts, trajectory: Transition, policy: PolicyGradientPolicy
 
 def descend(
     config: PolicyGradientConfig,
-    parts: Parts,
+    parts: PolicyGradientParts,
     estimate: Estimate | Timed,
     state: Any,
     experience: Experience,

@@ -10,7 +10,7 @@ from purerl import config as cfg
 from purerl import trees
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import Parts
+from purerl.learners.families.policy_gradients import PolicyGradientParts
 from purerl.learners.parts import checks, gradients, lifetimes, settings
 from purerl.learners.parts.estimates import Experience, scores
 from purerl.learners.parts.lifetimes import Timed
@@ -109,7 +109,7 @@ def problems(config: SurrogateConfig, env: Env | None) -> list[str]:
 
 def descend(
     config: SurrogateConfig,
-    parts: Parts,
+    parts: PolicyGradientParts,
     objective: Objective | Timed,
     state: Any,
     experience: Experience,

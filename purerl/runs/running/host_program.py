@@ -29,8 +29,8 @@ CHUNK_SECONDS = 0.25
 class HostProgram:
     """The training of a batch of members at once, between steps of the host's environments.
 
-    It has the methods of `program.RunProgram`. `begin` opens the environments of one batch of members, and closes those of
-    the batch before; `close` closes them.
+    It has the methods of `program.RunProgram`. `begin` opens the environments of one batch of members, and closes those
+    of the batch before; `close` closes them.
     """
 
     def __init__(
