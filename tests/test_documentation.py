@@ -244,8 +244,8 @@ def slug(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_no_setting_has_a_name_that_the_glossary_replaces():
-    table = (DOCS / "design.md").read_text().partition("## Glossary")[2].partition("## ")[0]
+def test_no_setting_has_a_name_that_the_table_of_names_replaces():
+    table = (DOCS / "design.md").read_text().partition("## Names in code")[2].partition("## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     instead = {word for row in rows for word in re.findall(r"`(\w+)`", row[2])}
     settings = {field.name for algo in ALGORITHMS.values() for field in dataclasses.fields(algo.Config)}
