@@ -1,6 +1,7 @@
 """What may know what: the imports of every module, read from its source."""
 
 import ast
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ def room(name):
 def test_every_module_stands_in_a_room():
     here = {name.split("/")[0] for name in MODULES} - {"__init__"}
     assert here == {*GROUND, *ROOMS}
+
+
+@pytest.mark.parametrize("name", [*GROUND, *ROOMS])
+def test_a_checkout_has_one_copy_of_a_module(name):
+    """A link such as ``algos`` in the root of a checkout makes ``import algos`` a second copy of ``purerl.algos``."""
+    spec = PathFinder.find_spec(name, [str(PACKAGE.parent)])
+    assert spec is None or spec.loader is None  # a folder such as runs/, without modules
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "/" in name])
