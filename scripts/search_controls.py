@@ -1,0 +1,47 @@
+"""Controls of a search: functions of the same size that no search has seen, to be reported on as its result is.
+
+    python scripts/search_controls.py runs/loss
+    purerl evolve report runs/loss/initial.json --seeds 512
+    purerl evolve report runs/loss/random.json --seeds 512
+
+``initial.json`` holds the candidate that a search begins with. In ``random.json`` each array of the search's result is
+replaced by Gaussian numbers with the same root mean square.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl.learned import artefacts
+
+SEED = 1
+
+
+def like(key: Any, x: Any) -> Any:
+    """Draws numbers with the shape and the root mean square of ``x``."""
+    return jnp.sqrt(jnp.mean(jnp.square(x))) * jax.random.normal(key, x.shape)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="run directory of a search")
+    run = parser.parse_args().run
+    found = artefacts.load(run)
+    leaves, shape = jax.tree.flatten(found.meta_params)
+    keys = jax.random.split(jax.random.key(SEED), len(leaves))
+    controls = {
+        "initial": found.made.init(jax.random.key(SEED)),
+        "random": jax.tree.unflatten(shape, [like(key, x) for key, x in zip(keys, leaves, strict=True)]),
+    }
+    for name, meta_params in controls.items():
+        card = {part: found.card[part] for part in ("algo", "config", "envs", "env_params")}
+        path = run / f"{name}.json"
+        artefacts.save(path, artefacts.of_socket(found.socket, meta_params, card, settings=found.settings))
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
