@@ -39,16 +39,16 @@ __all__ = ["ConfigError", "__version__", *_WHERE, *_ALGORITHMS]
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        found = getattr(importlib.import_module(_WHERE[name]), name)
+        value = getattr(importlib.import_module(_WHERE[name]), name)
     elif name in _ALGORITHMS:
-        found = ALGORITHMS[_ALGORITHMS[name]]
+        value = ALGORITHMS[_ALGORITHMS[name]]
     else:
         try:
             return importlib.import_module(f"purerl.{name}")
         except ModuleNotFoundError:
             raise AttributeError(f"module 'purerl' has no attribute {name!r}") from None
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

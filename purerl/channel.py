@@ -68,8 +68,8 @@ class Channel:
         """
         if self._index:
             self._send(0, {"value": value})
-            found: list[Any] = self._inbox[0].get()
-            return found
+            everything: list[Any] = self._inbox[0].get()
+            return everything
         values = [json.loads(json.dumps(value)), *(self._inbox[peer].get() for peer in range(1, self._count))]
         for peer in self._peers:
             self._send(peer, {"value": values})
@@ -170,23 +170,23 @@ def accepted(server: socket.socket, address: Address, count: int) -> dict[int, s
     Raises:
         ConnectionError: If they do not connect in time.
     """
-    found: dict[int, socket.socket] = {}
+    connections: dict[int, socket.socket] = {}
     with server:
-        while len(found) < count - 1:
+        while len(connections) < count - 1:
             try:
                 connection, _ = server.accept()
             except TimeoutError:
-                missing = [index for index in range(1, count) if index not in found]
+                missing = [index for index in range(1, count) if index not in connections]
                 raise ConnectionError(f"processes {missing} have not come to port {address.port} of this one") from None
             connection.settimeout(PATIENCE)
             with contextlib.suppress(OSError, ValueError):
                 secret, _, index = connection.recv(100).decode().strip().partition(" ")
                 if secrets.compare_digest(secret, address.secret) and 0 < int(index) < count:
                     connection.sendall(b"\n")
-                    found[int(index)] = connection
+                    connections[int(index)] = connection
                     continue
             connection.close()
-    return found
+    return connections
 
 
 def connected(address: Address, index: int) -> dict[int, socket.socket]:
@@ -206,11 +206,11 @@ def connected(address: Address, index: int) -> dict[int, socket.socket]:
 
 def names() -> list[str]:
     """Returns names and addresses by which this machine may be known to others."""
-    found = [socket.getfqdn(), socket.gethostname()]
+    hosts = [socket.getfqdn(), socket.gethostname()]
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # nothing is sent: it only tells which way out there is
-        found.insert(0, probe.getsockname()[0])
-    return found
+        hosts.insert(0, probe.getsockname()[0])
+    return hosts
 
 
 def _watched(connection: socket.socket) -> None:

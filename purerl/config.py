@@ -176,7 +176,7 @@ def sound(config: Any, *names: str) -> bool:
 
 def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]:
     """Returns `problems` by the names of their fields, of all fields or of ``names``."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     kind_of_config: Any = type(config)
     hints, lengths = _hints(kind_of_config), _lengths(kind_of_config)
     for name in [field.name for field in dataclasses.fields(config)] if names is None else names:
@@ -197,8 +197,8 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
         if kind is float:
             problem = problem or _rounding_problem(number, limits)
         if problem:
-            found[name] = f"{name} = {value!r}: {problem}"
-    return found
+            problems[name] = f"{name} = {value!r}: {problem}"
+    return problems
 
 
 @functools.cache
@@ -260,12 +260,12 @@ def unused(configs: Sequence[Any], usual: Any) -> list[str]:
             for note in getattr(hint, "__metadata__", ()):
                 if isinstance(note, Needs):
                     notes[name] = note
-    found = []
+    problems = []
     for name, needs in notes.items():
         changed = [value for config in configs if (value := getattr(config, name)) != getattr(usual, name)]
         if changed and not any(map(needs.met, configs)):
-            found.append(f"{name} = {changed[0]!r}: has no effect without {needs.what}")
-    return found
+            problems.append(f"{name} = {changed[0]!r}: has no effect without {needs.what}")
+    return problems
 
 
 def check(config: Any, *more: str) -> None:
@@ -278,9 +278,9 @@ def check(config: Any, *more: str) -> None:
     Raises:
         ConfigError: If there are problems. It lists all of them, one a line.
     """
-    found = problems(config) + list(more)
-    if found:
-        raise ConfigError("\n".join(found))
+    lines = problems(config) + list(more)
+    if lines:
+        raise ConfigError("\n".join(lines))
 
 
 def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any], list[str]] = problems) -> list[str]:
@@ -294,8 +294,8 @@ def sweep_problems(config: Any, values: dict[str, Any], problems: Callable[[Any]
     unknown = [f"{name}: cannot be swept" for name in values if name not in traced_fields(config)]
     before = problems(config)
     columns = {name: column for name, column in values.items() if name in traced_fields(config)}
-    found = [line for changed in rows(config, columns) for line in problems(changed)]
-    return unknown + [line for line in dict.fromkeys(found) if line not in before]
+    lines = [line for changed in rows(config, columns) for line in problems(changed)]
+    return unknown + [line for line in dict.fromkeys(lines) if line not in before]
 
 
 def rows(config: C, columns: dict[str, Sequence[float]]) -> list[C]:

@@ -53,9 +53,9 @@ def divide(count: Count, number: int) -> tuple[Count, jax.Array]:
     The quotient is a count, rounded down; the remainder is uint32.
     """
     digits = [count.high >> 16, count.high & 0xFFFF, count.low >> 16, count.low & 0xFFFF]
-    left, found = jnp.zeros_like(count.low), []
+    left, quotients = jnp.zeros_like(count.low), []
     for digit in digits:
         left = left << 16 | digit
-        found.append(left // number)
+        quotients.append(left // number)
         left = left % number
-    return Count(found[2] << 16 | found[3], found[0] << 16 | found[1]), left
+    return Count(quotients[2] << 16 | quotients[3], quotients[0] << 16 | quotients[1]), left

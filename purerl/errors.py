@@ -81,14 +81,14 @@ def place(error: BaseException, installed: bool = False) -> str:
 
 def _frames(error: BaseException, wanted: Callable[[CodeType, str], bool]) -> Sequence[str]:
     """Returns ``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``wanted``."""
-    found: list[str] = []
+    frames: list[str] = []
     trace = error.__traceback__
     while trace:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
         if wanted(code, module.partition(".")[0]):
-            found.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
+            frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
         trace = trace.tb_next
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(frames))
 
 
 def _said(error: BaseException) -> str:

@@ -74,9 +74,9 @@ def imported(field: str, name: str) -> Any:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
     try:
-        found = importlib.import_module(module)
-        if hasattr(found, attribute):
-            return getattr(found, attribute)
+        value = importlib.import_module(module)
+        if hasattr(value, attribute):
+            return getattr(value, attribute)
     except ImportError as error:
         raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
     except RAISED as error:

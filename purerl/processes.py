@@ -159,9 +159,9 @@ def _channel() -> Channel:
     """Returns the channel of this process; makes one if other code joined the processes."""
     if channel.current() is None:
         channel.begin(_joined("", _end))
-    found = channel.current()
-    assert found
-    return found
+    open_channel = channel.current()
+    assert open_channel
+    return open_channel
 
 
 def _joined(host: str, ended: Ended) -> Channel:
@@ -183,8 +183,8 @@ def _broadcast(address: channel.Address | None) -> channel.Address:
     from jax.experimental import multihost_utils
 
     text = json.dumps(address).encode() if address else b""
-    found = multihost_utils.broadcast_one_to_all(np.frombuffer(text.ljust(MOST_BYTES), np.uint8))
-    return channel.Address(*json.loads(bytes(found)))
+    received = multihost_utils.broadcast_one_to_all(np.frombuffer(text.ljust(MOST_BYTES), np.uint8))
+    return channel.Address(*json.loads(bytes(received)))
 
 
 def _end(words: str, code: int) -> None:

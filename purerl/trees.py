@@ -77,16 +77,16 @@ def pack(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
 
     def unpack(packed: PyTree) -> PyTree:
         together, alone = packed
-        others, starts, found = iter(alone), dict.fromkeys(together, 0), []
+        others, starts, leaves = iter(alone), dict.fromkeys(together, 0), []
         for place, (shape, dtype) in zip(places, shapes, strict=True):
             if place is None:
-                found.append(next(others))
+                leaves.append(next(others))
                 continue
             start, width = starts[place], math.prod(shape)
             starts[place] += width
             x = together[place][..., start : start + width]
-            found.append(_bits(x, dtype).reshape(*x.shape[:-1], *shape))
-        return jax.tree.unflatten(structure, found)
+            leaves.append(_bits(x, dtype).reshape(*x.shape[:-1], *shape))
+        return jax.tree.unflatten(structure, leaves)
 
     return (together, alone), unpack
 

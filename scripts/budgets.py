@@ -22,14 +22,14 @@ TARGET, AGENTS, ENVS, EPISODES = "h100", 64, ("CartPole-v1", "Pendulum-v1"), 20
 TABLE = Path(__file__).parent.parent / "tests" / "hardware" / "budgets.json"
 
 
-def found(algo: str, env: str = "", preset: str = "", platform: str = "gpu", ours: bool = False) -> dict[str, float]:
+def usage(algo: str, env: str = "", preset: str = "", platform: str = "gpu", ours: bool = False) -> dict[str, float]:
     """``kernels`` of an iteration, and ``bytes_per_frame`` that they move; the program is traced for ``platform``, with
     kernels of our own if ``ours``."""
     return counted(*program(algo, env, preset, platform, ours))
 
 
 def counted(program: Any, frames: int) -> dict[str, float]:
-    """`found` of a program, lowered or compiled."""
+    """`usage` of a program, lowered or compiled."""
     from purerl.population import planning
 
     census = planning.census(program)

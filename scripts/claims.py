@@ -41,8 +41,8 @@ def show(title: str, rows: Array) -> None:
 
 def population(make_train: Callable, config: Any, seeds: int) -> PyTree:
     """What ``make_train(config)(key)`` returns, as numpy ``[S]``."""
-    found = train_population(make_train, config, jax.vmap(jax.random.key)(jnp.arange(seeds)))
-    return jax.tree.map(np.asarray, found)
+    result = train_population(make_train, config, jax.vmap(jax.random.key)(jnp.arange(seeds)))
+    return jax.tree.map(np.asarray, result)
 
 
 def main(description: str, experiments: dict[str, tuple[Callable[..., None], int]]) -> None:

@@ -37,7 +37,7 @@ def times(processes: int, devices: int, number: int, port: int) -> list[float]:
     if processes > 1:
         jax.distributed.initialize(f"localhost:{port}", processes, number)
     mesh = Mesh(np.array(jax.devices()), ("data",))
-    found = []
+    results = []
     for size in SIZES:
 
         def add(x: Any, count: Any) -> Any:
@@ -59,8 +59,8 @@ def times(processes: int, devices: int, number: int, port: int) -> list[float]:
 
                 seconds = float(multihost_utils.broadcast_one_to_all(np.float32(seconds)))
             each, count = seconds / count, count * 4
-        found.append(each)
-    return found
+        results.append(each)
+    return results
 
 
 def measured(processes: int, devices: int) -> list[float]:

@@ -64,9 +64,9 @@ def pendulum(seeds: int) -> None:
         ("TD3", td3, td3.Config(**SMALL, **RATES), -250),
         ("SAC", sac, sac.Config(**SMALL, **RATES), -200),
     ):
-        found, last = late_returns(algo, config, env, seeds)
-        show(f"{title}, return from step 8,000 on", 10 * found)
-        claim(f"{title}: at least {least} on every seed", (10 * found).min() >= least)
+        result, last = late_returns(algo, config, env, seeds)
+        show(f"{title}, return from step 8,000 on", 10 * result)
+        claim(f"{title}: at least {least} on every seed", (10 * result).min() >= least)
     show("SAC, temperature at the end", last["temperature"])
     claim("SAC: temperature below 0.05 on every seed", last["temperature"].max() < 0.05)
 
@@ -133,11 +133,11 @@ def broken(seeds: int) -> None:
         ("temperature the wrong way", "temperature_loss", against_the_target),
     ):
         with mock.patch.object(soft, name, wrong):
-            found, last = late_returns(sac, sac.Config(**SMALL, **RATES), env, seeds)
-        show(f"SAC {title}, return from step 8,000 on", 10 * found)
+            result, last = late_returns(sac, sac.Config(**SMALL, **RATES), env, seeds)
+        show(f"SAC {title}, return from step 8,000 on", 10 * result)
         show(f"SAC {title}, entropy and value at the end", np.stack([last["entropy"], last["value"]], axis=1))
         if wrong is not soft.soft_value:
-            claim(f"SAC {title}: below -200 on some seed", np.isnan(found).any() or (10 * found).min() < -200)
+            claim(f"SAC {title}: below -200 on some seed", np.isnan(result).any() or (10 * result).min() < -200)
     config = sac.Config(**SMALL, **RATES)
     right = overestimate(config, env, seeds)
     with mock.patch.object(soft, "soft_value", greatest):
@@ -180,9 +180,9 @@ def regulator(seeds: int) -> None:
 
         return train
 
-    found = population(make_train, config, seeds)
-    error = np.abs(found + gain * np.asarray(places)[:, 0])
-    show(f"DDPG, actions at -0.5 to 0.5 (optimum {-gain:.3f} x)", found)
+    result = population(make_train, config, seeds)
+    error = np.abs(result + gain * np.asarray(places)[:, 0])
+    show(f"DDPG, actions at -0.5 to 0.5 (optimum {-gain:.3f} x)", result)
     claim("DDPG: within 0.05 of the optimum on average on every seed", error.mean(axis=1).max() <= 0.05)
 
 

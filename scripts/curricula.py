@@ -39,13 +39,13 @@ def regrets(seeds: int) -> None:
         "robust replay by staleness alone": bandits.replaying(env, staleness=1.0, **robust),
         "robust replay, the sign of scores flipped": bandits.replaying(env, score=bandits.of_returns(-1.0), **robust),
     }
-    found = {}
+    results = {}
     for name, trainer in trainings.items():
-        found[name] = np.asarray(jax.vmap(bandits.worst_regret)(bandits.policies(trainer, 3000, keys)[0]))
-        print(f"{name}: regret {found[name].mean():.3f}, from {found[name].min():.3f} to {found[name].max():.3f}")
-    claim("random levels: at least 0.95", found["random levels"].min() >= 0.95)
-    claim("robust replay: at most 0.45", found["robust replay"].max() <= 0.45)
-    claim("with the sign flipped: at least 0.95", found["robust replay, the sign of scores flipped"].min() >= 0.95)
+        results[name] = np.asarray(jax.vmap(bandits.worst_regret)(bandits.policies(trainer, 3000, keys)[0]))
+        print(f"{name}: regret {results[name].mean():.3f}, from {results[name].min():.3f} to {results[name].max():.3f}")
+    claim("random levels: at least 0.95", results["random levels"].min() >= 0.95)
+    claim("robust replay: at most 0.45", results["robust replay"].max() <= 0.45)
+    claim("with the sign flipped: at least 0.95", results["robust replay, the sign of scores flipped"].min() >= 0.95)
 
 
 def learnable(seeds: int) -> None:
@@ -99,8 +99,8 @@ def grid(seeds: int, frames: int = 300_000) -> None:
 
     for name, settings in CURRICULA.items():
         config = ppo.Config(**CART, curriculum=name, total_steps=frames, **settings)
-        found = returns(config)
-        means, worst = found.mean(axis=1), aggregates.worst(found, 0.1)
+        result = returns(config)
+        means, worst = result.mean(axis=1), aggregates.worst(result, 0.1)
         told = lambda x: f"{x.mean():.1f} +- {x.std(ddof=1) / np.sqrt(len(x)):.1f}"
         print(f"{name}, {config.num_iterations} iterations: mean {told(means)}, worst tenth {told(worst)}", flush=True)
 

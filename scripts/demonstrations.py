@@ -77,27 +77,27 @@ def corridor(seeds: int) -> None:
 
             return train
 
-        found = population(make_train, config, seeds)
-        show(f"{title}, greedy return as it learns", found)
-        return np.asarray(found[:, -1])
+        result = population(make_train, config, seeds)
+        show(f"{title}, greedy return as it learns", result)
+        return np.asarray(result[:, -1])
 
     final = {}
     for ratio in (1 / 4, 1 / 16):
         title = f"R2D3, demo ratio 1/{1 / ratio:g}"
         final[ratio] = trained(title, r2d3, r2d3.Config(**CORRIDOR, demo_ratio=ratio), demos=demos)
         claim(f"{title}: at least 0.9 on every seed", final[ratio].min() >= 0.9)
-    found = trained("R2D2", r2d2, r2d2.Config(**CORRIDOR))
-    claim("R2D2: at most 0.05 on every seed", found.max() <= 0.05)
+    result = trained("R2D2", r2d2, r2d2.Config(**CORRIDOR))
+    claim("R2D2: at most 0.05 on every seed", result.max() <= 0.05)
     config = r2d3.Config(**CORRIDOR, demo_ratio=1 / 4)
-    found = trained("R2D3 without memory", r2d3, config, demos=demos, network=without_memory(config, env))
-    claim("R2D3 without memory: at most 0.6 on every seed", found.max() <= 0.6)
+    result = trained("R2D3 without memory", r2d3, config, demos=demos, network=without_memory(config, env))
+    claim("R2D3 without memory: at most 0.6 on every seed", result.max() <= 0.6)
     alone = r2d3.Config(**CORRIDOR, demo_ratio=1.0)
-    found = trained("R2D3 from demonstrations alone", r2d3, alone, demos=demos)
-    gap = found.mean() - min(final[ratio].mean() for ratio in final)
+    result = trained("R2D3 from demonstrations alone", r2d3, alone, demos=demos)
+    gap = result.mean() - min(final[ratio].mean() for ratio in final)
     claim(f"R2D3 from demonstrations alone ends no higher: by {gap:.2f}", gap <= 0.02)
     trials = record(jax.random.key(0), env, hesitant(env), TRIALS)
-    found = trained("R2D3 from play with mistakes alone", r2d3, alone, demos=trials)
-    claim("R2D3 from play with mistakes alone, which tells what is wrong: at least 0.9", found.min() >= 0.9)
+    result = trained("R2D3 from play with mistakes alone", r2d3, alone, demos=trials)
+    claim("R2D3 from play with mistakes alone, which tells what is wrong: at least 0.9", result.min() >= 0.9)
 
 
 def mixing(seeds: int) -> None:

@@ -31,11 +31,11 @@ def open_differences(case: Any, meta_params: Any) -> dict[str, float]:
     rows = lambda name, n: jnp.concatenate([jnp.asarray(case[f"{name}/{x}"]).reshape(-1, n) for x in TENSORS]).T
     params = flat("params_step0")
     momenta, carry = jnp.zeros((6, params.size)), jnp.zeros((meta_params["gru"]["hn"]["bias"].size, params.size))
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
 
     def compare(name: str, ours: Any, theirs: Any) -> None:
         part = name.partition("_")[2]
-        found[part] = max(found.get(part, 0.0), float(np.max(np.abs(np.asarray(ours) - np.asarray(theirs)))))
+        results[part] = max(results.get(part, 0.0), float(np.max(np.abs(np.asarray(ours) - np.asarray(theirs)))))
 
     for step in (1, 2, 3):
         at = f"step{step}_"
@@ -65,7 +65,7 @@ def open_differences(case: Any, meta_params: Any) -> dict[str, float]:
             compare(f"{at}mlp_output3", out, rows(f"{at}mlp_output3", 3))
         compare(f"{at}update_subtracted", taken, flat(f"{at}update_subtracted"))
         compare(f"{at}params_after", params, flat(f"{at}params_after"))
-    return found
+    return results
 
 
 def check_open(folder: Path) -> bool:

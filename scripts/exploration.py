@@ -73,15 +73,15 @@ def explored(config: Any, env: Env, seeds: int) -> np.ndarray:
 
 def grid(seeds: int) -> None:
     """Cells of a grid without rewards that the policy that seeks novelty sees in an episode of 40 steps."""
-    found = {}
+    results = {}
     for title, change in {
         "NGU": {},
         "distances between observations": {"embedding": "observations"},
         "distillation alone": {"novelty": "lifelong"},
     }.items():
-        found[title] = explored(ngu.Config(**GRID | change), envs.make("NoisyGrid-v0"), seeds)
-        show(f"{title}, cells", found[title])
-    whole, raw, alone = (np.mean(x) for x in (found.values()))
+        results[title] = explored(ngu.Config(**GRID | change), envs.make("NoisyGrid-v0"), seeds)
+        show(f"{title}, cells", results[title])
+    whole, raw, alone = (np.mean(x) for x in (results.values()))
     claim("NGU: at least 32 cells on average", whole >= 32)
     claim("distances between observations: at least 4 fewer", raw <= whole - 4)
     claim("distillation alone: at most 20", alone <= 20)
@@ -136,20 +136,20 @@ def greedy(algo: Any, config: Any, env: Env, seeds: int) -> np.ndarray:
     return population(make_train, config, seeds)
 
 
-def enough(found: np.ndarray) -> np.ndarray:
+def enough(result: np.ndarray) -> np.ndarray:
     """Which seeds end with a greedy return of at least 0.9. ``[S]``."""
-    return found[:, -1] >= 0.9
+    return result[:, -1] >= 0.9
 
 
 def sea(seeds: int, depth: int = 10) -> None:
     """NGU by what is new at all, and DQN with a ladder of epsilons, in a sea of 10 rows."""
     env = envs.make("DeepSea-v0", depth=depth)
-    found = greedy(ngu, ngu.Config(**SEA), env, seeds)
-    show("NGU, greedy return after each eighth", found)
-    claim("NGU: at least 0.9 in the end on 3 of 4 seeds", enough(found).mean() >= 0.75)
-    found = greedy(dqn, dqn.Config(**DITHERING), env, seeds)
-    show("DQN, greedy return after each eighth", found)
-    claim("DQN: at least 0.9 in the end on no seed", not enough(found).any())
+    result = greedy(ngu, ngu.Config(**SEA), env, seeds)
+    show("NGU, greedy return after each eighth", result)
+    claim("NGU: at least 0.9 in the end on 3 of 4 seeds", enough(result).mean() >= 0.75)
+    result = greedy(dqn, dqn.Config(**DITHERING), env, seeds)
+    show("DQN, greedy return after each eighth", result)
+    claim("DQN: at least 0.9 in the end on no seed", not enough(result).any())
 
 
 BONUS = {
@@ -167,12 +167,12 @@ BONUS = {
 def bonus(seeds: int, depth: int = 20) -> None:
     """PPO with and without random network distillation in a sea of 20 rows."""
     env = envs.make("DeepSea-v0", depth=depth)
-    found = greedy(ppo, ppo.Config(**BONUS), env, seeds)
-    show("PPO, greedy return after each eighth", found)
-    claim("PPO: at least 0.9 in the end on no seed", not enough(found).any())
-    found = greedy(ppo, ppo.Config(**BONUS, intrinsic="rnd"), env, seeds)
-    show("PPO with distillation, greedy return after each eighth", found)
-    claim("PPO with distillation: at least 0.9 in the end on 3 of 4 seeds", enough(found).mean() >= 0.75)
+    result = greedy(ppo, ppo.Config(**BONUS), env, seeds)
+    show("PPO, greedy return after each eighth", result)
+    claim("PPO: at least 0.9 in the end on no seed", not enough(result).any())
+    result = greedy(ppo, ppo.Config(**BONUS, intrinsic="rnd"), env, seeds)
+    show("PPO with distillation, greedy return after each eighth", result)
+    claim("PPO with distillation: at least 0.9 in the end on 3 of 4 seeds", enough(result).mean() >= 0.75)
 
 
 PAIR = SEA | {
@@ -221,13 +221,13 @@ def pair(seeds: int) -> None:
     greedy returns, and which policies its bandits would choose without chance."""
     shares = {}
     for name in ("DeepSea-v0", "Catch-bsuite"):
-        found, chosen = choosing(agent57.Config(**PAIR), envs.make(name), seeds)
-        show(f"{name}, greedy return after each eighth", found)
+        result, chosen = choosing(agent57.Config(**PAIR), envs.make(name), seeds)
+        show(f"{name}, greedy return after each eighth", result)
         half = chosen.shape[-1] // 2
         shares[name] = chosen[..., half:].sum(axis=-1), chosen[..., :2].sum(axis=-1)
         show(f"{name}, share of the upper half of the policies in each eighth", shares[name][0])
         show(f"{name}, share of the lowest two", shares[name][1])
-        claim(f"{name}: at least 0.9 in the end on every seed", found[:, -1].min() >= 0.9)
+        claim(f"{name}: at least 0.9 in the end on every seed", result[:, -1].min() >= 0.9)
     early, late = shares["DeepSea-v0"][0][:, :2].mean(), shares["Catch-bsuite"][1][:, -2:].mean()
     claim("DeepSea-v0: at least 0.6 of the choices of the first quarter are of the upper half", early >= 0.6)
     claim("Catch-bsuite: at least 0.6 of the choices of the last quarter are of the lowest two", late >= 0.6)

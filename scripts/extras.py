@@ -35,9 +35,11 @@ def main(prefixes: tuple[str, ...]) -> int:
         for name in catalogue.names(family):
             if not name.startswith(prefixes or ""):
                 continue
-            start, found = time.perf_counter(), fault(name)
-            failed += bool(found)
-            print(f"{'FAILED' if found else 'ok':6} {name} in {time.perf_counter() - start:.1f} s {found}", flush=True)
+            start, result = time.perf_counter(), fault(name)
+            failed += bool(result)
+            print(
+                f"{'FAILED' if result else 'ok':6} {name} in {time.perf_counter() - start:.1f} s {result}", flush=True
+            )
     return min(failed, 1)
 
 

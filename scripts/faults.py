@@ -108,31 +108,31 @@ def command(algo: str, params: dict, case: Case, folder: Path) -> list[str]:
 
 def marked(folder: Path) -> list[psutil.Process]:
     """The processes of the run in ``folder``, which have inherited its mark."""
-    found = []
+    results = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(faulty.MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                results.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return results
 
 
 def memories(processes: Iterable[psutil.Process]) -> set[tuple[int, int]]:
     """Devices and inodes of the memory that processes map or hold and may share: without a name, or in /dev/shm."""
-    found = set()
+    results = set()
     for process in processes:
         try:
             for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
                 if "/memfd:purerl" in line or "/dev/shm/" in line:
                     device, inode = line.split()[3:5]
-                    found.add((os.makedev(*(int(part, 16) for part in device.split(":"))), int(inode)))
+                    results.add((os.makedev(*(int(part, 16) for part in device.split(":"))), int(inode)))
             for link in Path(f"/proc/{process.pid}/fd").iterdir():
                 if "/memfd:purerl" in os.readlink(link):
-                    found.add((link.stat().st_dev, link.stat().st_ino))
+                    results.add((link.stat().st_dev, link.stat().st_ino))
         except OSError:
             continue
-    return found
+    return results
 
 
 def left_of(folder: Path, held: set[tuple[int, int]]) -> tuple[list[psutil.Process], set[tuple[int, int]]]:
@@ -218,12 +218,12 @@ def main() -> int:
     print("| fault | times | as documented | processes left | shared memory left |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
         for name in given.only:
-            found = []
+            results = []
             for i in range(given.times):
                 folder = Path(scratch) / f"{name.replace(' ', '-')}-{i}"
                 folder.mkdir()
-                found.append(once(CASES[name], given.train, folder, rng))
-            right, left, shared = (sum(column) for column in zip(*found, strict=True))
+                results.append(once(CASES[name], given.train, folder, rng))
+            right, left, shared = (sum(column) for column in zip(*results, strict=True))
             failed |= right < given.times or left > 0 or shared > 0
             print(f"| {name} | {given.times} | {right} | {left} | {shared} |", flush=True)
     return int(failed)

@@ -106,8 +106,8 @@ def walk(fault: int = 0, after: int = 50, seconds: float = 0.0) -> HostEnv:
 
         def reset(seeds: np.ndarray) -> tuple[np.ndarray]:
             nonlocal planted, steps
-            steps, found = 0, [seed - PLANTED for seed in seeds.tolist() if seed >= PLANTED]
-            planted = FAULTS[found[0]] if found and found[0] < len(FAULTS) else ""
+            steps, result = 0, [seed - PLANTED for seed in seeds.tolist() if seed >= PLANTED]
+            planted = FAULTS[result[0]] if result and result[0] < len(FAULTS) else ""
             return (np.stack([each.reset(seed) for each, seed in zip(walks, seeds.tolist(), strict=True)]),)
 
         def step(action: np.ndarray) -> Turn:
@@ -119,8 +119,8 @@ def walk(fault: int = 0, after: int = 50, seconds: float = 0.0) -> HostEnv:
                 now = FAULTS[int(fault) - 1]
             if now in ACTS:
                 ACTS[now]()
-            found = [each.step(one) for each, one in zip(walks, action, strict=True)]
-            next_obs, reward, terminated, truncated = (np.stack(column) for column in zip(*found, strict=True))
+            results = [each.step(one) for each, one in zip(walks, action, strict=True)]
+            next_obs, reward, terminated, truncated = (np.stack(column) for column in zip(*results, strict=True))
             turn = Turn((next_obs,), reward.astype(np.float32), terminated, truncated, (next_obs,))
             if turn.last.any():
                 rows = zip(walks, next_obs, turn.last, strict=True)

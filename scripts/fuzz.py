@@ -92,7 +92,7 @@ def make_config(directory: Path) -> None:
 
 def load_config(directory: Path) -> str:
     """The runs that both files describe, as `purerl train --config` and `purerl resume` read them."""
-    found = []
+    results = []
     for name in (config_file.NAME, "mine.yaml"):
         file = config_file.read(directory / name)
         config_file.trusted(file, (), "trust it")
@@ -101,8 +101,8 @@ def load_config(directory: Path) -> str:
         given = parsing.started(begin, parsing.with_learned(TrainOptions, algo), algo)
         params = parsing.env_params(given.options.env_params)
         more = begin.swept, begin.learned, begin.datasets
-        found.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
-    return json.dumps(json_files.finite(found))
+        results.append(describe(algo, given.options, given.config, params, *more, usual=given.config))
+    return json.dumps(json_files.finite(results))
 
 
 LIKE = {"weights": np.arange(12.0, dtype=np.float32).reshape(3, 4), "count": np.arange(3, dtype=np.uint32)}
@@ -332,11 +332,11 @@ def main() -> int:
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    found = fuzz(LOADERS, given.mutations, given.seed)
-    for (name, outcome), count in sorted(found.counts.items()):
+    result = fuzz(LOADERS, given.mutations, given.seed)
+    for (name, outcome), count in sorted(result.counts.items()):
         print(f"{name:<10}{outcome:<10}{count:,}")
-    print("\n".join(found.wrong) or "nothing went wrong")
-    return min(len(found.wrong), 1)
+    print("\n".join(result.wrong) or "nothing went wrong")
+    return min(len(result.wrong), 1)
 
 
 if __name__ == "__main__":

@@ -44,12 +44,12 @@ to look, and what the last of them must come below."""
 
 
 def fictitious_play(measure: Callable, respond: Callable, start: Any, rounds: tuple[int, ...], gate: float) -> None:
-    found = float("inf")
+    result = float("inf")
     for count, averages in enumerate(itertools.islice(games.fictitious_play(respond, *start), rounds[-1]), 1):
         if count in rounds:
-            found = measure(*averages)
-            print(f"after {count:>6} best responses: NashConv {found:.4f}")
-    claim(f"NashConv at most {gate}", found <= gate)
+            result = measure(*averages)
+            print(f"after {count:>6} best responses: NashConv {result:.4f}")
+    claim(f"NashConv at most {gate}", result <= gate)
 
 
 KUHN = {
@@ -95,11 +95,11 @@ def self_play(seeds: int) -> None:
             return train
 
         tables = population(read, ppo.Config(**KUHN, **changes), seeds)
-        found = [games.kuhn_nash_conv(table) for table in tables]
+        results = [games.kuhn_nash_conv(table) for table in tables]
         for seed, table in enumerate(tables):
             value = games.kuhn_value(games.kuhn_plans(table))
-            print(f"{title}, seed {seed}: NashConv {found[seed]:.4f}, the first seat wins {value:.4f}", flush=True)
-        claim(f"{title}: NashConv {told} on every seed", all(map(holds, found)))
+            print(f"{title}, seed {seed}: NashConv {results[seed]:.4f}, the first seat wins {value:.4f}", flush=True)
+        claim(f"{title}: NashConv {told} on every seed", all(map(holds, results)))
 
 
 LEAGUE = {

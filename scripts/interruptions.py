@@ -79,26 +79,26 @@ def chains(args: list[str], number: int, count: int, scratch: Path, rng: random.
             assert start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache).wait() == 0
         (scratch / "seconds").write_text(str(time.monotonic() - begun))
     seconds, expected = float((scratch / "seconds").read_text()), outcome(whole)
-    found = {"before it began": 0, "while saving": 0, "else": 0, "wrong exit": 0, "equal": 0, "differ": 0}
+    results = {"before it began": 0, "while saving": 0, "else": 0, "wrong exit": 0, "equal": 0, "differ": 0}
     done = 0
     while done < count:
         directory = scratch / "chain"
         shutil.rmtree(directory, ignore_errors=True)
         for _ in range(min(PER_CHAIN, count - done)):
             where, right = interrupted(args, directory, number, rng.uniform(0.2, 1.0) * seconds, cache)
-            found["wrong exit"] += not right
+            results["wrong exit"] += not right
             if where == "finished":
                 break
-            found[where] += 1
+            results[where] += 1
             done += 1
         while not (directory / "summary.json").exists() or _status(directory) == "interrupted":
             if start(begin(args, directory), cache).wait() != 0:
                 break
         equal = (directory / "summary.json").exists() and outcome(directory) == expected
-        found["equal" if equal else "differ"] += 1
+        results["equal" if equal else "differ"] += 1
         if not equal:
             shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="differs-")) / "run")
-    return found
+    return results
 
 
 def _status(directory: Path) -> str:
@@ -118,9 +118,9 @@ def main() -> int:
     for name in given.only:
         with tempfile.TemporaryDirectory() as scratch:
             for number, count in counts.items():
-                found = chains(RUNS[name], number, count, Path(scratch), rng)
-                failed += found["differ"] + found["wrong exit"]
-                text = ", ".join(f"{value} {what}" for what, value in found.items())
+                result = chains(RUNS[name], number, count, Path(scratch), rng)
+                failed += result["differ"] + result["wrong exit"]
+                text = ", ".join(f"{value} {what}" for what, value in result.items())
                 print(f"{name} {number.name}: {count} interruptions: {text}", flush=True)
     return min(failed, 1)
 

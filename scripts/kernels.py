@@ -61,11 +61,11 @@ def main() -> None:
     for algo in given.algos:
         plain = None
         for way in WAYS:
-            found = curve(algo, way, given.seeds, given.steps)
-            plain = found if plain is None else plain
-            scores = np.nanmean(found[:, -found.shape[1] // 4 :], axis=1)
+            result = curve(algo, way, given.seeds, given.steps)
+            plain = result if plain is None else plain
+            scores = np.nanmean(result[:, -result.shape[1] // 4 :], axis=1)
             low, high = interval(scores)
-            apart = float(jnp.nanmax(jnp.abs(found - plain)))
+            apart = float(jnp.nanmax(jnp.abs(result - plain)))
             print(f"{algo:<8}{way:<10}{scores.mean():8.1f} [{low:.1f}, {high:.1f}]  apart {apart:.3g}", flush=True)
 
 

@@ -75,9 +75,9 @@ def two_step(seeds: int) -> None:
                 tables.append(mixer.mix(state.params["mixer"], pairs, jnp.broadcast_to(team.state(at), (1, 2, 2, 3))))
             return total, jnp.stack(tables)
 
-        found, tables = population(lambda config, read=read: read, config, seeds)
-        show(f"{algo.name}, greedy return", found)
-        claim(f"{algo.name}: {best} on every seed", np.all(found == best))
+        result, tables = population(lambda config, read=read: read, config, seeds)
+        show(f"{algo.name}, greedy return", result)
+        claim(f"{algo.name}: {best} on every seed", np.all(result == best))
         if algo is not iql:
             show(f"{algo.name}, Q_tot after the risky choice", tables[:, 0])
             show(f"{algo.name}, Q_tot at the start", tables[:, 1])
@@ -90,10 +90,10 @@ def permutation(seeds: int) -> None:
         for ids, holds, told in ((True, lambda x: x >= 0.98, ">= 0.98"), (False, lambda x: x <= 0.25, "<= 0.25")):
             config = algo.Config(**ON_POLICY, total_steps=64 * 16 * 80, agent_ids=ids)
             train = lambda config, algo=algo: lambda key: algo.make_train(config, env)(key).metrics
-            found = population(train, config, seeds)["episode_return"][:, -8:].mean(axis=1)
+            result = population(train, config, seeds)["episode_return"][:, -8:].mean(axis=1)
             title = f"{algo.name} {'with' if ids else 'without'} numbers, return"
-            show(title, found)
-            claim(f"{title} {told} on every seed", np.all(holds(found)))
+            show(title, result)
+            claim(f"{title} {told} on every seed", np.all(holds(result)))
 
 
 EQUILIBRIA = {
@@ -146,12 +146,12 @@ def logit(seeds: int) -> None:
 
             return train
 
-        found, exact = population(policies, config, seeds), logit_equilibrium(temperature)
-        show(f"temperature {temperature}, policies", found)
+        result, exact = population(policies, config, seeds), logit_equilibrium(temperature)
+        show(f"temperature {temperature}, policies", result)
         claim(
             f"the equilibrium printed and computed agree, temperature {temperature}", np.abs(exact - told).max() < 0.01
         )
-        distance = 0.5 * np.abs(found - exact).sum(axis=-1).max(axis=-1)
+        distance = 0.5 * np.abs(result - exact).sum(axis=-1).max(axis=-1)
         show(f"temperature {temperature}, total variation", distance)
         claim(f"temperature {temperature}: total variation at most 0.02 on every seed", distance.max() <= 0.02)
 
@@ -174,9 +174,9 @@ def landmarks(seeds: int) -> None:
         gamma=0.9,
     )
     metrics = population(lambda config: lambda key: masac.make_train(config, env)(key).metrics, config, seeds)
-    found = np.nanmean(metrics["episode_return"][:, -400:], axis=1)
-    show("return", found)
-    claim("return at least 5 on two thirds of the seeds", np.mean(found >= 5) >= 2 / 3)
+    result = np.nanmean(metrics["episode_return"][:, -400:], axis=1)
+    show("return", result)
+    claim("return at least 5 on two thirds of the seeds", np.mean(result >= 5) >= 2 / 3)
 
 
 def tic_tac_toe(seeds: int) -> None:
@@ -205,16 +205,16 @@ def tic_tac_toe(seeds: int) -> None:
                 state = ppo.make_train(config, env)(key).state.learner
                 learner = ppo.make_trainer(config, env).learner
                 mine = player(learner, learner.policy(state))
-                found = versus(jax.random.fold_in(key, 1), env, mine, random_player(env), 1024).episode_return
-                return jnp.stack([jnp.mean(found > 0), jnp.mean(found == 0), jnp.mean(found < 0)])
+                result = versus(jax.random.fold_in(key, 1), env, mine, random_player(env), 1024).episode_return
+                return jnp.stack([jnp.mean(result > 0), jnp.mean(result == 0), jnp.mean(result < 0)])
 
             return train
 
-        found = population(play, config, seeds)
-        show(f"{title}: won, drawn, lost of 1024 games against random moves", found)
+        result = population(play, config, seeds)
+        show(f"{title}: won, drawn, lost of 1024 games against random moves", result)
         if config.entropy_coef > 0.05:
-            claim(f"{title}: at most 2 % lost on every seed", found[:, 2].max() <= 0.02)
-            claim(f"{title}: at least 75 % won on every seed", found[:, 0].min() >= 0.75)
+            claim(f"{title}: at most 2 % lost on every seed", result[:, 2].max() <= 0.02)
+            claim(f"{title}: at least 75 % won on every seed", result[:, 0].min() >= 0.75)
 
 
 def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
@@ -231,8 +231,8 @@ def smax(seeds: int, map: str = "3m", frames: int = 204_800) -> None:
                 result = algo.make_train(config, env)(key)
                 learner, view = algo.make_trainer(config, env).learner, algo.view(config, env)
                 policy = learner.policy(result.state.learner)
-                found = evaluate(jax.random.fold_in(key, 1), view, learner, policy, 256).episode_return
-                return result.metrics["episode_return"], jnp.mean(found > 1)
+                actual = evaluate(jax.random.fold_in(key, 1), view, learner, policy, 256).episode_return
+                return result.metrics["episode_return"], jnp.mean(actual > 1)
 
             return train
 

@@ -111,9 +111,9 @@ def table(pairs: int = 2048) -> None:
         return jnp.mean(jax.jit(jax.vmap(episode))(jax.random.normal(jax.random.key(0), (pairs, 2, 5))), axis=0)
 
     for (me, other), published in PUBLISHED.items():
-        found = np.asarray(meet(me, other))
-        told = f"{me} against {other}: {found[0]:.3f} and {found[1]:.3f}, beside {published[0]} and {published[1]}"
-        claim(told, np.abs(found - published).max() <= 0.03)
+        result = np.asarray(meet(me, other))
+        told = f"{me} against {other}: {result[0]:.3f} and {result[1]:.3f}, beside {published[0]} and {published[1]}"
+        claim(told, np.abs(result - published).max() <= 0.03)
 
 
 def train(directory: Path, arguments: Sequence[str]) -> None:
@@ -217,14 +217,14 @@ def evolve(directory: Path, scale: str) -> None:
         momentum=0.9,
     )
     run = jax.jit(lambda key: jax.lax.scan(lambda s, _: search.step(s), search.init(key), None, generations))
-    found, curves = [], []
+    results, curves = [], []
     for seed in range(2):
         state, metrics = run(jax.random.key(seed))
         whole = policies.player(env, policies.make_network(env, (32,)), search.mean(state))
-        found.append(in_matrices(env, whole, "matching-pennies").mean(axis=0))
+        results.append(in_matrices(env, whole, "matching-pennies").mean(axis=0))
         curves.append(np.asarray(metrics["fitness"]) / STEPS)
-        print(f"evolution, seed {seed}: own {found[-1][0]:.3f} in fresh meta-episodes", flush=True)
+        print(f"evolution, seed {seed}: own {results[-1][0]:.3f} in fresh meta-episodes", flush=True)
     directory.mkdir(parents=True, exist_ok=True)
     axes = "generation", "pay-off, mean of the candidates"
     plots.curves(directory / "evolution.png", np.arange(generations), {"evolution": curves}, "pennies", axes)
-    claim("evolution: at least 0.45 on every seed", min(own for own, _ in found) >= 0.45)
+    claim("evolution: at least 0.45 on every seed", min(own for own, _ in results) >= 0.45)

@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 def fuzz(loaders: Sequence[Loader], mutations: int, seed: int) -> Found:
     """Mutates the files of ``loaders`` in turn, ``mutations`` times in all, and reads each mutation once."""
-    rng, found = random.Random(seed), Found(Counter(), [])
+    rng, result = random.Random(seed), Found(Counter(), [])
     with tempfile.TemporaryDirectory() as scratch:
         originals = {loader.name: Path(scratch) / loader.name for loader in loaders}
         values = {}
@@ -80,18 +80,18 @@ def fuzz(loaders: Sequence[Loader], mutations: int, seed: int) -> Found:
                 with bounded():
                     value = loader.load(directory)
                 if value != values[loader.name] and not other:
-                    found.wrong.append(f"{loader.name}, mutation {i}, {how}: read as another value")
-                found.counts[loader.name, "read"] += 1
+                    result.wrong.append(f"{loader.name}, mutation {i}, {how}: read as another value")
+                result.counts[loader.name, "read"] += 1
             except ConfigError as error:
-                found.counts[loader.name, "refused"] += 1
+                result.counts[loader.name, "refused"] += 1
                 if not str(error).isprintable() and any(not line.isprintable() for line in str(error).splitlines()):
-                    found.wrong.append(f"{loader.name}, mutation {i}, {how}: not printable: {str(error)!r}")
+                    result.wrong.append(f"{loader.name}, mutation {i}, {how}: not printable: {str(error)!r}")
             except (Exception, TooSlow):
-                found.wrong.append(f"{loader.name}, mutation {i}, {how}: {traceback.format_exc()}")
+                result.wrong.append(f"{loader.name}, mutation {i}, {how}: {traceback.format_exc()}")
             shutil.rmtree(directory)
     if CANARY in sys.modules:
-        found.wrong.append(f"{CANARY} was imported")
-    return found
+        result.wrong.append(f"{CANARY} was imported")
+    return result
 
 
 @contextlib.contextmanager

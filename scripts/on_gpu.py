@@ -46,24 +46,26 @@ def stages(given: argparse.Namespace) -> list[Stage]:
     beside = lambda name, peer: ["--peer", peer, "--peer-python", given.peer_python] if name in given.peers else []
     purejaxrl = beside("purejaxrl", f"purejaxrl={given.purejaxrl}")
     tests = ["tests/hardware", "tests/algos/test_conformance.py", "-k", "trainings_agree or closed_form or packing"]
-    found = [Stage("tests", [[python, "-m", "pytest", "-n", "0", "--all-tests", *tests[: 1 if tiny else None]]])]
+    results = [Stage("tests", [[python, "-m", "pytest", "-n", "0", "--all-tests", *tests[: 1 if tiny else None]]])]
     for agents in (1, 2) if tiny else (1, 64, 2048, 16384):
         size = ["--agents", str(agents), "--total-steps", "2048" if tiny else "500000"]
-        found.append(Stage(f"ppo-{agents}", [[*benchmark, "ppo-cartpole", *size, *rounds, *purejaxrl]]))
-    found.append(Stage("kernels", kernel_commands(tiny, python, out)))
+        results.append(Stage(f"ppo-{agents}", [[*benchmark, "ppo-cartpole", *size, *rounds, *purejaxrl]]))
+    results.append(Stage("kernels", kernel_commands(tiny, python, out)))
     size = ["--agents", "1", "--total-steps", "4096"] if tiny else ["--agents", "1", "64", "1024"]
-    found.append(Stage("dqn", [[*benchmark, "dqn-cartpole", *size, *rounds, *beside("rejax", "rejax")]]))
+    results.append(Stage("dqn", [[*benchmark, "dqn-cartpole", *size, *rounds, *beside("rejax", "rejax")]]))
     size = ["--sizes", "1600"] if tiny else ["--sizes", "1e5", "1e6"]
-    found.append(Stage("replay", [[*benchmark, "replay", *size, *rounds, *beside("flashbax", "flashbax")]]))
+    results.append(Stage("replay", [[*benchmark, "replay", *size, *rounds, *beside("flashbax", "flashbax")]]))
     reacher = ["train", "ppo", "--env", "brax/spring/reacher", "--preset", "brax", "--total-steps", "20_000_000"]
     reacher = ["train", "ppo", "--env", "CartPole-v1", "--total-steps", "2048"] if tiny else reacher
-    found.append(Stage("brax", [[python, "-m", "purerl.cli", *reacher, "--overwrite", "--out", str(out / "reacher")]]))
+    results.append(
+        Stage("brax", [[python, "-m", "purerl.cli", *reacher, "--overwrite", "--out", str(out / "reacher")]])
+    )
     search = out / "search"
     scale = ["--scale", "ci" if tiny else "full", "--out", str(search)]
     short = ["--population", "4", "--generations", "2", "--total-steps", "2048"] if tiny else []
     command = [python, "scripts/reproduce.py", "value-loss", *scale, *short]
-    found.append(Stage("search", [command], finished=search / "closed.json"))
-    return found
+    results.append(Stage("search", [command], finished=search / "closed.json"))
+    return results
 
 
 def kernel_commands(tiny: bool, python: str, out: Path) -> list[list[str]]:
@@ -103,7 +105,7 @@ def is_done(stage: Stage, out: Path) -> bool:
     return path.exists() and json.loads(path.read_text())["done"]
 
 
-def section(found: list[Stage], out: Path) -> str:
+def section(result: list[Stage], out: Path) -> str:
     """The GPU's section, of what all stages printed."""
     facts = subprocess.run(
         [
@@ -118,7 +120,7 @@ def section(found: list[Stage], out: Path) -> str:
     date = datetime.datetime.now(datetime.UTC).date()
     lines = [BEGIN, "## On a GPU", "", f"{facts}, Python {platform.python_version()}, {date}."]
     lines += [f"`XLA_FLAGS={os.environ.get('XLA_FLAGS', '')}`. Written by `python scripts/on_gpu.py`."]
-    for stage in found:
+    for stage in result:
         text = (out / f"{stage.name}.txt").read_text().strip().replace(f"{ROOT}/", "")
         lines += ["", f"### {stage.name}", "", "```", *text.splitlines()[-40:], "```"]
     return "\n".join([*lines, END, ""])
@@ -146,16 +148,16 @@ def main() -> int:
     given = parser.parse_args()
     given.out = given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
-    deadline, found = time.monotonic() + given.seconds, stages(given)
-    for stage in found:
+    deadline, result = time.monotonic() + given.seconds, stages(given)
+    for stage in result:
         left = min(deadline - time.monotonic(), STAGE_SECONDS)
         if not is_done(stage, given.out) and left >= min(LEAST_SECONDS, given.seconds):
             run(stage, given.out, left)
-    undone = [stage.name for stage in found if not is_done(stage, given.out)]
+    undone = [stage.name for stage in result if not is_done(stage, given.out)]
     if undone:
         print(f"left: {', '.join(undone)}; call again")
         return 3
-    write(section(found, given.out), given.document)
+    write(section(result, given.out), given.document)
     return 0
 
 

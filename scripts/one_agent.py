@@ -147,12 +147,14 @@ def oracle(name: str) -> bool:
 
 def exact(name: str) -> bool:
     """Compares the bits of an agent on 1, 2, 4 and 8 devices; prints a line, and returns whether they are equal."""
-    case, found = training(name), []
+    case, result = training(name), []
     for devices in DEVICES:
         states = case.states(Split(SHARDS, devices, exact=True))
         state = next(state for i, (state, _) in enumerate(states, 1) if i == ITERATIONS)
-        found.append(jax.device_get(jax.tree.map(_words, state)))
-    differ = [sum(not np.array_equal(a, b, equal_nan=True) for a, b in _pairs(found[0], other)) for other in found[1:]]
+        result.append(jax.device_get(jax.tree.map(_words, state)))
+    differ = [
+        sum(not np.array_equal(a, b, equal_nan=True) for a, b in _pairs(result[0], other)) for other in result[1:]
+    ]
     told = "all bits equal" if not any(differ) else f"{differ} arrays differ on {DEVICES[1:]} devices from those on 1"
     print(f"{name}: after {ITERATIONS} iterations {told}", flush=True)
     return not any(differ)
@@ -191,11 +193,11 @@ def wire(name: str, target: str) -> bool:
     """Plans an agent for 1, 2, 4 and 8 absent GPUs; prints a line for each."""
     for devices in DEVICES:
         over = ("--shards", str(SHARDS), "--devices-per-agent", str(devices), "--target", target, "--json")
-        found = json.loads(purerl("plan", *PLANNED[name], *over))
-        frames = found["frames_per_iteration"]
+        result = json.loads(purerl("plan", *PLANNED[name], *over))
+        frames = result["frames_per_iteration"]
         print(
-            f"{name}, {devices} x {target}: {found['peak_bytes'] / devices / 2**20:,.0f} MiB a device, sent by each "
-            f"{found['sent_bytes'] / 2**10:,.1f} KiB an iteration, {found['sent_bytes'] / frames:,.2f} B a frame",
+            f"{name}, {devices} x {target}: {result['peak_bytes'] / devices / 2**20:,.0f} MiB a device, sent by each "
+            f"{result['sent_bytes'] / 2**10:,.1f} KiB an iteration, {result['sent_bytes'] / frames:,.2f} B a frame",
             flush=True,
         )
     return True

@@ -39,8 +39,8 @@ def compare(title: str, size: int, num_intervals: int, num_iterations: int, rate
         config = ppo.Config(total_steps=total_steps, learning_rate=rates(key_rates), learning_rate_decay=0.0)
         members = population.members(config, jax.random.split(key_members, size))
         for name, train in programs.items():
-            found = train(key, members)
-            last, used = np.asarray(found.fitness[-1]), np.asarray(found.given["config"].learning_rate[-1])
+            result = train(key, members)
+            last, used = np.asarray(result.fitness[-1]), np.asarray(result.given["config"].learning_rate[-1])
             print(
                 f"  seed {seed}, {name}: median {np.median(last):.1f}, best {last.max():.1f}, "
                 f"median learning rate {np.median(used):.1e}",

@@ -74,17 +74,17 @@ def main() -> None:
     for number in range(asked.rounds):
         agents = learn(levels, agents)
         children = change(split(next(keys)), levels)
-        found = np.asarray(meet(split(next(keys)), agents, children))
-        fit = np.flatnonzero((np.diag(found) >= LOW) & (np.diag(found) <= HIGH))
+        result = np.asarray(meet(split(next(keys)), agents, children))
+        fit = np.flatnonzero((np.diag(result) >= LOW) & (np.diag(result) <= HIGH))
         places = np.argsort(-age, kind="stable")[: len(fit) // 2]
         levels = entered(levels, children, places, fit[: len(places)])
         age = age + 1
         age[places] = 0
-        found = np.asarray(meet(split(next(keys)), agents, levels))
+        result = np.asarray(meet(split(next(keys)), agents, levels))
         own = np.arange(pairs)
-        best = np.where(np.max(found, axis=0) > np.diag(found), np.argmax(found, axis=0), own)
+        best = np.where(np.max(result, axis=0) > np.diag(result), np.argmax(result, axis=0), own)
         agents = trees.take(agents, best)  # a copy of the best agent of each level goes on there
-        moved, returns = int(np.sum(best != own)), found[best, own]
+        moved, returns = int(np.sum(best != own)), result[best, own]
         print(
             f"round {number + 1}: {len(places)} levels entered, {moved} agents moved, returns {returns.min():.0f} to "
             f"{returns.max():.0f}, lengths {levels[0]['length'].min():.2f} to {levels[0]['length'].max():.2f}",

@@ -62,9 +62,9 @@ def workers(seeds: int) -> None:
         ("A3C, 8 workers of 4 environments", {"num_envs": 4, "lag": 7.0, "max_lag": 7}, 0.95),
         ("A3C, 32 workers of 4 environments", {"num_envs": 4, "lag": 31.0, "max_lag": 31}, 0.8),
     ):
-        found = returns(a2c, a2c.Config(**steps | change), env, seeds)
-        show(f"{title}, return in each eighth", found)
-        claim(f"{title}: in the last eighth at least {least} on every seed", found[:, -1].min() >= least)
+        result = returns(a2c, a2c.Config(**steps | change), env, seeds)
+        show(f"{title}, return in each eighth", result)
+        claim(f"{title}: in the last eighth at least {least} on every seed", result[:, -1].min() >= least)
 
 
 def lag_sweep(algo: Any, env: Env, config: Any, lags: tuple[int, ...], seeds: int) -> np.ndarray:
@@ -84,20 +84,20 @@ def vtrace(seeds: int, env: str = "Catch-bsuite", png: str = "") -> None:
     curves."""
     sizes = CATCH if env == "Catch-bsuite" else OTHERS
     config = impala.Config(total_steps=32 * 20 * UPDATES, **sizes)
-    found = {}
+    results = {}
     for name, corrected in (("V-trace", True), ("no correction", False)):
         changed = dataclasses.replace(config, corrected=corrected)
-        found[name] = lag_sweep(impala, envs.make(env), changed, LAGS, seeds)
-        for lag, rows in zip(LAGS, found[name], strict=True):
+        results[name] = lag_sweep(impala, envs.make(env), changed, LAGS, seeds)
+        for lag, rows in zip(LAGS, results[name], strict=True):
             show(f"{env}, lag {lag}, {name}, return in each eighth", rows)
-    for lag, *rows in zip(LAGS, *found.values(), strict=True):
-        means = [f"{name} {x[:, -1].mean():.2f} ({x[:, -1].min():.2f})" for name, x in zip(found, rows, strict=True)]
+    for lag, *rows in zip(LAGS, *results.values(), strict=True):
+        means = [f"{name} {x[:, -1].mean():.2f} ({x[:, -1].min():.2f})" for name, x in zip(results, rows, strict=True)]
         print(f"{env}, lag {lag}, last eighth, mean (worst seed): " + ", ".join(means))
     if png:
         frames = config.total_steps / 8 * np.arange(1, 9)
-        curves = {f"{name}, lag {lag}": x for name, rows in found.items() for lag, x in zip(LAGS, rows, strict=True)}
+        curves = {f"{name}, lag {lag}": x for name, rows in results.items() for lag, x in zip(LAGS, rows, strict=True)}
         plots.curves(Path(png), frames, curves, title=env)
-    corrected, plain = (x[LAGS.index(32), :, -1] for x in found.values())
+    corrected, plain = (x[LAGS.index(32), :, -1] for x in results.values())
     if env == "Catch-bsuite":
         claim("at lag 32 V-trace has at least 0.95 on every seed", corrected.min() >= 0.95)
         claim("at lag 32 no correction has at most 0.5 on average", plain.mean() <= 0.5)
@@ -108,9 +108,9 @@ def asynchronous(seeds: int) -> None:
     """APPO on old experience, and PPO on the same."""
     env = envs.make("Catch-bsuite")
     sizes = {**CATCH, "total_steps": 32 * 20 * UPDATES, "lag": 32.0, "num_epochs": 1, "num_minibatches": 1}
-    found = returns(appo, appo.Config(**sizes), env, seeds)
-    show("APPO, lag 32, return in each eighth", found)
-    claim("APPO: in the last eighth at least 0.95 on every seed", found[:, -1].min() >= 0.95)
+    result = returns(appo, appo.Config(**sizes), env, seeds)
+    show("APPO, lag 32, return in each eighth", result)
+    claim("APPO: in the last eighth at least 0.95 on every seed", result[:, -1].min() >= 0.95)
     show("PPO, lag 32, return in each eighth", returns(ppo, ppo.Config(**sizes), env, seeds))
 
 
@@ -120,8 +120,8 @@ def reuse(seeds: int) -> None:
     smaller = {"num_envs": 32, "num_steps": 32, "num_minibatches": 4, "memory_size": 32, "hidden_sizes": (32, 32)}
     config = dataclasses.replace(ppo.preset("openai-five"), total_steps=32 * 32 * 500, max_lag=32, **smaller)
     for epochs in (1, 2, 4):
-        found = lag_sweep(ppo, env, dataclasses.replace(config, num_epochs=epochs), lags, seeds)
-        for lag, rows in zip(lags, found, strict=True):
+        result = lag_sweep(ppo, env, dataclasses.replace(config, num_epochs=epochs), lags, seeds)
+        for lag, rows in zip(lags, result, strict=True):
             show(f"used {epochs} times, lag {lag}, return in each eighth", rows)
             if epochs == 1 and lag <= 8:
                 claim(f"used once, lag {lag}: in the last eighth at least 0.9 on every seed", rows[:, -1].min() >= 0.9)
@@ -190,16 +190,16 @@ def memory(seeds: int, length: int = 10) -> None:
     env = envs.make("MemoryChain-bsuite", memory_length=length)
     sizes = {"num_envs": 16, "num_steps": 32, "learning_rate": 2e-3, "hidden_sizes": (32, 32), "memory_size": 32}
     for kind in KINDS:
-        found = greedy(
+        result = greedy(
             ppo.Config(total_steps=16 * 32 * 400, **sizes, memory=kind, sequence_length=32, entropy_coef=0.02),
             env,
             seeds,
         )
-        show(f"memory {kind}, greedy return", found[:, None])
+        show(f"memory {kind}, greedy return", result[:, None])
         if kind == "none":
-            claim("without a memory: within 0.15 of 0 on every seed", np.abs(found).max() <= 0.15)
+            claim("without a memory: within 0.15 of 0 on every seed", np.abs(result).max() <= 0.15)
         else:
-            claim(f"{kind}: at least 0.95 on every seed", found.min() >= 0.95)
+            claim(f"{kind}: at least 0.95 on every seed", result.min() >= 0.95)
 
 
 def velocity(seeds: int) -> None:
@@ -207,12 +207,12 @@ def velocity(seeds: int) -> None:
     env = envs.make("CartPole-v1", hide_velocity=1)
     sizes = {"num_envs": 16, "num_steps": 128, "learning_rate": 1e-3, "total_steps": 10**6}
     for kind in KINDS:
-        found = greedy(ppo.Config(**sizes, memory=kind, sequence_length=32), env, seeds)
-        show(f"memory {kind}, greedy return", found[:, None])
+        result = greedy(ppo.Config(**sizes, memory=kind, sequence_length=32), env, seeds)
+        show(f"memory {kind}, greedy return", result[:, None])
         if kind == "none":
-            claim("without a memory: below 200 on every seed", found.max() < 200)
+            claim("without a memory: below 200 on every seed", result.max() < 200)
         else:
-            claim(f"{kind}: at least 475 on average", found.mean() >= 475)
+            claim(f"{kind}: at least 475 on average", result.mean() >= 475)
 
 
 EXPERIMENTS = {

@@ -188,8 +188,8 @@ def cells(line: dict[str, Any]) -> str:
 
     if "returns" in line:
         scores = np.array([np.nan if x is None else x for x in line["returns"]], np.float64)
-        found = aggregates.estimate(scores)
-        given = f"**{found.value:.2f}** [{found.low:.2f}, {found.high:.2f}]"
+        result = aggregates.estimate(scores)
+        given = f"**{result.value:.2f}** [{result.low:.2f}, {result.high:.2f}]"
         seeds, worst = len(scores), "died" if np.isnan(scores).any() else f"{scores.min():.2f}"
     else:
         given, seeds, worst = f"{line['mean']:.2f} (mean)", line["seeds"], f"{line['worst']:.2f}"

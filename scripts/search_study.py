@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """What differs from `BASE`, by name."""
 
 
-def found(setting: dict[str, Any], frames: float, seed: int) -> tuple[Any, Any, int, float]:
+def run_search(setting: dict[str, Any], frames: float, seed: int) -> tuple[Any, Any, int, float]:
     """Searches for as many ``frames``; returns the socket, the mean, generations, and frames/s without compiling."""
     given = {**BASE, **setting}
     socket = given["socket"]
@@ -99,7 +99,7 @@ def main() -> None:
     print("tuned L2 | " + " | ".join(f"{place} {np.mean(x):.1f}" for place, x in unchanged.items()), flush=True)
     for name in options.names:
         for seed in options.seeds:
-            socket, mean, generations, speed = found(SETTINGS[name], options.frames, seed)
+            socket, mean, generations, speed = run_search(SETTINGS[name], options.frames, seed)
             judged = scores(socket, options.held_out)
             gains = {place: aggregates.told(live(mean) - unchanged[place]) for place, live in judged.items()}
             text = " | ".join(f"{place} {x.value:+.1f} [{x.low:+.1f}, {x.high:+.1f}]" for place, x in gains.items())

@@ -87,30 +87,30 @@ def until(holds: Callable[[], Any], running: Sequence[subprocess.Popen]) -> None
 
 def both(args: Sequence[str], folder: Path) -> tuple[Path, Path, float, float]:
     """The directories of a run in one process of four devices and in two of two, and the seconds that each took."""
-    found: list[Any] = []
+    results: list[Any] = []
     for count in (1, 2):
         out, began = folder / f"{args[0]}-{count}", time.monotonic()
         running = together([*args, "--out", str(out)], count, 4 // count)
         for each in [ended(process) for process in running]:
             if each.code:
                 sys.exit(f"{' '.join(args)}: exit code {each.code}\n{each.said}")
-        found += [out, time.monotonic() - began]
-    return found[0], found[2], found[1], found[3]
+        results += [out, time.monotonic() - began]
+    return results[0], results[2], results[1], results[3]
 
 
 def contents(path: Path) -> dict[str, bytes]:
     """What a run wrote, by file, without what it tells of the machine and of times."""
-    found = {}
+    results = {}
     for file in sorted(path.rglob("*")):
         name = str(file.relative_to(path))
         if file.name in ("summary.json", "artefact.json"):
             whole = json.loads(file.read_text())
-            found[name] = json.dumps({key: value for key, value in whole.items() if key not in TIMES}).encode()
+            results[name] = json.dumps({key: value for key, value in whole.items() if key not in TIMES}).encode()
         elif file.name == "card.json":
-            found[str(file.parent.relative_to(path))] = saved(file.parent)
+            results[str(file.parent.relative_to(path))] = saved(file.parent)
         elif file.is_file() and not {CHECKPOINTS, "run.lock", "times.jsonl"} & set(file.relative_to(path).parts):
-            found[name] = file.read_bytes()
-    return found
+            results[name] = file.read_bytes()
+    return results
 
 
 def saved(step: Path) -> bytes:
@@ -125,15 +125,15 @@ def saved(step: Path) -> bytes:
             part = np.frombuffer(data[start:end], np.uint8).reshape(*entry["shape"], size)
             array, _, at = name.rpartition("@") if "-" in file.stem else (name, "", ",".join("0" * len(entry["shape"])))
             whole.setdefault(array, []).append(([int(x) for x in at.split(",") if x], part))
-    found = []
+    results = []
     for name, parts in sorted(whole.items()):
         axes = range(len(parts[0][0]))
         shape = [max(starts[axis] + part.shape[axis] for starts, part in parts) for axis in axes]
         joined = np.zeros((*shape, parts[0][1].shape[-1]), np.uint8)
         for starts, part in parts:
             joined[tuple(slice(at, at + part.shape[axis]) for axis, at in enumerate(starts))] = part
-        found.append(f"{name} {shape} ".encode() + joined.tobytes())
-    return b"\n".join(found)
+        results.append(f"{name} {shape} ".encode() + joined.tobytes())
+    return b"\n".join(results)
 
 
 def different(one: Path, other: Path) -> list[str]:
@@ -264,8 +264,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=2, help="how often each process is killed")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    found = [PARTS[name](given.members) if name in PARTS else kill(given.times, given.seed) for name in given.only]
-    sys.exit(not all(found))
+    results = [PARTS[name](given.members) if name in PARTS else kill(given.times, given.seed) for name in given.only]
+    sys.exit(not all(results))
 
 
 if __name__ == "__main__":

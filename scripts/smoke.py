@@ -30,7 +30,7 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
 
     made = [envs.make(name) for name in ENVS]
     demos = str(directory / "demos.safetensors")
-    found = {"record": ["record", "random", "--env", ENVS[0], "--episodes", "2", "--out", demos]}
+    results = {"record": ["record", "random", "--env", ENVS[0], "--episodes", "2", "--out", demos]}
     for i, (name, algorithm) in enumerate(ALGORITHMS.items()):
         if i % parts != part - 1 and name != "ppo":
             continue
@@ -40,19 +40,26 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
         sizes = REPLAY if hasattr(config, "capacity") else ON_POLICY
         run = ["--env", env, "--eval-episodes", "2", "--out", str(directory / name)]
         data = [word for option in algorithm.datasets for word in (f"--{option}", demos)]
-        found[name] = ["train", name, *SMALL, *([] if name == "ppo" else QUICK), *sizes, *run, *data]
+        results[name] = ["train", name, *SMALL, *([] if name == "ppo" else QUICK), *sizes, *run, *data]
     search = ["evolve", "value-loss", "--env", ENVS[0], *SMALL, *QUICK, *ON_POLICY, "--population", "2"]
     search += ["--out", str(directory / "search")]
-    found["a search"] = [*search, "--generations", "2"]
-    found["its resumption"] = ["resume", str(directory / "search"), "--generations", "4", "--compilation-cache", "off"]
-    found["a longer ppo"] = ["resume", str(directory / "ppo"), "--total-steps", "512", "--compilation-cache", "off"]
-    found["eval"] = ["eval", str(directory / "ppo"), "--episodes", "2", "--compilation-cache", "off"]
+    results["a search"] = [*search, "--generations", "2"]
+    results["its resumption"] = [
+        "resume",
+        str(directory / "search"),
+        "--generations",
+        "4",
+        "--compilation-cache",
+        "off",
+    ]
+    results["a longer ppo"] = ["resume", str(directory / "ppo"), "--total-steps", "512", "--compilation-cache", "off"]
+    results["eval"] = ["eval", str(directory / "ppo"), "--episodes", "2", "--compilation-cache", "off"]
     maze = ["--env", "Maze-v0", *SMALL, *QUICK, *ON_POLICY, "--eval-episodes", "2", "--out", str(directory / "maze")]
-    found["a curriculum"] = ["train", "ppo", *maze, "--curriculum", "accel", "--level-capacity", "8"]
+    results["a curriculum"] = ["train", "ppo", *maze, "--curriculum", "accel", "--level-capacity", "8"]
     host = ["--env", "gymnasium/CartPole-v1", *SMALL, *QUICK, "--eval-episodes", "2"]
     for name, sizes in {"ppo": ON_POLICY, "dqn": REPLAY}.items():
         overlap = ["--workers", "2", "--double-buffering", "on", "--ahead", "1"] if name == "ppo" else []
-        found[f"{name} on the host"] = [
+        results[f"{name} on the host"] = [
             "train",
             name,
             *host,
@@ -62,8 +69,8 @@ def commands(directory: Path, part: int, parts: int) -> dict[str, list[str]]:
             str(directory / f"host-{name}"),
         ]
     longer = ["--total-steps", "1024", "--compilation-cache", "off"]
-    found["a longer one there"] = ["resume", str(directory / "host-dqn"), *longer]
-    return found
+    results["a longer one there"] = ["resume", str(directory / "host-dqn"), *longer]
+    return results
 
 
 def main() -> int:

@@ -305,9 +305,9 @@ def memory(seeds: int) -> None:
     short |= {"total_steps": steps + 1_152, "capacity": steps + 1_152, "warmup_steps": 1_152}
     final = {}
     for stored in (True, False):
-        _, found = watched(r2d2, r2d2.Config(**short, stored_carry=stored), env, seeds)
-        show(f"R2D2, short sequences, {'stored' if stored else 'zero'} carry, greedy return after each eighth", found)
-        final[stored] = found[:, -1]
+        _, result = watched(r2d2, r2d2.Config(**short, stored_carry=stored), env, seeds)
+        show(f"R2D2, short sequences, {'stored' if stored else 'zero'} carry, greedy return after each eighth", result)
+        final[stored] = result[:, -1]
     claim("stored carry: at least 0.95 on every seed", final[True].min() >= 0.95)
     gap = final[True].mean() - final[False].mean()
     claim(f"stored carry: on average at least 0.1 above zero carry: {gap:.2f}", gap >= 0.1)

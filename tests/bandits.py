@@ -132,7 +132,7 @@ def policies(trainer, num_iterations, keys):
     for each key ``[S]``."""
 
     def run(key):
-        found = loops.train(trainer, num_iterations)(key)
-        return jnp.nanmean(found.metrics["policy"][num_iterations // 2 :], axis=0), found.state
+        result = loops.train(trainer, num_iterations)(key)
+        return jnp.nanmean(result.metrics["policy"][num_iterations // 2 :], axis=0), result.state
 
     return jax.lax.map(run, keys)

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 PATH = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (result for name in ("chromium", "chromium-browser", "google-chrome") if (result := shutil.which(name))), None
 )
 """The browser's path; None if there is none."""
 PATIENCE = 30.0
@@ -37,19 +37,19 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._writing, json.dumps(message).encode() + b"\0")
         while True:
-            found = self._next()
-            if found.get("id") == self._count:
-                assert "error" not in found, found
-                return found["result"]
+            result = self._next()
+            if result.get("id") == self._count:
+                assert "error" not in result, result
+                return result["result"]
 
     def go(self, address):
         self.call("Page.navigate", url=address)
 
     def js(self, text):
         """The value of an expression in the page, awaited."""
-        found = self.call("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        result = self.call("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
 
     def wait(self, text):
         """Waits until an expression is true in the page, and returns its value. One that throws is not true yet."""
@@ -70,8 +70,8 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=theme)
 
     def screenshot(self, path, whole=False):
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
+        result = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(result["data"]))
 
     def _next(self):
         while b"\0" not in self._rest:
@@ -79,12 +79,12 @@ class Page:
             assert more, "the browser has ended"
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\0")
-        found = json.loads(line)
-        if found.get("method") == "Runtime.exceptionThrown":
-            self.errors.append(found["params"]["exceptionDetails"])
-        if found.get("method") == "Log.entryAdded" and found["params"]["entry"]["level"] == "error":
-            self.errors.append(found["params"]["entry"]["text"])
-        return found
+        result = json.loads(line)
+        if result.get("method") == "Runtime.exceptionThrown":
+            self.errors.append(result["params"]["exceptionDetails"])
+        if result.get("method") == "Log.entryAdded" and result["params"]["entry"]["level"] == "error":
+            self.errors.append(result["params"]["entry"]["text"])
+        return result
 
 
 @contextlib.contextmanager

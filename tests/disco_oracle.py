@@ -126,13 +126,13 @@ class Oracle:
         mean = moments[0] / (1 - moments[2])
         deviation = np.sqrt(max(moments[1] / (1 - moments[2]) - mean**2, 0) + 1e-12) + 1e-6
         taken = np.take_along_axis(q[:-2], u["action"][..., None], axis=-1)[..., 0]
-        found = {"value": v, "target_q": target_q[:-2], "advantages": advantages, "returns": returns}
-        found |= {"advantage": advantage, "td_error": returns - taken}
-        found |= {
+        results = {"value": v, "target_q": target_q[:-2], "advantages": advantages, "returns": returns}
+        results |= {"advantage": advantage, "td_error": returns - taken}
+        results |= {
             "scaled_advantage": (advantage - mean) / deviation,
             "scaled_advantages": (advantages - mean) / deviation,
         }
-        return found, moments
+        return results, moments
 
     @staticmethod
     def moments(moments, x):
@@ -167,7 +167,7 @@ class Oracle:
         """The five terms of each step's loss, by their names in the program's metrics; the values' without its
         weight."""
         steps, count = u["reward"].shape
-        found = {name: np.zeros((steps, count)) for name in ("policy", "y", "z", "following", "value")}
+        results = {name: np.zeros((steps, count)) for name in ("policy", "y", "z", "following", "value")}
 
         def divergence(target, logits):
             p, q = softmax(target), softmax(logits)
@@ -176,13 +176,13 @@ class Oracle:
         for t in range(steps):
             for n in range(count):
                 a, after = u["action"][t, n], self.after(u, t, n)
-                found["policy"][t, n] = divergence(targets[0][t, n], u["policy"][t, n])
-                found["y"][t, n] = divergence(targets[1][t, n], u["y"][t, n])
-                found["z"][t, n] = divergence(targets[2][t, n], u["z"][t, n, a])
+                results["policy"][t, n] = divergence(targets[0][t, n], u["policy"][t, n])
+                results["y"][t, n] = divergence(targets[1][t, n], u["y"][t, n])
+                results["z"][t, n] = divergence(targets[2][t, n], u["z"][t, n, a])
                 if not u["terminated"][t, n]:
-                    found["following"][t, n] = divergence(u["policy"][after, n], u["following"][t, n, a])
+                    results["following"][t, n] = divergence(u["policy"][after, n], u["following"][t, n, a])
                 logits = u["q"][t, n, a]
                 place = compress(value["returns"][t, n]) + (len(logits) - 1) / 2
                 low, log_p = int(np.floor(place)), np.log(softmax(logits))
-                found["value"][t, n] = -(1 + low - place) * log_p[low] - (place - low) * log_p[low + 1]
-        return found
+                results["value"][t, n] = -(1 + low - place) * log_p[low] - (place - low) * log_p[low + 1]
+        return results

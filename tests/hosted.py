@@ -168,8 +168,8 @@ def assert_same(host, loop, dtype=np.float32):
     (first, turns), (first_there, there) = host, loop
     np.testing.assert_array_equal(first[0], first_there.astype(dtype))
     for field, expected in zip(("next_obs", "reward", "terminated", "truncated", "obs"), there, strict=True):
-        found = np.stack([getattr(turn, field)[0] if "obs" in field else getattr(turn, field) for turn in turns])
-        np.testing.assert_array_equal(found, expected.astype(found.dtype), err_msg=field)
+        result = np.stack([getattr(turn, field)[0] if "obs" in field else getattr(turn, field) for turn in turns])
+        np.testing.assert_array_equal(result, expected.astype(result.dtype), err_msg=field)
     assert all(turn.reward.dtype == np.float32 and turn.terminated.dtype == bool for turn in turns)
     assert all(turn.cut == 0 and turn.next_obs[0].dtype == dtype for turn in turns)
 

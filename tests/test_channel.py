@@ -24,7 +24,7 @@ def joined(monkeypatch):
     with ThreadPoolExecutor(COUNT) as pool:
         first = pool.submit(channel.accepted, server, address, COUNT)
         others = [pool.submit(channel.connected, address, index) for index in range(1, COUNT)]
-        peers = [found.result(10) for found in (first, *others)]
+        peers = [result.result(10) for result in (first, *others)]
     yield [channel.Channel(index, COUNT, peers[index], told[index]) for index in range(COUNT)], heard, peers
     for connection in (x for each in peers for x in each.values()):
         connection.close()
@@ -32,15 +32,15 @@ def joined(monkeypatch):
 
 def at_once(*calls):
     with ThreadPoolExecutor(len(calls)) as pool:
-        return [found.result(10) for found in [pool.submit(call) for call in calls]]
+        return [result.result(10) for result in [pool.submit(call) for call in calls]]
 
 
 def test_all_hear_what_all_say_in_order(joined):
     channels, _, _ = joined
     for turn in range(20):
         values = [{"index": index, "third": 1 / 3 + turn, "more": [None, "x"]} for index in range(COUNT)]
-        found = at_once(*(functools.partial(channels[i].gathered, values[i]) for i in range(COUNT)))
-        assert found == [values] * COUNT
+        result = at_once(*(functools.partial(channels[i].gathered, values[i]) for i in range(COUNT)))
+        assert result == [values] * COUNT
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -71,14 +71,14 @@ def test_a_good_bye_ends_nobody(joined):
 def test_strangers_are_not_let_in():
     server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(channel.accepted, server, address, 2)
+        result = pool.submit(channel.accepted, server, address, 2)
         for said in (b"guess 1\n", b"\xff\n", f"{address.secret} 7\n".encode()):
             with socket.create_connection(("127.0.0.1", address.port)) as stranger:
                 stranger.sendall(said)
                 assert stranger.recv(1) == b""
         own = channel.connected(address, 1)
-        assert list(found.result(10)) == [1]
-    with own[0], found.result()[1]:
+        assert list(result.result(10)) == [1]
+    with own[0], result.result()[1]:
         pass
 
 

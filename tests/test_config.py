@@ -91,8 +91,8 @@ def test_ends_of_ranges_in_float32():
     ],
 )
 def test_fields_without_effect(algo, change, lines):
-    found = cfg.unused([algo.Config(**change)], algo.Config())
-    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+    result = cfg.unused([algo.Config(**change)], algo.Config())
+    assert len(result) == len(lines) and all(a.startswith(b) for a, b in zip(result, lines, strict=True)), result
 
 
 def test_fields_without_effect_in_a_sweep_or_a_preset():

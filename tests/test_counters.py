@@ -25,18 +25,18 @@ def many(numbers):
 
 
 def test_against_integers():
-    found = many(EDGES)
-    after = jax.jit(counters.increment)(found)
+    result = many(EDGES)
+    after = jax.jit(counters.increment)(result)
     assert [counters.number(Count(*words)) for words in zip(*after, strict=True)] == [n + 1 for n in EDGES]
-    np.testing.assert_allclose(jax.jit(counters.real)(found), np.float64(EDGES), rtol=2**-23)
+    np.testing.assert_allclose(jax.jit(counters.real)(result), np.float64(EDGES), rtol=2**-23)
     for number in EDGES:
-        assert counters.reached(found, number).tolist() == [n >= number for n in EDGES]
+        assert counters.reached(result, number).tolist() == [n >= number for n in EDGES]
 
 
 def test_real_never_falls():
     numbers = np.unique(np.array([n + i for n in EDGES[2:] for i in range(-600, 600)], np.uint64))
-    found = Count(jnp.uint32(numbers % 2**32), jnp.uint32(numbers // 2**32))
-    assert np.all(np.diff(np.asarray(counters.real(found))) >= 0)
+    result = Count(jnp.uint32(numbers % 2**32), jnp.uint32(numbers // 2**32))
+    assert np.all(np.diff(np.asarray(counters.real(result))) >= 0)
 
 
 @pytest.mark.parametrize("total", [1, 3, 31, 3904, 10**6, 2**24 + 1])
@@ -44,25 +44,25 @@ def test_learning_rate_is_that_of_optax(total):
     """Bit for bit until the end, so that no training changed with the counter."""
     numbers = np.unique(np.linspace(0, total - 1, 2000).astype(np.int32))
     ours, theirs = schedules.linear_decay(2.5e-4, 1.0, total), optax.linear_schedule(2.5e-4, 0.0, total)
-    found = jax.jit(jax.vmap(ours))(Count(jnp.uint32(numbers), jnp.zeros(numbers.shape, jnp.uint32)))
-    np.testing.assert_array_equal(found, jax.jit(jax.vmap(theirs))(numbers))
+    result = jax.jit(jax.vmap(ours))(Count(jnp.uint32(numbers), jnp.zeros(numbers.shape, jnp.uint32)))
+    np.testing.assert_array_equal(result, jax.jit(jax.vmap(theirs))(numbers))
 
 
 @pytest.mark.parametrize("total", [3, 31, 10**6, 2**31 - 1, 2**31, TOTAL, 10**13])
 def test_learning_rate_falls_to_zero_and_stays(total):
     """Along a training, at its end, and after twice as many updates."""
     numbers = sorted({total * i // 100 for i in range(201)} | {n for n in EDGES if n <= 2 * total})
-    found = np.asarray(jax.jit(jax.vmap(schedules.linear_decay(1e-3, 1.0, total)))(many(numbers)))
+    result = np.asarray(jax.jit(jax.vmap(schedules.linear_decay(1e-3, 1.0, total)))(many(numbers)))
     expected = 1e-3 * np.clip(1 - np.array([n / total for n in numbers]), 0, 1)
-    np.testing.assert_allclose(found, expected, atol=1e-3 * 2**-22)
-    assert np.all(np.diff(found) <= 0) and np.all(found >= 0) and found[0] == np.float32(1e-3)
+    np.testing.assert_allclose(result, expected, atol=1e-3 * 2**-22)
+    assert np.all(np.diff(result) <= 0) and np.all(result >= 0) and result[0] == np.float32(1e-3)
 
 
 def test_epsilon_past_its_end():
     """From 1 to 0 over half a training of 1e11 updates, and 0 at twice its length."""
     epsilon = lambda count: schedules.anneal(1.0, 0.0, schedules.progress(count, 0.5 * 10**11))
-    found = jax.jit(jax.vmap(epsilon))(many([0, 2**31, 25 * 10**9, 5 * 10**10, 10**11, 2 * 10**11]))
-    np.testing.assert_allclose(found, [1.0, 1 - 2**31 / 5e10, 0.5, 0.0, 0.0, 0.0], atol=1e-6)
+    result = jax.jit(jax.vmap(epsilon))(many([0, 2**31, 25 * 10**9, 5 * 10**10, 10**11, 2 * 10**11]))
+    np.testing.assert_allclose(result, [1.0, 1 - 2**31 / 5e10, 0.5, 0.0, 0.0, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("adam", [optax.scale_by_adam, optax.scale_by_radam])

@@ -78,8 +78,8 @@ class Reached(BaseException):
 
 def blocks(page):
     """The fenced blocks of a page that are not let pass."""
-    found = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    return [Block(*block) for block in found if not re.match(r"# not run: \w", block[1])]
+    fences = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(*block) for block in fences if not re.match(r"# not run: \w", block[1])]
 
 
 def with_blocks(language):
@@ -196,8 +196,8 @@ def test_commands_of_the_table_of_systems_are_read(reading):
     envs = "CartPole-v1", "Pendulum-v1", "Landmarks-v0", "TicTacToe-v0"
     for command in re.findall(r"`(purerl \w+ [^`]*)`", (DOCS / "systems.md").read_text()):
         words = shlex.split(command)
-        found = [problems(words if "--env" in words else [*words, "--env", env]) for env in envs]
-        assert not all(found), found
+        lines = [problems(words if "--env" in words else [*words, "--env", env]) for env in envs]
+        assert not all(lines), lines
 
 
 def assert_known(words):
@@ -254,15 +254,15 @@ def test_no_setting_has_a_name_that_the_table_of_names_replaces():
 
 def names_within(path):
     """What a module binds at its top level; of a package also its modules."""
-    found = {each.stem for each in path.parent.iterdir()} if path.name == "__init__.py" else set()
+    results = {each.stem for each in path.parent.iterdir()} if path.name == "__init__.py" else set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            results.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+            results |= {(each.asname or each.name).partition(".")[0] for each in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-    return found
+            results.add(node.id)
+    return results
 
 
 def test_docstrings_name_what_is_there():

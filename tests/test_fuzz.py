@@ -8,12 +8,12 @@ from purerl.store import regular_files
 
 
 def test_mutated_files():
-    found = fuzz.fuzz(fuzz.LOADERS, 240, seed=0)
-    assert not found.wrong, found.wrong[0]
-    assert sum(found.counts.values()) == 240
+    result = fuzz.fuzz(fuzz.LOADERS, 240, seed=0)
+    assert not result.wrong, result.wrong[0]
+    assert sum(result.counts.values()) == 240
     for loader in fuzz.LOADERS:
-        assert found.counts[loader.name, "refused"] > 0
-    assert sum(count for (_, outcome), count in found.counts.items() if outcome == "read") > 10
+        assert result.counts[loader.name, "refused"] > 0
+    assert sum(count for (_, outcome), count in result.counts.items() if outcome == "read") > 10
 
 
 def careless(directory):

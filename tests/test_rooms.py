@@ -77,13 +77,13 @@ def imported(path, everywhere=True):
     """Modules that a file imports, as names with dots: at its top, or ``everywhere`` in it."""
     tree = ast.parse(path.read_text())
     top = [node for node in tree.body if not _type_checking(node)]
-    found = []
+    results = []
     for node in ast.walk(tree) if everywhere else top:
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            results += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            results += [f"{node.module}.{alias.name}" for alias in node.names]
+    return results
 
 
 def _type_checking(node):

@@ -32,14 +32,14 @@ EXECUTES = {"scripts/workloads/meta.py": "the notebook of a peer, from a checkou
 
 def faults(source, name):
     """What a file does that no file may, a line each."""
-    found = []
+    results = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            found += [f"imports {each}" for each in names if each.split(".")[0] in MODULES]
+            results += [f"imports {each}" for each in names if each.split(".")[0] in MODULES]
             if isinstance(node, ast.ImportFrom) and node.module in ("numpy", "yaml", "importlib", "os"):
                 bad = {"load", "unsafe_load", "full_load", "import_module", "system", "popen"}
-                found += [f"imports {node.module}.{each.name}" for each in node.names if each.name in bad]
+                results += [f"imports {node.module}.{each.name}" for each in node.names if each.name in bad]
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             pickles = [word for word in node.keywords if word.arg == "allow_pickle"]
@@ -48,9 +48,9 @@ def faults(source, name):
             if (called in NAMES | CALLS and not allowed) or (
                 called == "importlib.import_module" and name not in IMPORTERS
             ):
-                found.append(f"calls {called}")
-            found += ["allows pickles"] if pickles and not forbids else []
-    return found
+                results.append(f"calls {called}")
+            results += ["allows pickles"] if pickles and not forbids else []
+    return results
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())

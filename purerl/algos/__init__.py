@@ -74,10 +74,10 @@ def _own_wrapper(name: str) -> "Wrapper":
 
 def _of_kind(field: str, name: str, kind: type) -> Any:
     """Returns what ``MODULE:ATTRIBUTE`` names. Raises `ConfigError` if it is not of the type ``kind``."""
-    found = names.imported(field, name)
-    if isinstance(found, kind):
-        return found
-    raise ConfigError(f"{field} = {name!r}: is {type(found).__name__}, must be a {kind.__module__}.{kind.__name__}")
+    value = names.imported(field, name)
+    if isinstance(value, kind):
+        return value
+    raise ConfigError(f"{field} = {name!r}: is {type(value).__name__}, must be a {kind.__module__}.{kind.__name__}")
 
 
 def read_config(algo: str, fields: dict[str, Any]) -> Any:

@@ -45,17 +45,17 @@ class Twins(NamedTuple):
 
 def problems(config: Agent57Config, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-    found = policy_families.problems(config, env)
+    problems = policy_families.problems(config, env)
     if cfg.sound(config, "num_policies") and 2 <= config.num_policies < 4:
-        found.append(f"num_policies = {config.num_policies}: must be at least 4")
+        problems.append(f"num_policies = {config.num_policies}: must be at least 4")
     if cfg.sound(config, "gamma", "gamma_middle", "gamma_end") and not (
         config.gamma >= config.gamma_middle >= config.gamma_end
     ):
-        found.append(
+        problems.append(
             f"gamma = {config.gamma!r}, gamma_middle = {config.gamma_middle!r}, gamma_end = {config.gamma_end!r}: must "
             "not rise"
         )
-    return found
+    return problems
 
 
 def make_network(config: Agent57Config, env: Env) -> Recurrent:

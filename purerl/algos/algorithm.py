@@ -85,11 +85,11 @@ class Algorithm(NamedTuple):
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-        found: list[str] = self.own_problems(config, env)
-        seen = env if found or env is None else self.view(config, env)
+        problems: list[str] = self.own_problems(config, env)
+        seen = env if problems or env is None else self.view(config, env)
         if seen is not None and (of_teacher := teaching.teacher(config, seen)):
-            found += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
-        return found + wrapper.problems(self.own_config, self.wrappers, config, seen)
+            problems += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
+        return problems + wrapper.problems(self.own_config, self.wrappers, config, seen)
 
     def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
         """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for."""
@@ -109,13 +109,13 @@ class Algorithm(NamedTuple):
         """
         lacking = [name for name in self.datasets if name not in parts]
         lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
-        if found := self.problems(config, env) or lines:
-            raise ConfigError("\n".join(found))
+        if problems := self.problems(config, env) or lines:
+            raise ConfigError("\n".join(problems))
         seen = self.view(config, env)
         data = {name: parts.pop(name) for name in self.datasets}
         spaces = seen.observation_space, seen.action_space
-        if found := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
-            raise ConfigError("\n".join(found))
+        if problems := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
+            raise ConfigError("\n".join(problems))
         learner = contract.kept(self.name, self.make_learner(config, env, **parts))
         if of_teacher := teaching.teacher(config, seen):
             data["teacher"] = self.own_learner(*of_teacher)

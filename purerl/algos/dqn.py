@@ -30,10 +30,10 @@ def problems(config: DQNConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    found = action_values.problems(config, env)
+    problems = action_values.problems(config, env)
     if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
-        found.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
-    return found
+        problems.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
+    return problems
 
 
 def make_network(config: DQNConfig, env: Env) -> value_networks.ValueNetwork:

@@ -42,9 +42,9 @@ def problems(config: MASACConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete.
     """
-    found = checks.space_problems(env, (Discrete,))
-    joint = None if found or env is None else view(config, env)
-    return found + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
+    problems = checks.space_problems(env, (Discrete,))
+    joint = None if problems or env is None else view(config, env)
+    return problems + off_policy_gradients.problems(config, joint, (MultiDiscrete,))
 
 
 def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:

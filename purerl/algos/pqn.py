@@ -84,13 +84,13 @@ def problems(config: PQNConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    found = (
+    problems = (
         cfg.problems(config)
         + checks.iteration_problems(config)
         + checks.minibatch_problems(config)
         + settings.torso_problems(config, env)
     )
-    return found + checks.space_problems(env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
+    return problems + checks.space_problems(env, (Discrete, MultiDiscrete)) + joint_actions.problems(env)
 
 
 def make_network(config: PQNConfig, env: Env) -> nn.Module:

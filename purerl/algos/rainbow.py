@@ -24,14 +24,14 @@ def problems(config: RainbowConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    found = c51.problems(config, env)
+    problems = c51.problems(config, env)
     if (
         not config.noisy
         and cfg.sound(config, "epsilon_start", "epsilon_end")
         and config.epsilon_start == config.epsilon_end == 0
     ):
-        found.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
-    return found
+        problems.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
+    return problems
 
 
 def make_learner(config: RainbowConfig, env: Env, *, network=None, optimiser=None) -> Learner:

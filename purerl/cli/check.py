@@ -35,26 +35,26 @@ def check_env(args: list[str]) -> int:
 
     with prepared(options), own_code():
         env = envs.make(options.env, **parsing.env_params(options.env_params))
-        found = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
+        result = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
-        told = {"env": options.env, "steps": options.steps, "envs": options.envs, **found._asdict()}
+        told = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
         print(json.dumps(told, indent=2))
-        return 2 if found.problems else 0
-    if found.problems:
-        raise ConfigError("\n".join(f"env = {options.env!r}: {problem}" for problem in found.problems))
-    print("\n".join(_summary(env, found, options)))
+        return 2 if result.problems else 0
+    if result.problems:
+        raise ConfigError("\n".join(f"env = {options.env!r}: {problem}" for problem in result.problems))
+    print("\n".join(_summary(env, result, options)))
     return 0
 
 
-def _summary(env: "Env", found: "Examined", options: "CheckOptions") -> list[str]:
+def _summary(env: "Env", result: "Examined", options: "CheckOptions") -> list[str]:
     """Returns the lines that tell what was checked, with the notes of the check."""
     rows = [
         ("observations", _space(env.observation_space)),
         ("actions", _space(env.action_space)),
         *([("agents", str(env.num_agents))] if env.num_agents > 1 else []),
         ("play", f"{options.envs} copies, {options.steps} steps each, at random"),
-        ("episodes", f"{found.terminated} terminated, {found.truncated} truncated"),
-        *(("note", note) for note in found.notes),
+        ("episodes", f"{result.terminated} terminated, {result.truncated} truncated"),
+        *(("note", note) for note in result.notes),
     ]
     return [f"{options.env} keeps the contract in spaces, types and all values that this play met:"] + [
         f"  {name:<14}{text}" for name, text in rows

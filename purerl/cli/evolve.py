@@ -58,12 +58,12 @@ def evolve(args: list[str]) -> int:
         from purerl.display import progress
         from purerl.population import devices, planning
 
-        found = cost.plan(description, devices.chosen(given.options.num_devices))
-        print(f"{'frames':<24}{found['frames']:,}")
-        print(f"{'frames a generation':<24}{found['frames_per_generation']:,}")
-        print(f"{'peak memory':<24}{planning.gigabytes(found['peak_bytes'])}")
-        print(f"{'speed':<24}{progress.frames_per_second(found['steps_per_second'])}")
-        print(f"{'hours':<24}{found['hours']:.3g}")
+        plan = cost.plan(description, devices.chosen(given.options.num_devices))
+        print(f"{'frames':<24}{plan['frames']:,}")
+        print(f"{'frames a generation':<24}{plan['frames_per_generation']:,}")
+        print(f"{'peak memory':<24}{planning.gigabytes(plan['peak_bytes'])}")
+        print(f"{'speed':<24}{progress.frames_per_second(plan['steps_per_second'])}")
+        print(f"{'hours':<24}{plan['hours']:.3g}")
     return 0
 
 
@@ -105,15 +105,15 @@ def report(args: list[str]) -> int:
 
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
-        found = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
-    return told(found, options.json)
+        results = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
+    return told(results, options.json)
 
 
-def told(found: dict[str, Any], as_json: bool) -> int:
+def told(results: dict[str, Any], as_json: bool) -> int:
     """Prints a report and returns the exit code.
 
     Args:
-        found: The report.
+        results: The report.
         as_json: Whether to print JSON instead of tables.
 
     Returns:
@@ -124,10 +124,10 @@ def told(found: dict[str, Any], as_json: bool) -> int:
     from purerl.store.json_files import finite
 
     if as_json:
-        print(json.dumps(finite(found), indent=2))
+        print(json.dumps(finite(results), indent=2))
     else:
-        tables.print_report(found)
-    return EXIT_DIVERGED if all(row["without"] == found["seeds"] for row in found["rows"]) else 0
+        tables.print_report(results)
+    return EXIT_DIVERGED if all(row["without"] == results["seeds"] for row in results["rows"]) else 0
 
 
 def report_written(socket: str, args: list[str]) -> int:
@@ -156,8 +156,8 @@ def report_written(socket: str, args: list[str]) -> int:
         from purerl.meta import written_report
 
         params = parsing.env_params(options.env_params, options.resets)
-        found = written_report.report(name, socket, algo, options, config, params)
-    return told(found, options.json)
+        results = written_report.report(name, socket, algo, options, config, params)
+    return told(results, options.json)
 
 
 def distill(args: list[str]) -> int:

@@ -77,9 +77,9 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     if together:
         print(f"processes {together}: waiting for all of them", file=sys.stderr)
         processes.begin(together, ended)
-    found = jax.devices()[0].platform
-    if options.device not in ("any", found):
-        raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {found}")
+    platform = jax.devices()[0].platform
+    if options.device not in ("any", platform):
+        raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {platform}")
     if target:  # JAX cannot read back what was compiled for another device, and says so
         jax.config.update("jax_enable_compilation_cache", False)
     elif options.compilation_cache != CACHE_OFF:
@@ -93,7 +93,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         advice = "give fewer --lanes or (but to evolve) --agents-at-once, or cut num_envs"
-        if found == "gpu":
+        if platform == "gpu":
             advice += "; if another process holds the memory of the GPU, set XLA_PYTHON_CLIENT_PREALLOCATE=false"
             advice += " or a smaller XLA_PYTHON_CLIENT_MEM_FRACTION in its environment"
         raise MemoryError(f"{str(error).splitlines()[0]}; {advice}") from None

@@ -203,25 +203,27 @@ def with_preset(
     Raises:
         ConfigError: An argument or a value of the file is wrong, or there are both a preset and a config file.
     """
-    found = ALGORITHMS[algo]
-    kind = grouped(options, found)
-    read = lambda default: together(parse(kind, prog, args, default=default), found)
+    algorithm = ALGORITHMS[algo]
+    kind = grouped(options, algorithm)
+    read = lambda default: together(parse(kind, prog, args, default=default), algorithm)
     given = read(apart(started(start, options, algo), kind) if start else None)
     if not given.options.preset:
         return given
     if start:
         raise ConfigError(f"preset = {given.options.preset!r}: a config file has all settings; give one of the two")
-    return read(apart(Train(given.options, found.preset(given.options.preset)), kind))
+    return read(apart(Train(given.options, algorithm.preset(given.options.preset)), kind))
 
 
 def usual(start: "Start | None", algo: str) -> Any:
     """Returns the config of a config file, with defaults for what the file leaves out; None if there is no file."""
     if start is None:
         return None
-    found, values = ALGORITHMS[algo], dict(start.config)
-    start.file.check(values, [field.name for field in dataclasses.fields(found.Config)], "config: ")
+    algorithm, values = ALGORITHMS[algo], dict(start.config)
+    start.file.check(values, [field.name for field in dataclasses.fields(algorithm.Config)], "config: ")
     preset = start.options.get("preset")
-    return dataclasses.replace(found.preset(preset) if preset else found.Config(), **_typed(found.Config, values))
+    return dataclasses.replace(
+        algorithm.preset(preset) if preset else algorithm.Config(), **_typed(algorithm.Config, values)
+    )
 
 
 def started(start: "Start", options: type, algo: str) -> Train[Any, Any]:
@@ -333,14 +335,14 @@ def flags(kind: Any, positional: bool = False) -> list[str]:
         kind: The dataclass, or a class of `grouped`.
         positional: Whether fields without a default are given without a flag, and so have none.
     """
-    found, parts = ["--help"], list(typing.get_type_hints(kind).values())
+    names, parts = ["--help"], list(typing.get_type_hints(kind).values())
     for part in parts if all(map(dataclasses.is_dataclass, parts)) else [kind]:
         hints = typing.get_type_hints(part)
         for field in dataclasses.fields(part):
             name, required = field.name.replace("_", "-"), field.default is dataclasses.MISSING
-            found += [] if positional and required else [f"--{name}"]
-            found += [f"--no-{name}"] if hints[field.name] is bool else []
-    return found
+            names += [] if positional and required else [f"--{name}"]
+            names += [f"--no-{name}"] if hints[field.name] is bool else []
+    return names
 
 
 def nearest_flags(flag: str, known: Sequence[str]) -> str:

@@ -71,11 +71,11 @@ def _curves(options: Any, runs: list[Path], files: list[Any]) -> Any:
     metric = options.y or ("fitness" if files[0].command == "evolve" else "episode_return")
     short = len({run.name for run in runs}) == len(runs)
     names = [printable(run.resolve().name if short else str(run)) for run in runs]
-    found = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
+    curves_of_runs = [lines(run, name, metric, options.x) for run, name in zip(runs, names, strict=True)]
     titles = list(dict.fromkeys(map(_title, files)))
     label = "seconds of training" if options.x == "seconds" else "frames"
     axes = label, words.shown(metric)
-    return curves.learning_figure(list(itertools.chain(*found)), axes, titles[0] if len(titles) == 1 else "")
+    return curves.learning_figure(list(itertools.chain(*curves_of_runs)), axes, titles[0] if len(titles) == 1 else "")
 
 
 def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
@@ -96,11 +96,11 @@ def _map(options: Any, runs: list[Path], files: list[Any]) -> Any:
     from purerl.store.untrusted import plotted
 
     path = runs[0] / "sweep.json"
-    found = json_files.read_json(path)
+    summary = json_files.read_json(path)
     try:
-        rows = sorted(found["ranked"], key=lambda row: row["config"])
+        rows = sorted(summary["ranked"], key=lambda row: row["config"])
         shown = lambda x: untrusted.text(x) if isinstance(x, str) else plotted(x)
-        swept = {name: [shown(x) for x in column] for name, column in found["swept"].items()}
+        swept = {name: [shown(x) for x in column] for name, column in summary["swept"].items()}
         return plots.sweep_figure(swept, [[plotted(x) for x in row["returns"]] for row in rows], _title(files[0]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise ConfigError(f"{path}: not the ranking of a sweep") from None
@@ -114,8 +114,8 @@ def _search(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
     artefact = artefacts.load(runs[0])
     _, config = artefacts.training(artefact)
-    found = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
-    return pictures.search(found[0].x, {each.name: each.values for each in found}, "frames", artefact, config)
+    curves = [lines(runs[0], name, name, "frames")[0] for name in ("fitness_worst", "fitness", "fitness_best")]
+    return pictures.search(curves[0].x, {each.name: each.values for each in curves}, "frames", artefact, config)
 
 
 def _levels(options: Any, runs: list[Path], files: list[Any]) -> Any:

@@ -40,8 +40,8 @@ def read(
     traced = cfg.traced_fields(Config)
     rest, lists = ranges.lists(args, [field.name for field in dataclasses.fields(Config) if field.name not in traced])
     if not lists:
-        found, known = parsing.training(command, algo, options, rest, start), start.programs if start else {}
-        return (replaced(found, known, 0, start) if known else found), known
+        training, known = parsing.training(command, algo, options, rest, start), start.programs if start else {}
+        return (replaced(training, known, 0, start) if known else training), known
     counts = [len(texts) for texts in lists.values()]
     if math.prod(counts) > MOST_PROGRAMS:
         raise ConfigError(
@@ -120,11 +120,11 @@ def described(
     if not programs:
         before = parsing.usual(start, algo)
         return [describe(algo, given.options, given.config, params, swept, learned, played, usual=before)]
-    found, problems, count = [], {}, len(next(iter(programs.values())))
+    descriptions, problems, count = [], {}, len(next(iter(programs.values())))
     for index in range(count):
         config = replaced(given, programs, index, start).config
         try:
-            found.append(describe(algo, given.options, config, params, swept, learned, played, usual=config))
+            descriptions.append(describe(algo, given.options, config, params, swept, learned, played, usual=config))
         except ConfigError as error:
             problems[index] = str(error).splitlines()
     shared = [line for line in dict.fromkeys(sum(problems.values(), [])) if all(line in x for x in problems.values())]
@@ -137,4 +137,4 @@ def described(
     ]
     if problems:
         raise ConfigError("\n".join([*shared, *own]))
-    return found
+    return descriptions

@@ -34,30 +34,30 @@ def extract(args: Sequence[str], fields: Sequence[str], prefix: str) -> tuple[li
         ConfigError: A NAME has two ranges.
     """
     rest: list[str] = []
-    found: dict[str, str] = {}
+    ranges: dict[str, str] = {}
     waiting = None
     for arg in args:
         option, equals, value = arg.partition("=")
         name = option.removeprefix("--").replace("-", "_")
         if waiting and re.search("[:,]", arg):
-            found[waiting] = arg
+            ranges[waiting] = arg
             rest.pop()
             waiting = None
         elif option.startswith("--"):
             waiting = name if name in fields else None
-            found.pop(name, None)
+            ranges.pop(name, None)
             if waiting and re.search("[:,]", value):
-                found[waiting] = value
+                ranges[waiting] = value
             else:
                 rest.append(arg)
         elif equals and re.fullmatch("[a-zA-Z_]+", option) and option not in TEXTS and re.search("[:,]", value):
-            if prefix + option in found:
+            if prefix + option in ranges:
                 raise ConfigError(f"env_params = {arg!r}: {option} is given twice")
-            found[prefix + option] = value
+            ranges[prefix + option] = value
         else:
             rest.append(arg)
             waiting = None
-    return rest, found
+    return rest, ranges
 
 
 def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -69,17 +69,17 @@ def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[s
         The other arguments, and the values of each list by the field's name.
     """
     rest: list[str] = []
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     waiting = None
     for arg in args:
         option, _, value = arg.partition("=")
         if waiting and "," in arg and not arg.startswith("--"):
-            found[waiting] = arg.split(",")
+            columns[waiting] = arg.split(",")
             rest.pop()
         elif option.startswith("--") and (name := option[2:].replace("-", "_")) in fields:
-            found.pop(name, None)
+            columns.pop(name, None)
             if "," in value:
-                found[name] = value.split(",")
+                columns[name] = value.split(",")
             else:
                 rest.append(arg)
                 waiting = None if value else name
@@ -87,7 +87,7 @@ def lists(args: Sequence[str], fields: Sequence[str]) -> tuple[list[str], dict[s
         else:
             rest.append(arg)
         waiting = None
-    return rest, found
+    return rest, columns
 
 
 def flags(name: str, value: str) -> list[str]:

@@ -57,11 +57,11 @@ def compare(args: list[str]) -> int:
     from purerl.runs.reading import comparison
     from purerl.store.json_files import finite
 
-    found = comparison.compare([Path(run) for run in options.runs])
+    rows = comparison.compare([Path(run) for run in options.runs])
     if options.json:
-        print(json.dumps(finite(found), indent=2))
+        print(json.dumps(finite(rows), indent=2))
     else:
-        tables.print_comparison(found)
+        tables.print_comparison(rows)
     return 0
 
 

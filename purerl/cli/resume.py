@@ -63,14 +63,14 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         raise ConfigError("\n".join(f"{line}: is swept, and cannot change" for line in twice))
     with prepared(given.options):
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
-        found = programs.described(algo, given, start, start.swept, start.programs, where)
+        descriptions = programs.described(algo, given, start, start.swept, start.programs, where)
 
         def one(index: int) -> int:
             place = directory / str(index)
             if not (place / config_file.NAME).exists():
-                return begin(found[index], given.options, directory, index)
+                return begin(descriptions[index], given.options, directory, index)
             of_program = config_file.read(place / config_file.NAME)
-            digest = config_file.digest(found[index]._asdict())
+            digest = config_file.digest(descriptions[index]._asdict())
             if not changed and config_file.digest(of_program.fields) != digest and not given.options.override:
                 raise ConfigError(f"{of_program.path}: is not the program {index} of {file.path}")
             return _training(place, of_program, algo, args)
@@ -78,7 +78,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         def begun() -> None:
             if changed and processes.is_first():
                 told = [*file.history, *changed]
-                config_file.write(directory, "sweep", found[0], given.options, told, programs=start.programs)
+                config_file.write(directory, "sweep", descriptions[0], given.options, told, programs=start.programs)
 
         return resume_programs(directory, start.programs, bool(changed), one, begun)
 
@@ -101,9 +101,9 @@ def _training(directory: Path, file: Any, algo: str, args: list[str]) -> int:
         params = parsing.env_params(given.options.env_params, given.options.resets)
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
         more = start.swept, start.learned, where
-        found = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
-        found = found._replace(warm_start=file.take("warm_start", dict, {}))
-        return resume(found, given.options, _resumed(directory, file, changed, given.options))
+        described = description.describe(algo, given.options, given.config, params, *more, usual=before.config)
+        described = described._replace(warm_start=file.take("warm_start", dict, {}))
+        return resume(described, given.options, _resumed(directory, file, changed, given.options))
 
 
 def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
@@ -122,8 +122,8 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     with prepared(given.options):
         params = parsing.env_params(given.options.env_params, given.options.resets)
-        found = description.describe(socket, algo, given.options, given.config, params, usual=before.config)
-        return resume(found, given.options, _resumed(directory, file, changed, given.options))
+        described = description.describe(socket, algo, given.options, given.config, params, usual=before.config)
+        return resume(described, given.options, _resumed(directory, file, changed, given.options))
 
 
 def _given(start: Any, options: type, directory: Path, algo: str, args: list[str]) -> tuple[Any, Any]:

@@ -74,8 +74,8 @@ def plan(args: list[str]) -> int:
         descriptions = programs.described(algo, given, begin, begin.swept if begin else {}, several)
         plans = [measure.plan(description, given.options) for description in descriptions]
     if given.options.json:
-        found = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
-        print(json.dumps(found if several else found[0], indent=2))
+        rows = [cost._asdict() | (speed._asdict() if speed else {}) for cost, speed in plans]
+        print(json.dumps(rows if several else rows[0], indent=2))
         return 0
     for index, (cost, speed) in enumerate(plans):
         if several:

@@ -147,10 +147,10 @@ def _encoder() -> str:
 
         return imageio_ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError):
-        found = shutil.which("ffmpeg")
-    if found is None:
+        path = shutil.which("ffmpeg")
+    if path is None:
         raise ConfigError("mp4: needs ffmpeg; pip install 'purerl[film]', or write .gif or .html, which need none")
-    return found
+    return path
 
 
 def _page(path: Path, title: str, pictures: Iterable[Picture], fps: float) -> int:

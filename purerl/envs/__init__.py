@@ -142,8 +142,8 @@ def held_out(name: str) -> dict[str, Any]:
     if name not in HELD_OUT:
         raise ConfigError(f"env = {name!r}: has no held-out levels; those who have: {', '.join(HELD_OUT)}")
     module, _, function = HELD_OUT[name].partition(":")
-    found: dict[str, Any] = getattr(importlib.import_module(module), function)()
-    return found
+    levels: dict[str, Any] = getattr(importlib.import_module(module), function)()
+    return levels
 
 
 def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -162,9 +162,9 @@ def renamed(params: dict[str, Any], *names: str) -> dict[str, Any]:
 def _declared(name: str) -> Collection[str]:
     """Returns the parameters of a user's own function, or of an environment of a library that is an extra."""
     family = name.partition("/")[0]
-    found = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
+    functions = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
     try:
-        return [parameter for function in found for parameter in inspect.signature(function).parameters]
+        return [parameter for function in functions for parameter in inspect.signature(function).parameters]
     except (TypeError, ValueError):  # `_own` tells
         return ()
 

@@ -69,9 +69,9 @@ def play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
 
 def lines(played: Played) -> list[str]:
     """Returns a line for each broken promise: of beginnings first, then steps, counted from 1, the earliest first."""
-    first = {name: int(np.argmax(_broken(found))) for name, found in played.steps.items() if _broken(found).any()}
+    first = {name: int(np.argmax(_broken(values))) for name, values in played.steps.items() if _broken(values).any()}
     return [
-        *(name + _words(found, 0) for name, found in played.begun.items() if _broken(found).any()),
+        *(name + _words(values, 0) for name, values in played.begun.items() if _broken(values).any()),
         *(
             f"{name}{_words(played.steps[name], at)}, first at step {at + 1}"
             for name, at in sorted(first.items(), key=lambda item: (item[1], item[0]))
@@ -79,15 +79,15 @@ def lines(played: Played) -> list[str]:
     ]
 
 
-def _broken(found: Any) -> np.ndarray:
-    return np.asarray(found.broken if isinstance(found, Outside) else found)
+def _broken(values: Any) -> np.ndarray:
+    return np.asarray(values.broken if isinstance(values, Outside) else values)
 
 
-def _words(found: Any, at: int) -> str:
+def _words(values: Any, at: int) -> str:
     """Says which element of a leaf is outside of which bound; nothing for other promises."""
-    if not isinstance(found, Outside):
+    if not isinstance(values, Outside):
         return ""
-    element, value, bound = found.element[at].tolist(), found.value[at], found.bound[at]
+    element, value, bound = values.element[at].tolist(), values.value[at], values.bound[at]
     where, side = f"element {element} is" if element else "is", "above the high" if value > bound else "below the low"
     return f": {where} {value:.7g}, {side} of {bound:.7g}"
 
@@ -149,7 +149,7 @@ def _levels(env: Env, key: Key) -> PyTree:
 
 def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
     """Checks each promise about a step of rows, after which the policy sees ``obs``: bool, or `Outside`."""
-    found: dict[str, Any] = {
+    violations: dict[str, Any] = {
         "reward: is not finite": ~jnp.all(jnp.isfinite(step.reward)),
         "terminated, truncated: are both true at one step": jnp.any(step.terminated & step.truncated),
         **_ends_apart(env, step),
@@ -158,9 +158,9 @@ def _promises(env: Env, step: Step, obs: PyTree) -> dict[str, Any]:
         **_participation(env, obs),
     }
     for path, (leaf, x) in _pairs(env.observation_space, step.next_obs):
-        found[f"step's next_obs{path}: leaves observation_space"] = _outside(leaf, x)
-        found[f"step's next_obs{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
-    return found
+        violations[f"step's next_obs{path}: leaves observation_space"] = _outside(leaf, x)
+        violations[f"step's next_obs{path}: is not finite"] = ~jnp.all(jnp.isfinite(x))
+    return violations
 
 
 def _like(starts: PyTree, tree: PyTree) -> Array:

@@ -232,10 +232,10 @@ def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape:
     problems: list[str] = []
     for lead in ((), (2, 3)):
         try:
-            found = jax.eval_shape(mask, _led(obs, lead))
+            result = jax.eval_shape(mask, _led(obs, lead))
         except RAISED as error:
             return [f"{leaf}: cannot be traced by jit: {told(error)}"]
-        problems = problems or _array_problems(leaf + _of(lead), found, (*lead, *shape), bool)
+        problems = problems or _array_problems(leaf + _of(lead), result, (*lead, *shape), bool)
     return problems
 
 

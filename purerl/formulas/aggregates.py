@@ -149,8 +149,8 @@ def told(*samples: ArrayLike, **options: Any) -> Estimate:
     sample has fewer than `LEAST` runs.
     """
     ordered = [np.sort(_scores(sample), axis=0) for sample in samples]
-    found = estimate(*ordered, **options)
-    return found if min(map(len, ordered)) >= LEAST else found._replace(low=np.nan, high=np.nan)
+    result = estimate(*ordered, **options)
+    return result if min(map(len, ordered)) >= LEAST else result._replace(low=np.nan, high=np.nan)
 
 
 def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
@@ -169,14 +169,14 @@ def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
         fewer than `LEAST` runs have one.
     """
     values = np.asarray(values, np.float64)
-    found = np.full((3, values.shape[1]), np.nan)
+    result = np.full((3, values.shape[1]), np.nan)
     for which, known in _known(values):
-        found[0, which], size = iqm(known[..., None]), known.shape[1]
+        result[0, which], size = iqm(known[..., None]), known.shape[1]
         if size >= LEAST:
             weights = _kept_weights(size) if size * _resamples(size) <= RESAMPLES else _weights(size)
             means = np.stack([known @ weight for weight in weights], axis=-1)
-            found[1:, which] = quantiles(means, ((1 - level) / 2, (1 + level) / 2))
-    return found
+            result[1:, which] = quantiles(means, ((1 - level) / 2, (1 + level) / 2))
+    return result
 
 
 def middles(values: ArrayLike) -> np.ndarray:
@@ -185,10 +185,10 @@ def middles(values: ArrayLike) -> np.ndarray:
     Only the runs that have a finite value in a column count there; the result is nan where no run has one.
     """
     values = np.asarray(values, np.float64)
-    found = np.full(values.shape[1], np.nan)
+    result = np.full(values.shape[1], np.nan)
     for which, known in _known(values):
-        found[which] = iqm(known[..., None])
-    return found
+        result[which] = iqm(known[..., None])
+    return result
 
 
 def _known(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

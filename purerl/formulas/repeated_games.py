@@ -47,13 +47,13 @@ def solve(matrix: Array, vector: Array) -> Array:
                 low if j <= i else low - factor * high
                 for j, (low, high) in enumerate(zip(rows[below], rows[i], strict=True))
             ]
-    found: list[Array] = []
+    solution: list[Array] = []
     for i in reversed(range(size)):
         rest = rows[i][size]
-        for j, x in enumerate(found):
+        for j, x in enumerate(solution):
             rest = rest - rows[i][size - 1 - j] * x
-        found.append(rest / rows[i][i])
-    return jnp.stack(found[::-1])
+        solution.append(rest / rows[i][i])
+    return jnp.stack(solution[::-1])
 
 
 def values(own: Array, other: Array, payoffs: Array, gamma: Scalar) -> Array:

@@ -39,13 +39,13 @@ def devices(name: str, count: int = 1) -> list[jax.Device]:
     gpu = GPUS[choose("target", name, GPUS)]
     try:
         drivers.load_compiler()
-        found = topologies.get_topology_desc(
+        topology = topologies.get_topology_desc(
             "", platform="cuda", topology=f"1x1x{count}", target_config=description(gpu)
         )
     except Exception as error:  # whatever a plugin raises that is missing, or not of jax's version
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"target = {name!r}: needs jax's compiler for GPUs, {INSTALL} ({said})") from None
-    return list(found.devices)
+    return list(topology.devices)
 
 
 def memory_bytes(device: jax.Device) -> int:

@@ -122,8 +122,8 @@ def scope(loop: Instruction) -> str:
 
 def _bare(part: str) -> str:
     """Removes the transformations around a part of a path: ``vmap(rollout)`` becomes ``rollout``."""
-    while found := re.match(r"^(?:vmap|transpose|jvp|checkpoint|rematted_computation)\((.*)\)$", part):
-        part = found.group(1)
+    while match := re.match(r"^(?:vmap|transpose|jvp|checkpoint|rematted_computation)\((.*)\)$", part):
+        part = match.group(1)
     return part
 
 
@@ -136,10 +136,10 @@ def _with(loop: Loop, other: Loop) -> Loop:
 
 
 def _must(instruction: Instruction, attribute: str) -> str:
-    found = instruction.named(attribute)
-    if found is None:
+    value = instruction.named(attribute)
+    if value is None:
         raise ValueError(f"{instruction.name}: a {instruction.op} without {attribute}")
-    return found
+    return value
 
 
 def _branches(conditional: Instruction) -> list[str]:

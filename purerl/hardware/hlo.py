@@ -23,26 +23,26 @@ class Instruction(NamedTuple):
 
     def named(self, attribute: str) -> str | None:
         """Returns the computation that an attribute such as ``body`` or ``calls`` names; None without the attribute."""
-        found = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.text)
-        return found and found.group(1)
+        match = re.search(rf"\b{attribute}=%?([\w.\-]+)", self.text)
+        return match and match.group(1)
 
     @property
     def target(self) -> str:
         """The function that a custom call calls."""
-        found = re.search(r'custom_call_target="([^"]*)"', self.text)
-        return found.group(1) if found else ""
+        match = re.search(r'custom_call_target="([^"]*)"', self.text)
+        return match.group(1) if match else ""
 
     @property
     def trips(self) -> int | None:
         """The number of iterations of a loop, or None where the compiler does not know it."""
-        found = re.search(r'known_trip_count":\{"n":"(\d+)"', self.text)
-        return int(found.group(1)) if found else None
+        match = re.search(r'known_trip_count":\{"n":"(\d+)"', self.text)
+        return int(match.group(1)) if match else None
 
     @property
     def label(self) -> str:
         """The place in the program that it comes from: the names of scopes and functions around it."""
-        found = re.search(r'op_name="([^"]*)"', self.text)
-        return found.group(1) if found else ""
+        match = re.search(r'op_name="([^"]*)"', self.text)
+        return match.group(1) if match else ""
 
 
 Computation = dict[str, Instruction]
@@ -71,8 +71,8 @@ def parse(text: str) -> HloProgram:
                 entry = start.group(2) if start.group(1) else entry
         elif line.startswith("}"):
             current = None
-        elif found := LINE.match(line.strip()):
-            root, name, shape, op, rest = found.groups()
+        elif match := LINE.match(line.strip()):
+            root, name, shape, op, rest = match.groups()
             current[name] = Instruction(name, shape, op, operands(rest), rest, bool(root))
     if not entry:
         raise ValueError("no entry computation: not the text of a compiled program")
@@ -95,9 +95,9 @@ def nbytes(shape: str) -> int:
 
 
 def _arrays(shape: str) -> list[tuple[int, int]]:
-    found = []
+    arrays = []
     for kind, sizes in SHAPE.findall(shape):
         number = re.search(r"(\d+)", kind)
         bits = BITS[kind] if kind in BITS else max(8, int(number.group(1))) if number else 32
-        found.append((math.prod(int(size) for size in sizes.split(",") if size), bits))
-    return found
+        arrays.append((math.prod(int(size) for size in sizes.split(",") if size), bits))
+    return arrays

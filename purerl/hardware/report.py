@@ -50,12 +50,12 @@ def compiled(lowered: jax.stages.Lowered) -> Reported:
         program = lowered.compile(compiler_options={"xla_dump_to": folder})
         names = set(OURS.findall(program.as_text() or ""))
         shared = _shared("\n".join(path.read_text() for path in Path(folder).glob("*thunk_sequence.txt")))
-        found = []
+        kernels = []
         for path in sorted(Path(folder).glob("*.ptx")):
             entry = re.search(r"\.entry (\w+)\(", path.read_text())
             if entry and entry.group(1) in names:
-                found.append(_kernel(assembler, path, entry.group(1), shared.get(entry.group(1), 0)))
-    return Reported(program, found)
+                kernels.append(_kernel(assembler, path, entry.group(1), shared.get(entry.group(1), 0)))
+    return Reported(program, kernels)
 
 
 def _shared(thunks: str) -> dict[str, int]:

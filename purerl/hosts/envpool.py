@@ -71,9 +71,9 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 def _option(name: str, option: str, value: Any, kind: type) -> Any:
     """Returns ``value`` in the type that EnvPool has for an option. Raises `ConfigError` if that changes the value."""
     try:
-        found = kind(value)
-        if found == value:
-            return found
+        converted = kind(value)
+        if converted == value:
+            return converted
     except (TypeError, ValueError):
         pass
     raise ConfigError(f"env = {name!r}: {option} = {value!r}: must be {kind.__name__}")
@@ -100,9 +100,9 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
     def shown(obs: Any, info: dict[str, Any]) -> tuple[np.ndarray, Leaves]:
         """Returns the order in which the rows ascend, which need not be the pool's, and the observations in it."""
         order = np.argsort(info["env_id"], kind="stable")
-        found = split({"obs": obs, MASK: info[MASK]} if masked else obs)
-        found = tuple(layout(x) if image else x for x, image in zip(found, images, strict=True))
-        return order, tuple(np.ascontiguousarray(x[order]) for x in found)
+        leaves = split({"obs": obs, MASK: info[MASK]} if masked else obs)
+        leaves = tuple(layout(x) if image else x for x, image in zip(leaves, images, strict=True))
+        return order, tuple(np.ascontiguousarray(x[order]) for x in leaves)
 
     def begin(which: Which) -> Leaves:
         return shown(*pools[0].reset(every if which is None else which.astype(np.int32)))[1]

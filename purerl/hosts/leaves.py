@@ -76,8 +76,8 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
         return [leaf for i, each in enumerate(space.spaces) for leaf in flat(each, (*path, i))]
     start = None
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        found = np.asarray(space.start)
-        start = found if np.any(found) else None
+        starts = np.asarray(space.start)
+        start = starts if np.any(starts) else None
     shape = space.shape
     if isinstance(space, spaces.MultiDiscrete):
         shape, start = (int(np.prod(shape)),), None if start is None else np.ravel(start)
@@ -126,13 +126,13 @@ def splitter(space: Any) -> Callable[[Any], Leaves]:
     parts = list(zip(flat(space), _sources(space), strict=True))
 
     def leaves(stacked: Any) -> Leaves:
-        found = []
+        result = []
         for leaf, source in parts:
             x = np.asarray(_at(stacked, leaf.path))
             if x.shape[1:] != source:
                 raise ValueError(f"an observation has shape {x.shape[1:]}, its space has {source}")
-            found.append(_shifted(leaf, x.reshape(len(x), *leaf.shape).astype(leaf.dtype, casting="same_kind")))
-        return tuple(found)
+            result.append(_shifted(leaf, x.reshape(len(x), *leaf.shape).astype(leaf.dtype, casting="same_kind")))
+        return tuple(result)
 
     return leaves
 
@@ -231,30 +231,30 @@ def _at(obs: Any, path: tuple[Any, ...]) -> Any:
 
 def _sources(space: Any) -> list[tuple[int, ...]]:
     """Returns the shapes of the leaves as the library gives them."""
-    found: list[tuple[int, ...]] = []
-    _mapped(space, lambda leaf: found.append(tuple(leaf.shape)))
-    return found
+    shapes: list[tuple[int, ...]] = []
+    _mapped(space, lambda leaf: shapes.append(tuple(leaf.shape)))
+    return shapes
 
 
 def _stacker(leaf: Leaf, source: tuple[int, ...]) -> Callable[[Sequence[Any]], np.ndarray]:
     shape, dtype = leaf.shape, leaf.dtype
 
-    def stack(found: Sequence[Any]) -> np.ndarray:
+    def stack(values: Sequence[Any]) -> np.ndarray:
         if not source:
-            x = np.array(found)
-            if x.shape != (len(found),):
+            x = np.array(values)
+            if x.shape != (len(values),):
                 raise ValueError(f"an observation has shape {x.shape[1:]}, its space has ()")
             return _shifted(leaf, x.astype(dtype, casting="same_kind"))
         try:
-            shapes = {x.shape for x in found}
+            shapes = {x.shape for x in values}
         except AttributeError:  # a list of numbers
-            found = [np.asarray(x) for x in found]
-            shapes = {x.shape for x in found}
+            values = [np.asarray(x) for x in values]
+            shapes = {x.shape for x in values}
         if shapes != {source}:
             wrong = next(shape for shape in shapes if shape != source)
             raise ValueError(f"an observation has shape {wrong}, its space has {source}")
-        joined = np.concatenate(found, dtype=dtype, casting="same_kind")
-        return _shifted(leaf, joined.reshape(len(found), *shape))
+        joined = np.concatenate(values, dtype=dtype, casting="same_kind")
+        return _shifted(leaf, joined.reshape(len(values), *shape))
 
     return stack
 
@@ -264,8 +264,8 @@ def _shifted(leaf: Leaf, x: np.ndarray) -> np.ndarray:
 
 
 def _seen(dtype: Any) -> np.dtype:
-    found = np.dtype(dtype)
-    return np.dtype(_DTYPES.get(found.str[1:], found))
+    dtype_of_leaf = np.dtype(dtype)
+    return np.dtype(_DTYPES.get(dtype_of_leaf.str[1:], dtype_of_leaf))
 
 
 def _retyped(box: Any, dtype: np.dtype) -> Any:

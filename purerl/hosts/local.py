@@ -60,10 +60,10 @@ def threaded(batch: Batch) -> Stepper:
                 answers.put((None, error))
 
     def receive() -> Any:
-        found, error = answers.get()
+        result, error = answers.get()
         if error is not None:
             raise error
-        return found
+        return result
 
     def reset(seeds: np.ndarray) -> Leaves:
         orders.put(lambda: stepper.reset(seeds))

@@ -47,14 +47,14 @@ def listed(family: str) -> list[str]:
     if family == "gymnasium":
         from purerl.hosts import gymnasium
 
-        found = gymnasium.latest()
+        tasks = gymnasium.latest()
     elif family == "envpool":
-        found = sorted(opened("envpool").list_all_envs())
+        tasks = sorted(opened("envpool").list_all_envs())
     else:
         from purerl.hosts import pettingzoo
 
-        found = list(pettingzoo.tasks())
-    return [f"{family}/{task}" for task in found]
+        tasks = list(pettingzoo.tasks())
+    return [f"{family}/{task}" for task in tasks]
 
 
 def _source(name: str, params: dict[str, Any]) -> Source:

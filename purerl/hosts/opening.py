@@ -114,8 +114,8 @@ def opened(
         return
     with contextlib.ExitStack() as stack:
         step = local.threaded if who.groups > 1 else local.inline
-        found = []
+        hosts = []
         for size in pool.spread(num_envs, who.groups):
-            found.append(step(host.batch(size)))
-            stack.callback(found[-1].close)
-        yield tuple(found)
+            hosts.append(step(host.batch(size)))
+            stack.callback(hosts[-1].close)
+        yield tuple(hosts)

@@ -15,13 +15,13 @@ from purerl.hosts.rows import Source
 from purerl.names import called, imported
 
 
-def is_environment(found: Any) -> bool:
-    """Returns whether ``found`` is an environment of the host, or a function that makes one. Imports nothing.
+def is_environment(value: Any) -> bool:
+    """Returns whether ``value`` is an environment of the host, or a function that makes one. Imports nothing.
 
-    ``found`` is what a user's own function returned.
+    ``value`` is what a user's own function returned.
     """
-    return isinstance(found, HostEnv | types.FunctionType | functools.partial) or any(
-        _is(found, *kind) for kind in (_ENV, _VECTOR, _AGENTS)
+    return isinstance(value, HostEnv | types.FunctionType | functools.partial) or any(
+        _is(value, *kind) for kind in (_ENV, _VECTOR, _AGENTS)
     )
 
 
@@ -51,21 +51,21 @@ def own(name: str, params: dict[str, Any]) -> HostEnv | Source:
         check_parameters(name, params, signature)
 
     def call(num_envs: int = 1, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
-        found = called("env", name, function, **(arguments(function, params, num_envs) | dict(more)))
-        if isinstance(found, types.FunctionType | functools.partial):
-            found = called("env", name, found, **arguments(found, {}, num_envs))
-        return found
+        value = called("env", name, function, **(arguments(function, params, num_envs) | dict(more)))
+        if isinstance(value, types.FunctionType | functools.partial):
+            value = called("env", name, value, **arguments(value, {}, num_envs))
+        return value
 
-    found = call()
-    if isinstance(found, HostEnv):
-        return found
-    if not is_environment(found):
+    environment = call()
+    if isinstance(environment, HostEnv):
+        return environment
+    if not is_environment(environment):
         raise ConfigError(
-            f"env = {name!r}: returns {type(found).__name__}, must return an environment of Gymnasium, a parallel one"
-            " of PettingZoo, or a HostEnv"
+            f"env = {name!r}: returns {type(environment).__name__}, must return a Gymnasium environment,"
+            " a PettingZoo parallel environment or a HostEnv"
         )
-    found.close()
-    if _is(found, *_VECTOR):
+    environment.close()
+    if _is(environment, *_VECTOR):
         from purerl.hosts.vectors import vector
 
         return vector(name, call)
@@ -73,7 +73,7 @@ def own(name: str, params: dict[str, Any]) -> HostEnv | Source:
     def make(**more: Any) -> Any:
         return call(more={each: value for each, value in more.items() if each in signature})
 
-    if _is(found, *_AGENTS):
+    if _is(environment, *_AGENTS):
         from purerl.hosts.pettingzoo import parallel
 
         return parallel(name, make)
@@ -89,6 +89,6 @@ _ENV, _VECTOR, _AGENTS = (
 )
 
 
-def _is(found: Any, module: str, kind: str) -> bool:
-    """Returns whether ``found`` is of a class of a module that has been imported already."""
-    return module in sys.modules and isinstance(found, getattr(sys.modules[module], kind))
+def _is(value: Any, module: str, kind: str) -> bool:
+    """Returns whether ``value`` is of a class of a module that has been imported already."""
+    return module in sys.modules and isinstance(value, getattr(sys.modules[module], kind))

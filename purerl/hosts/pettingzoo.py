@@ -42,7 +42,7 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
 
 def tasks() -> dict[str, str]:
     """Returns the names of all installed environments, with their modules, which are not imported."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for package, pattern in (("mpe2", "*.py"), ("pettingzoo", "*/*.py")):
         spec = importlib.util.find_spec(package)
         for place in spec.submodule_search_locations or () if spec else ():
@@ -50,8 +50,8 @@ def tasks() -> dict[str, str]:
                 if re.search(r"_v\d+$", path.stem):
                     group = "mpe" if package == "mpe2" else path.parent.name
                     module = f"{package}.{path.stem}" if package == "mpe2" else f"{package}.{group}.{path.stem}"
-                    found.setdefault(f"{group}.{path.stem}", module)
-    return found
+                    modules.setdefault(f"{group}.{path.stem}", module)
+    return modules
 
 
 def parallel(name: str, make: Callable[..., Any]) -> Source:

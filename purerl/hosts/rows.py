@@ -92,8 +92,8 @@ def merged(leaves: Leaves, which: Which, new: Leaves) -> Leaves:
     """Returns ``leaves`` with the rows ``which`` replaced by those of ``new``; ``new`` itself for all rows."""
     if which is None:
         return new
-    found = []
+    result = []
     for x, y in zip(leaves, new, strict=True):
-        found.append(x.copy())
-        found[-1][which] = y
-    return tuple(found)
+        result.append(x.copy())
+        result[-1][which] = y
+    return tuple(result)

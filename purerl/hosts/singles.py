@@ -30,12 +30,12 @@ def serial(envs: Sequence[Any], masked: bool) -> Rows:
         seeds[:] = given.tolist()
 
     def begin(which: Which) -> Leaves:
-        found = []
+        observations = []
         for i in range(len(envs)) if which is None else which:
             obs, info = envs[i].reset(seed=seeds[i])
             seeds[i] = None
-            found.append({"obs": obs, MASK: info[MASK]} if masked else obs)
-        return gather(found)
+            observations.append({"obs": obs, MASK: info[MASK]} if masked else obs)
+        return gather(observations)
 
     def step(action: np.ndarray, which: Which) -> Ends:
         given = code.separate(code.decode(action))
@@ -65,10 +65,10 @@ def observed(observation_space: Any, action_space: Any, masked: bool) -> Any:
 
 def numbers(reward: Sequence[Any]) -> np.ndarray:
     """Returns rewards as float32 ``[n]``. Raises `ValueError` for anything that is no number."""
-    found = np.array(reward, np.float32)
-    if found.ndim != 1:
-        raise ValueError(f"a reward has shape {found.shape[1:]}, must be a number")
-    return found
+    rewards = np.array(reward, np.float32)
+    if rewards.ndim != 1:
+        raise ValueError(f"a reward has shape {rewards.shape[1:]}, must be a number")
+    return rewards
 
 
 def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
@@ -80,11 +80,11 @@ def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
     def frame(i: int) -> np.ndarray:
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame looks for no sound card
         try:
-            found = np.asarray(render(i))
+            image = np.asarray(render(i))
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
             raise ConfigError(f"no picture: {' '.join(str(error).split())}") from error
-        if found.ndim != 3 or found.shape[-1] != 3:
-            raise ConfigError(f"no picture: the environment draws an array of shape {found.shape}")
-        return found.astype(np.uint8)
+        if image.ndim != 3 or image.shape[-1] != 3:
+            raise ConfigError(f"no picture: the environment draws an array of shape {image.shape}")
+        return image.astype(np.uint8)
 
     return frame

@@ -178,7 +178,7 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
     Raises:
         ConfigError: If a value is not of its kind, or a transform cannot be put around the environment.
     """
-    found: list[Callable[[Rows], Rows]] = []
+    steps: list[Callable[[Rows], Rows]] = []
     for name, (transform, kind) in TRANSFORMS.items():
         value = given.get(name)
         if value is None:
@@ -195,8 +195,8 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
                 f"{field}: a vector environment of Gymnasium steps and begins all at once; put it around the single"
                 " environments within, or return one of them instead"
             )
-        found.append(functools.partial(_put, transform, value))
-    return found
+        steps.append(functools.partial(_put, transform, value))
+    return steps
 
 
 def _put(transform: Callable[[Rows, Any], Rows], value: Any, rows: Rows) -> Rows:

@@ -72,10 +72,10 @@ def axes(shape: tuple[int, ...]) -> list[Axis]:
     Raises:
         Unsupported: They make no piece, or more than `MOST_PIECES`.
     """
-    found = [axis(size) for size in shape]
-    if not 0 < math.prod(each.parts for each in found) <= MOST_PIECES:
+    result = [axis(size) for size in shape]
+    if not 0 < math.prod(each.parts for each in result) <= MOST_PIECES:
         raise Unsupported(f"an array of shape {shape}")
-    return found
+    return result
 
 
 def widths(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -208,5 +208,5 @@ def flat(block: Block) -> list[Array]:
 
 def unflat(shape: tuple[int, ...], dtype: Any, pieces: Any) -> Block:
     """Makes the array of such a list, the inverse of `flat`."""
-    found = iter(pieces)
-    return make(shape, dtype, lambda place: next(found))
+    remaining = iter(pieces)
+    return make(shape, dtype, lambda place: next(remaining))

@@ -67,8 +67,8 @@ def body_of(function: Callable[..., PyTree], *args: PyTree) -> Body:
 def plain(body: Body, *inputs: Any) -> list[Any]:
     """Computes the results of a body without a kernel."""
     first = len(body.consts)
-    found: list[Any] = core.jaxpr_as_fun(core.ClosedJaxpr(body.closed.jaxpr, [*inputs[:first]]))(*inputs[first:])
-    return found
+    results: list[Any] = core.jaxpr_as_fun(core.ClosedJaxpr(body.closed.jaxpr, [*inputs[:first]]))(*inputs[first:])
+    return results
 
 
 def differentiable(compute: Callable[..., PyTree], plain: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -97,23 +97,23 @@ def run(groups: list[Group], values: dict[Any, Any], done: Done) -> None:
             that a loop has reached, or None.
     """
     for i, group in enumerate(groups):
-        found = _loop(i, group, values, done) if group.parts else _compute(group.operations, values)
-        for var, block in found.items():
+        results = _loop(i, group, values, done) if group.parts else _compute(group.operations, values)
+        for var, block in results.items():
             values[var] = block
             done(i, var, block, None)
 
 
 def _compute(operations: list[Operation], values: dict[Any, Any]) -> dict[Any, Block]:
     """Computes operations, and adds their results to ``values``."""
-    found: dict[Any, Block] = {}
+    computed: dict[Any, Block] = {}
     for eqn in operations:
         if eqn.primitive.name == "gather":
             results = [_rows(eqn, values)]
         else:
             results = rules.compute(eqn, [read(values, atom) for atom in eqn.invars])
-        found |= zip(eqn.outvars, results, strict=True)
-        values |= found
-    return found
+        computed |= zip(eqn.outvars, results, strict=True)
+        values |= computed
+    return computed
 
 
 def _loop(i: int, group: Group, values: dict[Any, Any], done: Done) -> dict[Any, Block]:
@@ -128,13 +128,13 @@ def _loop(i: int, group: Group, values: dict[Any, Any], done: Done) -> dict[Any,
             size = view.shape[0] // group.parts
             start = part * np.int32(size * math.prod(view.shape[1:]))
             inside[var] = View((size, *view.shape[1:]), view.dtype, view.ref, start)
-        found = _compute(group.operations, inside)
+        computed = _compute(group.operations, inside)
         for var in group.rows:
             done(i, var, read(inside, var), part)
         added = []
         for var in group.sums:
             before = blocks.unflat(shape[var], var.aval.dtype, given)
-            added += blocks.flat(rules.combined(kind[var], before, found[var]))
+            added += blocks.flat(rules.combined(kind[var], before, computed[var]))
         return added
 
     begin = [rules.neutral(kind[var], shape[var], var.aval.dtype) for var in group.sums]
@@ -150,11 +150,11 @@ def read(values: dict[Any, Any], atom: Any) -> Block:
         if number.shape:
             raise Unsupported("an array among the operations")
         return blocks.make((), number.dtype, lambda place: number[()])
-    found = values[atom]
-    if not isinstance(found, View):
-        return found
-    few = math.prod(found.shape) <= KEPT
-    loaded = blocks.load(found, again=not few)
+    value = values[atom]
+    if not isinstance(value, View):
+        return value
+    few = math.prod(value.shape) <= KEPT
+    loaded = blocks.load(value, again=not few)
     if few:
         values[atom] = loaded
     return loaded

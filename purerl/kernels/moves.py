@@ -65,14 +65,14 @@ def _long(shape: tuple[int, ...]) -> list[int]:
 
 def _groups(shape: tuple[int, ...]) -> list[int]:
     """Lists axes with a width as minus their sizes, and between them the products of the others."""
-    found, product = [], 1
+    groups, product = [], 1
     for size in shape:
         if blocks.axis(size).width:
-            found += [product, -size]
+            groups += [product, -size]
             product = 1
         else:
             product *= size
-    return [*found, product]
+    return [*groups, product]
 
 
 def _taken_apart(x: Block, shape: tuple[int, ...]) -> Block:
@@ -148,13 +148,13 @@ def joined(given: list[Block], which: int) -> Block:
     others = tuple(i for i in range(len(wide)) if i != rank)
 
     def piece(place: tuple[int, ...]) -> Any:
-        found = blocks.full(wide, 0, given[0].dtype)
+        result = blocks.full(wide, 0, given[0].dtype)
         here = blocks.counter(shape, place, which)
         for i, column in enumerate(columns):
             own = column.pieces[(*place[:which], 0, *place[which + 1 :])]
             own = jax.lax.broadcast_in_dim(own, wide, others) if jnp.ndim(own) else blocks.spread(own, wide)
-            found = jnp.where(here == blocks.full(wide, i, np.int32), own, found)
-        return found
+            result = jnp.where(here == blocks.full(wide, i, np.int32), own, result)
+        return result
 
     return blocks.make(shape, given[0].dtype, piece)
 

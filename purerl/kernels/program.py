@@ -144,12 +144,12 @@ def _barrier() -> None:
 def _results(body: Body, inputs: Any, made: dict[int, Any]) -> list[Any]:
     """Returns the results of a body: those of its kernel, and those that are inputs or constants."""
     given = dict(zip(body.jaxpr.invars, inputs, strict=True))
-    found = []
+    results = []
     for i, var in enumerate(body.jaxpr.outvars):
         if i in made:
-            found.append(made[i].reshape(var.aval.shape))
+            results.append(made[i].reshape(var.aval.shape))
         elif isinstance(var, core.Literal):
-            found.append(jnp.asarray(var.val, dtype_of(var)))
+            results.append(jnp.asarray(var.val, dtype_of(var)))
         else:
-            found.append(given[var])
-    return found
+            results.append(given[var])
+    return results

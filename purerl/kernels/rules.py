@@ -112,14 +112,14 @@ def _reduce(combine: Callable, along: Callable, neutral: Callable[[Any], Any], e
     start = neutral(x.dtype)
 
     def piece(place: tuple[int, ...]) -> Any:
-        found = None
+        result = None
         for at in blocks.positions(x.shape):
             if tuple(at[i] for i in kept) == place:
                 own = blocks.only_inside(x, at, start, over)
-                found = own if found is None else combine(found, own)
+                result = own if result is None else combine(result, own)
         for rank in inner:
-            found = along(found, axis=rank)
-        return found
+            result = along(result, axis=rank)
+        return result
 
     return [blocks.make(shape, dtype, piece)]
 
@@ -158,8 +158,8 @@ def neutral(name: str, shape: tuple[int, ...], dtype: Any) -> Block:
 def _as_words(reduce: Rule, eqn: Any, x: Block) -> list[Block]:
     """Computes ``reduce_and`` and ``reduce_or`` of bools as a minimum and a maximum of integers."""
     words = blocks.make(x.shape, np.int32, lambda place: jnp.asarray(x.pieces[place], np.int32))
-    [found] = reduce(eqn, words)
-    return [blocks.make(found.shape, bool, lambda place: found.pieces[place] > 0)]
+    [reduced] = reduce(eqn, words)
+    return [blocks.make(reduced.shape, bool, lambda place: reduced.pieces[place] > 0)]
 
 
 def _arg(better: Callable, within: Callable, worst: Callable[[Any], Any], eqn: Any, x: Block) -> list[Block]:
@@ -205,8 +205,8 @@ def _dot_general(eqn: Any, left: Block, right: Block) -> list[Block]:
         for k in blocks.positions(summed):
             at = (*place[:rows], *k), (*place[:batch], *place[rows:], *k)
             own = [blocks.only_inside(x, y, 0, end) for x, y, end in zip((left, right), at, ends, strict=True)]
-            found = _product(own[0], own[1], len(blocks.widths(summed)), eqn.params["precision"], dtype)
-            total = found if total is None else total + found
+            term = _product(own[0], own[1], len(blocks.widths(summed)), eqn.params["precision"], dtype)
+            total = term if total is None else total + term
         return total
 
     return [blocks.make(shape, dtype, piece)]

@@ -70,8 +70,8 @@ def _scanned(step: Step, state: PyTree, xs: PyTree, length: int, name: str, reve
         raise Unsupported("a state that changes its type")
 
     def one_step(consts: Any, state: Any, row: Any) -> tuple[list[Any], list[Any]]:
-        found = plain(body, *consts, *state, *row)
-        return found[:size], found[size:]
+        results = plain(body, *consts, *state, *row)
+        return results[:size], results[size:]
 
     def compute(consts: Any, state: Any, rows: Any) -> tuple[list[Any], list[Any]]:
         made = _kernel(body, [*consts, *state, *rows], size, length, name, reverse)
@@ -140,9 +140,9 @@ def _kernel(body: Body, inputs: list[Any], size: int, length: int, name: str, re
 
         def one_step(i: Any, pieces: list[Any]) -> list[Any]:
             t = np.int32(length - 1) - i if reverse else i
-            values, found = dict(own), iter(pieces)
+            values, remaining = dict(own), iter(pieces)
             for var in begin:
-                values[var] = blocks.unflat(var.aval.shape, var.aval.dtype, found)
+                values[var] = blocks.unflat(var.aval.shape, var.aval.dtype, remaining)
             for var in rows:
                 values[var] = view(var, t * np.int32(math.prod(var.aval.shape)))
             run(stages.whole(steps), values, lambda i, var, block, part: None)
@@ -152,10 +152,10 @@ def _kernel(body: Body, inputs: list[Any], size: int, length: int, name: str, re
             return [piece for var in outvars[:size] for piece in blocks.flat(read(values, var))]
 
         pieces = [piece for var in begin for piece in blocks.flat(blocks.load(view(var)))]
-        found = iter(jax.lax.fori_loop(0, length, one_step, pieces))
+        last_pieces = iter(jax.lax.fori_loop(0, length, one_step, pieces))
         for var, ref in zip(begin, outs, strict=False):
             aval = var.aval
-            blocks.store(View(aval.shape, aval.dtype, ref), blocks.unflat(aval.shape, aval.dtype, found))
+            blocks.store(View(aval.shape, aval.dtype, ref), blocks.unflat(aval.shape, aval.dtype, last_pieces))
 
     out = [x.aval for x in outvars[:size]]
     out += [jax.ShapeDtypeStruct((length, *x.aval.shape), x.aval.dtype) for x in outvars[size:]]

@@ -96,16 +96,16 @@ def _part(var: Any, axis: dict[Any, int]) -> tuple[int, ...]:
 
 def _before(ends: list[Any], source: dict[Any, Any], sums: set[int]) -> set[int]:
     """Returns the operations that ``ends`` depend on, except those that lie behind sums."""
-    found: set[int] = set()
+    visited: set[int] = set()
     waiting = list(ends)
     while waiting:
         eqn = waiting.pop()
-        if id(eqn) in found:
+        if id(eqn) in visited:
             continue
-        found.add(id(eqn))
+        visited.add(id(eqn))
         inputs = [source[atom] for atom in eqn.invars if not isinstance(atom, core.Literal) and atom in source]
         waiting += [each for each in inputs if id(each) not in sums]
-    return found
+    return visited
 
 
 def _stages(jaxpr: Any, order: list[Any], sums: list[Any]) -> dict[int, int]:
@@ -160,14 +160,14 @@ def _sample_axes(order: list[Any], first: Any) -> dict[Any, int]:
         for x, y in _same(eqn):
             if not isinstance(x[0], core.Literal) and x[0].aval.shape[x[1]] == y[0].aval.shape[y[1]]:
                 unite(x, y)
-    root, found = find((first, 0)), {}
+    root, sample_axes = find((first, 0)), {}
     for var in {var for eqn in order for var in (*eqn.invars, *eqn.outvars) if not isinstance(var, core.Literal)}:
         own = [i for i in range(len(var.aval.shape)) if find((var, i)) == root]
         if len(own) > 1:
             raise Unsupported("two axes of samples")
         if own:
-            found[var] = own[0]
-    return found
+            sample_axes[var] = own[0]
+    return sample_axes
 
 
 def _same(eqn: Any) -> list[tuple[tuple[Any, int], tuple[Any, int]]]:

@@ -148,8 +148,8 @@ def load(path: str | Path) -> Artefact:
     path = Path(path)
     path = path / NAME if path.is_dir() else path
     if published.is_one(path):
-        found = published.read(path)
-        return of_socket(found.socket, found.meta_params, found.card, settings=found.settings)
+        loaded = published.read(path)
+        return of_socket(loaded.socket, loaded.meta_params, loaded.card, settings=loaded.settings)
     value = json_files.read_json(path)
     try:
         return of_json(value)

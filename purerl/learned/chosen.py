@@ -47,11 +47,11 @@ def read(kind: type[Made], socket: str, layers: str, fields: dict[str, Any]) -> 
     known = [field.name for field in dataclasses.fields(made)]
     if unknown := [name for name in fields if name not in known]:
         raise ConfigError(f"settings: {socket} has no {str(unknown[0])[:40]!r}; it has {', '.join(known)}")
-    found = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()})
-    widths = getattr(found, layers, ())
+    result = made(**{name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()})
+    widths = getattr(result, layers, ())
     deep = isinstance(widths, tuple) and len(widths) > MOST_LAYERS
-    cfg.check(found, *([f"{layers}: must be at most {MOST_LAYERS}"] if deep else []))
-    checked: Made = found
+    cfg.check(result, *([f"{layers}: must be at most {MOST_LAYERS}"] if deep else []))
+    checked: Made = result
     return checked
 
 

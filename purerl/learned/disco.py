@@ -61,11 +61,11 @@ def shapes(predictions: int = PREDICTIONS) -> dict[str, tuple[int, ...]]:
 
     Each layer has ``w`` ``[in, out]``, or ``[1, in, out]`` if it is over actions, and ``b`` ``[out]``.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    result: dict[str, tuple[int, ...]] = {}
     for name, (fan_in, fan_out) in _layers(predictions).items():
-        found[f"{name}/b"] = (fan_out,)
-        found[f"{name}/w"] = (1, fan_in, fan_out) if "conv1_d" in name else (fan_in, fan_out)
-    return found
+        result[f"{name}/b"] = (fan_out,)
+        result[f"{name}/w"] = (1, fan_in, fan_out) if "conv1_d" in name else (fan_in, fan_out)
+    return result
 
 
 def init(key: Key, predictions: int = PREDICTIONS) -> dict[str, Array]:

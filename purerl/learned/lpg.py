@@ -119,8 +119,8 @@ def parts(meta_params: PyTree, config: Any, made: LPGSettings) -> dict[str, Any]
     Raises:
         ConfigError: `problems` lists some.
     """
-    if found := problems(made, config):
-        raise ConfigError("\n".join(found))
+    if lines := problems(made, config):
+        raise ConfigError("\n".join(lines))
     reader = make_reader(made)
 
     def rule(columns: Columns, *lifetime: Array) -> tuple[Array, Array]:

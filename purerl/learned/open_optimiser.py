@@ -199,8 +199,8 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
     Raises:
         ConfigError: `problems` lists some.
     """
-    if found := problems(config):
-        raise ConfigError("\n".join(found))
+    if lines := problems(config):
+        raise ConfigError("\n".join(lines))
     clip = gradients.clip_by_norm(config.max_grad_norm)
     alone = made.optimiser_base == "none"
 

@@ -132,7 +132,7 @@ def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nd
     Raises:
         ConfigError: The archive holds anything else.
     """
-    found: dict[str, np.ndarray] = {}
+    result: dict[str, np.ndarray] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as files:
             members = files.infolist()
@@ -144,14 +144,14 @@ def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nd
                 most = MOST_HEADER + 4 * math.prod(shape)
                 with files.open(f"{name}.npy") as file:
                     raw = file.read(most + 1)
-                found[name] = array(raw, len(shape)) if len(raw) <= most else np.zeros(0)
-                if found[name].shape != shape:
+                result[name] = array(raw, len(shape)) if len(raw) <= most else np.zeros(0)
+                if result[name].shape != shape:
                     raise ConfigError(f"{name} must have the shape {list(shape)}")
     except ConfigError:
         raise
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, NotImplementedError, RuntimeError):
         raise ConfigError("is no .npz file of arrays") from None
-    return found
+    return result
 
 
 def _open(raw: bytes) -> Found:

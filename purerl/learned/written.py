@@ -118,14 +118,14 @@ def _check_elementwise(written: Written, config: Any) -> None:
         raise _Misfit(f"returns {_told(returned)}, must return {count} of floats of the shape of its inputs, [N]")
 
     def outcome(*inputs: Array) -> tuple[Array, ...]:
-        found = of_config(*inputs)
-        values = tuple(found) if place.outputs > 1 else (found,)
+        result = of_config(*inputs)
+        values = tuple(result) if place.outputs > 1 else (result,)
         slope = jax.grad(lambda first: jnp.sum(of_config(first, *inputs[1:])))
         return (*values, slope(inputs[0])) if place.sloped else values
 
     told = ("value", f"slope by {place.inputs[0]}") if place.sloped else ("first value", "second value")
-    found = names.called(written.socket, written.name, jax.jit(outcome), *inputs)
-    for name, values in zip(told, found, strict=True):
+    results = names.called(written.socket, written.name, jax.jit(outcome), *inputs)
+    for name, values in zip(told, results, strict=True):
         for i in np.flatnonzero(~np.isfinite(np.asarray(values)))[:1]:
             where = ", ".join(f"{each} = {x[i]:g}" for each, x in zip(place.inputs, inputs, strict=True))
             raise _Misfit(f"its {name} is {float(values[i])} at {where}")
@@ -147,8 +147,8 @@ def _check_optimiser(written: Written, config: Any) -> None:
     shapes = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)
     if any(shapes(each) != shapes(params) for each in returned):
         raise _Misfit("its updates must have the shapes and types of the parameters")
-    found = names.called(written.socket, written.name, jax.jit(updates), params)
-    for tree, told in zip(found, ("update", "update by gradients of 0"), strict=True):
+    results = names.called(written.socket, written.name, jax.jit(updates), params)
+    for tree, told in zip(results, ("update", "update by gradients of 0"), strict=True):
         if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(tree)):
             raise _Misfit(f"its {told} is not finite")
 

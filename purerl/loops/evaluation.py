@@ -87,8 +87,8 @@ def versus(
         The results of ``one``, ``[E]``.
     """
     both, rows = seated(one, other, num_episodes, env.num_agents)
-    found: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
-    return found
+    evaluation: Evaluation = jax.tree.map(lambda x: x[rows], play(key, env, both, num_episodes, max_steps))
+    return evaluation
 
 
 def seated(one: Player, other: Player, num_episodes: int, num_agents: int) -> tuple[Player, np.ndarray]:

@@ -224,8 +224,8 @@ def _unused(options: Any) -> list[str]:
 
 
 @contextlib.contextmanager
-def _collecting(found: list[str]):
+def _collecting(problems: list[str]):
     try:
         yield
     except ConfigError as error:
-        found.append(str(error))
+        problems.append(str(error))

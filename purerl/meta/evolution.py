@@ -194,10 +194,10 @@ def lives(
 
     def run(given: PyTree, keys: Key) -> Array:
         members = trees.fill(population.Members(given, keys), layout.size)
-        found = live_all(members, ())[1]
+        results = live_all(members, ())[1]
         if len(layout.devices) > 1:  # what follows is computed by each device in full, so that it is the same for any
-            found = jax.lax.with_sharding_constraint(found, NamedSharding(layout.mesh, PartitionSpec()))
-        return found[:size]
+            results = jax.lax.with_sharding_constraint(results, NamedSharding(layout.mesh, PartitionSpec()))
+        return results[:size]
 
     return run
 
@@ -318,10 +318,10 @@ def of(
             keys = jax.random.split(key, num_seeds)
             return jnp.stack([lives(candidates, keys) for lives in lives_of_tasks], axis=1)
         keys = jnp.tile(jax.random.split(key, (half, num_seeds)), (2, 1))
-        found = [
+        results = [
             lives(trees.take(candidates, rows), keys[rows]) for lives, rows in zip(lives_of_tasks, tried, strict=True)
         ]
-        return jnp.concatenate(found)[np.argsort(np.concatenate(tried))][:, None]
+        return jnp.concatenate(results)[np.argsort(np.concatenate(tried))][:, None]
 
     def each(fitness: Array) -> Metrics:
         of_task = [fitness[rows, 0 if paired else i] for i, rows in enumerate(tried)]
@@ -331,8 +331,8 @@ def of(
     frames = num_seeds * sum(len(rows) * each for rows, each in zip(tried, one, strict=True))
     used = placed(num_seeds * min(len(rows) for rows in tried), devices, lanes).devices
     score, named = pair_scores if paired else scores, {"each": each} if len(tasks) > 1 else {}
-    found = evolution(strategy, socket.init, Tasks(live, score, **named))
-    return found._replace(frames=frames, devices=used)
+    result = evolution(strategy, socket.init, Tasks(live, score, **named))
+    return result._replace(frames=frames, devices=used)
 
 
 def judge(socket: Socket, env: Env, fitness: Fitness = lifetime_return) -> dict[str, Any]:

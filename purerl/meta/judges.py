@@ -117,8 +117,8 @@ def by_value_network(config: Any, env: Env) -> Judge:
         before, after = value(params, trajectory.obs), value(params, trajectory.next_obs)
         discount = VALUE_GAMMA * (1 - trajectory.terminated)
         gae = jax.vmap(returns.gae, in_axes=(1, 1, 1, 1, 1, None), out_axes=1)
-        found = gae(trajectory.reward, before, after, discount, trajectory.last, VALUE_LAMBDA)
-        return found, found + before
+        advantage = gae(trajectory.reward, before, after, discount, trajectory.last, VALUE_LAMBDA)
+        return advantage, advantage + before
 
     def learn(judging: Judging, trajectory: Transition, target: Array) -> Judging:
         def loss(params: PyTree, batch: tuple[PyTree, Array]) -> tuple[Array, tuple[()]]:

@@ -122,8 +122,8 @@ def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> 
     if env.num_agents != 2:
         raise ConfigError(f"env = {env.name!r}: has {env.num_agents} agents; shaping is a game of 2")
     alone = env._replace(num_agents=1)
-    if found := algo.problems(config, alone):
-        raise ConfigError("\n".join(found))
+    if problems := algo.problems(config, alone):
+        raise ConfigError("\n".join(problems))
     learner, size = algo.make_learner(config, alone), config.num_envs
     action = spaces.struct(env.action_space)
 

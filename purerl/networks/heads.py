@@ -159,8 +159,8 @@ def one_each(network: ActorCritic, num_agents: int, which: Callable[[PyTree], Ar
 
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[Array, Array, PyTree]:
         made = jax.vmap(lambda p: network.unroll(p, obs, carry, last))(params)
-        found: tuple[Array, Array, PyTree] = chosen(made, obs)
-        return found
+        result: tuple[Array, Array, PyTree] = chosen(made, obs)
+        return result
 
     def value(params: PyTree, obs: PyTree, carry: PyTree) -> Array:
         made: Array = chosen(jax.vmap(lambda p: network.value(p, obs, carry))(params), obs)

@@ -67,8 +67,8 @@ class Reader:
 
     def actions(self, action: Any) -> np.ndarray:
         """Returns actions of rows ``[P, B, ...]`` as actions of environments."""
-        found = np.asarray(action)
-        return found.reshape(-1, *self._agents, *found.shape[2:])
+        actions = np.asarray(action)
+        return actions.reshape(-1, *self._agents, *actions.shape[2:])
 
     def _each(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self._size, -1, *x.shape[1:])
@@ -165,11 +165,11 @@ class Collector:
         if self._thread is None:
             return self._collect()
         before = time.perf_counter()
-        found = self._rollouts.get()
-        if isinstance(found, BaseException):
-            raise found
-        found.seconds["waiting"] += time.perf_counter() - before
-        return found
+        rollout = self._rollouts.get()
+        if isinstance(rollout, BaseException):
+            raise rollout
+        rollout.seconds["waiting"] += time.perf_counter() - before
+        return rollout
 
     def learned(self, behaviour: PyTree, version: int) -> None:
         """Hands on the parameters that were learned from the last rollout."""
@@ -188,10 +188,10 @@ class Collector:
         if given is None or self._closed:
             raise Closed
         waited = time.perf_counter() - before
-        found = self._actor.collect(*given, self._key)
-        self._key, self._left = found.next_key, self._left - 1
-        found.seconds["waiting"] += waited
-        return found
+        rollout = self._actor.collect(*given, self._key)
+        self._key, self._left = rollout.next_key, self._left - 1
+        rollout.seconds["waiting"] += waited
+        return rollout
 
     def _collect_all(self) -> None:
         try:

@@ -66,8 +66,8 @@ def run(traced: Traced, cut: Cut, *args: PyTree) -> PyTree:
     leaves = jax.tree.leaves(args, is_leaf=lambda x: isinstance(x, Each))
     floats = (x for x in leaves if not isinstance(x, Each) and jnp.issubdtype(x.dtype, jnp.floating) and x.ndim == 0)
     sure = jnp.isfinite(next(floats)) if cut.exact else None
-    found = _evaluate(_Here(cut, sure), *tracing.opened(traced.jaxpr), leaves)
-    return jax.tree.unflatten(jax.tree.structure(traced.shapes), found)
+    results = _evaluate(_Here(cut, sure), *tracing.opened(traced.jaxpr), leaves)
+    return jax.tree.unflatten(jax.tree.structure(traced.shapes), results)
 
 
 def apart(tree: PyTree, differs: PyTree, cut: Cut) -> PyTree:
@@ -113,8 +113,8 @@ def _evaluate(here: _Here, jaxpr: Any, consts: Sequence[Any], args: Sequence[Val
             known.update(zip(step.outvars, _meet(here, step, look(step.invars)), strict=True))
             continue
         rows = _rows(here.cut, look(step.inputs)) if step.apart else [look(step.inputs)]
-        found = [_separately(here, functools.partial(_compute, step), row) for row in rows]
-        for x, own, *values in zip(step.outputs, step.differs, *found, strict=True):
+        results = [_separately(here, functools.partial(_compute, step), row) for row in rows]
+        for x, own, *values in zip(step.outputs, step.differs, *results, strict=True):
             known[x] = Each(values) if own else values[0]
     return look(jaxpr.outvars)
 
@@ -129,8 +129,8 @@ def _compute(group: tracing.Group, values: Sequence[Any]) -> list[Any]:
     for eqn in group.eqns:
         given = [x.val if isinstance(x, Literal) else known[x] for x in eqn.invars]
         with compat.scope(eqn):
-            found = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
-        known.update(zip(eqn.outvars, found if eqn.primitive.multiple_results else [found], strict=True))
+            results = eqn.primitive.bind(*given, **eqn.primitive.get_bind_params(eqn.params))
+        known.update(zip(eqn.outvars, results if eqn.primitive.multiple_results else [results], strict=True))
     return [known[x] for x in group.outputs]
 
 
@@ -144,8 +144,8 @@ def _separately(here: _Here, group: Callable[[Sequence[Any]], list[Any]], values
     if not backend.is_cpu():
         return list(jax.lax.optimization_barrier(group(list(jax.lax.optimization_barrier(values)))))
     blank = lambda values: [_blank(x) for x in jax.eval_shape(group, values)]
-    found: list[Any] = jax.lax.cond(here.sure, group, blank, values)
-    return found
+    results: list[Any] = jax.lax.cond(here.sure, group, blank, values)
+    return results
 
 
 def _blank(like: Any) -> Array:
@@ -182,8 +182,8 @@ def _scan(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
     consts, start, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
 
     def step(carry: list[Value], x: list[Value]) -> tuple[list[Value], list[Value]]:
-        found = _held(here.cut, _evaluate(here, *tracing.opened(body), [*consts, *carry, *x]), differs)
-        return found[:num_carry], found[num_carry:]
+        results = _held(here.cut, _evaluate(here, *tracing.opened(body), [*consts, *carry, *x]), differs)
+        return results[:num_carry], results[num_carry:]
 
     options = {"length": params["length"], "reverse": params["reverse"], "unroll": params["unroll"]}
     with compat.scope(eqn):
@@ -199,8 +199,8 @@ def _cond(here: _Here, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
         return _held(here.cut, _evaluate(here, *tracing.opened(branch), given[1:]), differs)
 
     branches = [functools.partial(taken, branch) for branch in eqn.params["branches"]]
-    found: list[Value] = jax.lax.switch(given[0], branches)
-    return found
+    results: list[Value] = jax.lax.switch(given[0], branches)
+    return results
 
 
 def _join(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:

@@ -120,11 +120,11 @@ def available_bytes(devices: Sequence[jax.Device]) -> int:
     free = _available_bytes(here)
     if len(here) == len(devices):
         return free
-    found = processes.gathered([socket.gethostname(), free])
+    of_processes = processes.gathered([socket.gethostname(), free])
     if here[0].platform != "cpu":
-        return int(min(free for _, free in found))
-    beside = collections.Counter(name for name, _ in found)
-    return int(min(free // beside[name] for name, free in found))
+        return int(min(free for _, free in of_processes))
+    beside = collections.Counter(name for name, _ in of_processes)
+    return int(min(free // beside[name] for name, free in of_processes))
 
 
 def _available_bytes(devices: Sequence[jax.Device]) -> int:

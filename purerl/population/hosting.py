@@ -114,8 +114,8 @@ def programs(
 
     def chosen(given: PyTree, behaviour: PyTree, lane: Lane, noise: PyTree, at: Any) -> Choice:
         now = jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, at, 1, keepdims=False), noise)
-        found: Choice = act(given, behaviour, lane, now)
-        return found
+        choice: Choice = act(given, behaviour, lane, now)
+        return choice
 
     def put(rows: Transition, row: Transition, at: Any) -> Transition:
         write = lambda all_rows, new: jax.lax.dynamic_update_index_in_dim(all_rows, new, at, 1)

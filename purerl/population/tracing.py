@@ -39,8 +39,8 @@ def differing(traced: Traced, *args: PyTree) -> PyTree:
 
     What comes from the number of the shard differs, until the shards meet in a collective.
     """
-    found = results(opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
-    return jax.tree.unflatten(jax.tree.structure(traced.shapes), found)
+    leaves = results(opened(traced.jaxpr)[0], tuple(jax.tree.leaves(args)))
+    return jax.tree.unflatten(jax.tree.structure(traced.shapes), leaves)
 
 
 class Meeting(NamedTuple):
@@ -62,13 +62,13 @@ def meetings(traced: Traced) -> list[Meeting]:
 
 def _meetings(jaxpr: Any, times: int) -> list[Meeting]:
     """Lists the collectives of a trace that is computed ``times`` times."""
-    found = []
+    meetings = []
     for eqn in jaxpr.eqns:
         if is_collective(eqn) and eqn.primitive.name != "axis_index":
-            found.append(Meeting(eqn.primitive.name, trees.nbytes([x.aval for x in eqn.invars]), times))
+            meetings.append(Meeting(eqn.primitive.name, trees.nbytes([x.aval for x in eqn.invars]), times))
         for inner in jaxprs_in_params(eqn.params):
-            found += _meetings(inner, times * (eqn.params["length"] if eqn.primitive.name == "scan" else 1))
-    return found
+            meetings += _meetings(inner, times * (eqn.params["length"] if eqn.primitive.name == "scan" else 1))
+    return meetings
 
 
 class Group(NamedTuple):
@@ -109,25 +109,25 @@ def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
     that each shard has of its own.
     """
     own = _known(jaxpr, given)
-    found: list[Group | JaxprEqn] = []
+    groups: list[Group | JaxprEqn] = []
     waiting: dict[bool, list[JaxprEqn]] = {False: [], True: []}
     not_yet: set[Any] = set()  # what the operations of each shard will have made
 
     def close() -> None:
-        found.extend(_group(jaxpr, waiting[apart], own, apart) for apart in (False, True) if waiting[apart])
+        groups.extend(_group(jaxpr, waiting[apart], own, apart) for apart in (False, True) if waiting[apart])
         not_yet.clear()
         waiting.update({False: [], True: []})
 
     for eqn in jaxpr.eqns:
         if _shards_meet(eqn):
             close()
-            found.append(eqn)
+            groups.append(eqn)
         else:
             apart = any(own.get(x) or x in not_yet for x in _variables(eqn.invars))
             waiting[apart].append(eqn)
             not_yet.update(eqn.outvars if apart else ())
     close()
-    return found
+    return groups
 
 
 def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
@@ -135,10 +135,10 @@ def of_loop(eqn: JaxprEqn, given: Flags) -> tuple[Flags, Flags]:
     num_consts, num_carry = compat.loop_sizes(eqn.params)
     consts, carry, xs = given[:num_consts], given[num_consts : num_consts + num_carry], given[num_consts + num_carry :]
     while True:
-        found = results(opened(eqn.params["jaxpr"])[0], (*consts, *carry, *xs))
-        now = tuple(a or b for a, b in zip(carry, found[:num_carry], strict=True))
+        outputs = results(opened(eqn.params["jaxpr"])[0], (*consts, *carry, *xs))
+        now = tuple(a or b for a, b in zip(carry, outputs[:num_carry], strict=True))
         if now == carry:
-            return carry, (*carry, *found[num_carry:])
+            return carry, (*carry, *outputs[num_carry:])
         carry = now
 
 
@@ -152,8 +152,8 @@ def of_operation(eqn: JaxprEqn, given: Flags) -> Flags:
     if name == "scan":
         return of_loop(eqn, given)[1]
     if name == "cond" and not given[0]:
-        found = [results(opened(branch)[0], given[1:]) for branch in eqn.params["branches"]]
-        return tuple(map(any, zip(*found, strict=True)))
+        of_branches = [results(opened(branch)[0], given[1:]) for branch in eqn.params["branches"]]
+        return tuple(map(any, zip(*of_branches, strict=True)))
     return (any(given),) * len(eqn.outvars)
 
 

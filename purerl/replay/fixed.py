@@ -137,24 +137,24 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
     structure: Any = jax.tree.structure(wanted)
     if structure != jax.tree.structure(data):
         return ["observations or actions are of another structure than the environment's"]
-    found = [
+    problems = [
         f"{jax.tree_util.keystr(path, simple=True, separator='.')} is {x.dtype}{list(x.shape)}, expected "
         f"{like.dtype}{list(like.shape)}"
         for (path, x), like in zip(jax.tree.leaves_with_path(data), jax.tree.leaves(wanted), strict=True)
         if (x.shape, x.dtype) != (like.shape, like.dtype)
     ]
-    if found or not steps:
-        return found or ["has no steps"]
+    if problems or not steps:
+        return problems or ["has no steps"]
     if np.any(data.terminated & data.truncated):
-        found.append("a step is both terminated and truncated")
+        problems.append("a step is both terminated and truncated")
     if np.sum(data.last) != episodes:
-        found.append(f"{np.sum(data.last)} steps end an episode, expected {episodes}")
+        problems.append(f"{np.sum(data.last)} steps end an episode, expected {episodes}")
     if not data.last[-1]:
-        found.append("the last step ends no episode")
+        problems.append("the last step ends no episode")
     spaces_of = spaces.leaves(observation_space), spaces.leaves(action_space)
     for name, leaves in (("obs", data.obs), ("final_obs", data.final_obs), ("action", data.action)):
         for space, x in zip(spaces_of[name == "action"], jax.tree.leaves(leaves), strict=True):
             low, high = spaces.bounds(space)
             if not isinstance(space, spaces.Box) and (np.any(x < low) or np.any(x > high)):
-                found.append(f"{name}: has numbers that {spaces.kind(space)} space has not")
-    return found
+                problems.append(f"{name}: has numbers that {spaces.kind(space)} space has not")
+    return problems

@@ -84,7 +84,7 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     shapes = {jax.tree_util.keystr(at): jax.eval_shape(plain, leaf) for at, leaf in leaves}
-    found = []
+    read_leaves = []
     with regular_files.opened(path)[0] as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         stored = {name: (tuple(array["shape"]), array["dtype"]) for name, array in header.items()}
@@ -97,8 +97,8 @@ def read(path: Path, like: PyTree, put: Put = on_default) -> PyTree:
         for (_, leaf), shape in zip(leaves, shapes.values(), strict=True):
             array = np.empty(shape.shape, shape.dtype)
             fill(file, array, path)
-            found.append(placed(array, leaf, put))
-    return jax.tree.unflatten(structure, found)
+            read_leaves.append(placed(array, leaf, put))
+    return jax.tree.unflatten(structure, read_leaves)
 
 
 def fill(file: Any, array: np.ndarray, path: Path) -> None:

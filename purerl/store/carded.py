@@ -82,9 +82,9 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
     with file:
         if size > MOST_BYTES:
             raise ConfigError(f"{path}: larger than {MOST_BYTES} bytes")
-        found = tensors.header(file, size, path)
-        card = _card(kind, path, found.metadata)
-        arrays = tensors.read(file, path, found.places, expected(card))
+        header = tensors.header(file, size, path)
+        card = _card(kind, path, header.metadata)
+        arrays = tensors.read(file, path, header.places, expected(card))
     if tensors.digest({name: x for name, x in card.items() if name != "sha256"}, arrays) != card["sha256"]:
         raise ConfigError(f"{path}: is not what was written (sha256 differs)")
     tensors.check_finite(path, arrays)

@@ -250,9 +250,9 @@ def _card(path: Path) -> dict[str, Any]:
     if in_pieces and (wrong := pieces.problem(path, card["pieces"])):
         raise Damaged(f"{path}: {wrong}")
     if card.get("format") != (IN_PIECES if in_pieces else FORMAT):
-        found = card.get("format")
-        advice = f"; {EARLIER}" if type(found) is int and found < FORMAT else ""
-        raise ConfigError(f"{path}: format {reprlib.repr(found)}, expected {FORMAT}{advice}")
+        saved = card.get("format")
+        advice = f"; {EARLIER}" if type(saved) is int and saved < FORMAT else ""
+        raise ConfigError(f"{path}: format {reprlib.repr(saved)}, expected {FORMAT}{advice}")
     if card.get("step") != int(path.name):
         raise Damaged(f"{path}: holds the step {reprlib.repr(card.get('step'))}, not {path.name}")
     if not isinstance(card.get("about"), dict) or not isinstance(card.get("versions"), dict):

@@ -129,5 +129,5 @@ def _numbers(row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for inner, number in parts:
-            if not math.isnan(found := untrusted.plotted(number)):
-                yield (f"{name}.{inner}" if inner else name)[:80], found
+            if not math.isnan(plotted := untrusted.plotted(number)):
+                yield (f"{name}.{inner}" if inner else name)[:80], plotted

@@ -55,10 +55,10 @@ def parse(raw: bytes) -> Any:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         raise ValueError("a name appears twice in one object")
-    return found
+    return unique
 
 
 def _no_number(text: str) -> Any:

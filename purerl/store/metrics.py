@@ -111,22 +111,22 @@ def means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
 
     With several members there are also the `QUANTILES` of ``episode_return`` over those in which an episode ended.
     """
-    found = {}
+    result = {}
     for name, values in metrics.items():
         if name in OF_EPISODES:
-            found[name] = float(_over_episodes(metrics, name))
+            result[name] = float(_over_episodes(metrics, name))
         elif name in ("alive", "stopped"):
-            found[name] = float(values[-1].sum())
+            result[name] = float(values[-1].sum())
         elif name == "episodes":
-            found[name] = float(values.sum())
+            result[name] = float(values.sum())
         else:
             exists = np.isfinite(values)
             total = np.sum(values, dtype=np.float64, where=exists)
-            found[name] = float(total / exists.sum()) if exists.any() else float("nan")
+            result[name] = float(total / exists.sum()) if exists.any() else float("nan")
     if metrics["alive"].shape[1] > 1:
         for q, value in zip(QUANTILES, aggregates.quantiles(returns(metrics), QUANTILES), strict=True):
-            found[f"episode_return_{q:g}"] = float(value)
-    return found
+            result[f"episode_return_{q:g}"] = float(value)
+    return result
 
 
 def _quoted(name: str) -> str:

@@ -58,14 +58,14 @@ def own(tree: PyTree, rows: int | None = None, mine: Callable[[Any], bool] = of_
         rows: The number of rows of the leading axis of every array that are written; None: all.
         mine: ``mine(shard)`` returns whether this process writes a shard.
     """
-    found = {}
+    parts = {}
     for name, leaf in arrays.named(tree).items():
         for shard in leaf.addressable_shards if isinstance(leaf, jax.Array) else ():
             starts = [part.start or 0 for part in shard.index]
             part = shard.data if rows is None or not starts else shard.data[: max(0, rows - starts[0])]
             if mine(shard) and part.size:
-                found[f"{name}@{','.join(map(str, starts))}"] = part
-    return found
+                parts[f"{name}@{','.join(map(str, starts))}"] = part
+    return parts
 
 
 def write(folder: Path, process: int, parts: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict
     Raises:
         OSError: A piece does not come within ``seconds``, or is not as long as its note says.
     """
-    found, until = [], time.monotonic() + seconds
+    received, until = [], time.monotonic() + seconds
     for process in range(count):
         note = _note(folder, process)
         while not note.exists():
@@ -98,10 +98,10 @@ def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict
         said = json_files.read_json(note)
         if (there := os.stat(folder / _name(process)).st_size) != said["bytes"]:
             raise OSError(f"the part of process {process} has {there} bytes, not {said['bytes']}")
-        found.append(said)
+        received.append(said)
     for process in range(count):
         _note(folder, process).unlink()
-    return found
+    return received
 
 
 def problem(folder: Path, listed: Any) -> str | None:
@@ -138,11 +138,11 @@ def read(folder: Path, count: int, like: PyTree, put: arrays.Put = arrays.on_def
             parts.setdefault(name, []).append(part)
         for name in [*shapes, *parts]:
             _check(folder, name, parts.get(name, []), shapes.get(name))
-        found = [
+        whole = [
             arrays.placed(_joined(folder, parts.get(name, []), shape), leaf, put)
             for (_, leaf), (name, shape) in zip(leaves, shapes.items(), strict=True)
         ]
-    return jax.tree.unflatten(structure, found)
+    return jax.tree.unflatten(structure, whole)
 
 
 def _parts(folder: Path, count: int, stack: contextlib.ExitStack) -> Iterator[tuple[str, Part]]:
@@ -166,12 +166,12 @@ def _check(folder: Path, name: str, parts: Sequence[Part], shape: Any) -> None:
     if shape is None:
         raise ConfigError(f"{folder}: {name} is {len(parts)} parts, expected nothing")
     ends = [tuple(a + b for a, b in zip(part.starts, part.place.shape, strict=True)) for part in parts]
-    found = tuple(map(max, zip(*ends, strict=True))) if parts and len({*map(len, ends)}) == 1 else None
+    extent = tuple(map(max, zip(*ends, strict=True))) if parts and len({*map(len, ends)}) == 1 else None
     kinds = {part.place.dtype for part in parts}
     sizes, different = sum(math.prod(part.place.shape) for part in parts), {part.starts for part in parts}
-    whole = found == shape.shape or (not parts and math.prod(shape.shape) == 0)
+    whole = extent == shape.shape or (not parts and math.prod(shape.shape) == 0)
     if not whole or kinds - {arrays.DTYPES[shape.dtype.name]} or len(different) < len(parts):
-        stored = (found, *sorted(kinds)) if parts else "missing"
+        stored = (extent, *sorted(kinds)) if parts else "missing"
         raise ConfigError(f"{folder}: {name} is {stored}, expected {(shape.shape, arrays.DTYPES[shape.dtype.name])}")
     if sizes != math.prod(shape.shape):
         raise ConfigError(f"{folder}: {name} has {sizes} numbers in its parts, expected {math.prod(shape.shape)}")

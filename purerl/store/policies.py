@@ -67,10 +67,10 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
     path, expected = directory / ARRAYS, trees.named_leaves(like)
     file, size = regular_files.opened(path)
     with file:
-        found = tensors.header(file, size, path)
-        if found.metadata:
+        header = tensors.header(file, size, path)
+        if header.metadata:
             raise ConfigError(f"{path}: has metadata, which a policy's has not")
-        arrays = tensors.read(file, path, found.places, expected)
+        arrays = tensors.read(file, path, header.places, expected)
     written = {name: value for name, value in document.items() if name != "sha256"}
     if tensors.digest(written, arrays) != document.get("sha256"):
         raise ConfigError(f"{path}: it and {DESCRIPTION} are not what was written (sha256 differs)")

@@ -31,11 +31,11 @@ def opened(path: Path) -> tuple[io.BufferedReader, int]:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:  # a null character in the path
         raise ConfigError(f"{str(path)!r}: {error}") from None
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
         file.close()
         raise ConfigError(f"{path}: is no regular file")
-    return file, found.st_size
+    return file, status.st_size
 
 
 def read(path: Path, most_bytes: int) -> bytes:

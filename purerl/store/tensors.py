@@ -49,10 +49,10 @@ def header(file: BinaryIO, size: int, path: Path) -> Header:
     if size < 8 or length > min(size - 8, MOST_HEADER_BYTES):
         raise ConfigError(f"{path}: no safetensors file, or cut off")
     try:
-        found = json_files.parse(file.read(length))
+        document_read = json_files.parse(file.read(length))
     except ConfigError as error:
         raise ConfigError(f"{path}: no safetensors file ({error})") from None
-    entries: dict[str, Any] = found if isinstance(found, dict) else {"": None}
+    entries: dict[str, Any] = document_read if isinstance(document_read, dict) else {"": None}
     metadata: Any = entries.pop(METADATA, {})
     texts = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
     places, end = {name: _place(entry) for name, entry in entries.items()}, 0
@@ -104,11 +104,11 @@ def digest(document: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
     It covers the name, dtype, shape and bytes of every array.
     """
-    found = hashlib.sha256(json_files.canonical(document))
+    hashed = hashlib.sha256(json_files.canonical(document))
     for name, array in sorted(arrays.items()):
-        found.update(json.dumps([name, array.dtype.name, array.shape]).encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        hashed.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
 
 
 def _kind(shape: tuple[int, ...], dtype: str) -> str:

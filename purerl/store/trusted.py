@@ -54,8 +54,8 @@ def remember(where: Path, names: Iterable[str]) -> None:
 
     If the file cannot be written, nothing is remembered.
     """
-    found = [(os.path.realpath(where), part, digest(part)) for name in names for part in _parts(name)]
-    new = {entry[:2]: entry for entry in found if entry[2]}
+    entries = [(os.path.realpath(where), part, digest(part)) for name in names for part in _parts(name)]
+    new = {entry[:2]: entry for entry in entries if entry[2]}
     if not new:
         return
     before = {entry[:2]: entry for entry in _entries() if entry[:2] not in new}
@@ -88,9 +88,9 @@ def digest(name: str) -> str:
 
     The packages are run with the module. Empty if the sources that Python would import cannot be determined.
     """
-    found = _sources(name.partition(":")[0])
+    sources = _sources(name.partition(":")[0])
     try:
-        parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in found]
+        parts = [hashlib.sha256(regular_files.read(path, MOST_BYTES)).digest() for path in sources]
     except ConfigError:
         return ""
     return hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""
@@ -103,15 +103,15 @@ def _sources(module: str) -> list[Path]:
     """
     here = [os.getcwd()] if os.getcwd() not in sys.path and "" not in sys.path else []
     folders = [Path(folder or os.getcwd()) for folder in [*sys.path, *here]]
-    names, found = module.split("."), []
+    names, sources = module.split("."), []
     if names[0] in sys.builtin_module_names or not all(name.isidentifier() for name in names):
         return []
     for name in names:
         file, folders = _step(name, folders)
         if file is None and not folders:
             return []
-        found += [file] if file else []
-    return found if file else []
+        sources += [file] if file else []
+    return sources if file else []
 
 
 def _step(name: str, folders: list[Path]) -> tuple[Path | None, list[Path]]:

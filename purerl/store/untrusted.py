@@ -20,10 +20,10 @@ def contents(directory: Path, name: str) -> dict[str, Any]:
     if not regular_files.is_plain(directory / name):
         return {}
     try:
-        found = json_files.read_json(directory / name)
+        document = json_files.read_json(directory / name)
     except ConfigError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def listed(fields: dict[str, Any], name: str) -> list[Any]:

@@ -32,13 +32,13 @@ def run(parts: dict[str, Any], seed: int) -> tuple[dict[str, np.ndarray], float]
     config, env = disco.preset("catch"), envs.make("Catch-bsuite", rows=8, columns=8)
     trainer = disco.make_trainer(config, env, **parts)
     state, step = jax.jit(trainer.init)(jax.random.key(seed)), jax.jit(trainer.step, donate_argnums=0)
-    found, start = [], 0.0
+    results, start = [], 0.0
     for _ in range(config.num_iterations):
         state, metrics = step(state)
-        found.append(jax.tree.map(float, metrics))
+        results.append(jax.tree.map(float, metrics))
         start = start or time.perf_counter()
-    seconds = (time.perf_counter() - start) / (len(found) - 1)
-    return {name: np.array([row[name] for row in found]) for name in found[0]}, seconds
+    seconds = (time.perf_counter() - start) / (len(results) - 1)
+    return {name: np.array([row[name] for row in results]) for name in results[0]}, seconds
 
 
 def tell(name: str, seed: int, metrics: dict[str, np.ndarray], seconds: float) -> None:

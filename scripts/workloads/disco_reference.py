@@ -119,8 +119,8 @@ def single(case: Any, arrays: Any) -> Iterator[Pair]:
             yield f"state {name} {part}", number, case[f"state_after__{name}_ema_{part}"]
     for ours, theirs in TERMS.items():
         weight = CONFIG.value_coef if ours == "value" else 1.0
-        found = f"loss__{theirs}_per_step" + ("_masked" if ours == "following" else "")
-        yield f"loss {theirs}", terms[f"{ours}_loss"] / weight, case[found]
+        result = f"loss__{theirs}_per_step" + ("_masked" if ours == "following" else "")
+        yield f"loss {theirs}", terms[f"{ours}_loss"] / weight, case[result]
     yield "loss total", total, case["loss__total_masked_as_in_agent"]
     yield "gradient logits", slope.policy[:-1], case["grad_of_masked_loss__wrt_online_logits"]
     yield "gradient aux_pi", slope.following[:-1], case["grad_of_masked_loss__wrt_online_aux_pi"]
@@ -146,8 +146,8 @@ def oracle(case: Any, arrays: Any) -> Iterator[Pair]:
     yield "oracle state cell", after[1], case["state_after__meta_lstm_cell"]
     yield "oracle state adv moment2", moments[1], case["state_after__adv_ema_moment2"]
     for ours, x in plain.losses(told, values, targets).items():
-        found = f"loss__{TERMS[ours]}_per_step" + ("_masked" if ours == "following" else "")
-        yield f"oracle loss {TERMS[ours]}", x, case[found]
+        result = f"loss__{TERMS[ours]}_per_step" + ("_masked" if ours == "following" else "")
+        yield f"oracle loss {TERMS[ours]}", x, case[result]
 
 
 def tree(case: Any, start: str) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def agent(case: Any, arrays: Any) -> Iterator[Pair]:
             return masked(terms, mask), terms
 
         (total, terms), slope = jax.value_and_grad(loss, has_aux=True)(params)
-        found = {
+        results = {
             "online_logits": online.policy[:-1],
             "pi_hat_logits": targets.policy,
             "adv": values.advantage,
@@ -201,8 +201,8 @@ def agent(case: Any, arrays: Any) -> Iterator[Pair]:
             "state_after_meta_lstm_cell": kept.cell,
         }
         for name, moments in (("adv", advantages), ("td", errors)):
-            found |= {f"state_after_{name}_ema_{part}": x for part, x in zip(MOMENTS, moments, strict=True)}
-        for name, ours in found.items():
+            results |= {f"state_after_{name}_ema_{part}": x for part, x in zip(MOMENTS, moments, strict=True)}
+        for name, ours in results.items():
             if f"step{step}_{name}" in case:
                 yield f"step {step} {name}", ours, case[f"step{step}_{name}"]
         if step == 1:
@@ -229,11 +229,13 @@ def check(folder: Path) -> bool:
     with jax.default_matmul_precision("highest"):
         for path, made in [*cases, (folder / AGENT, agent)]:
             with np.load(path, allow_pickle=False) as case:
-                found = [(far(ours, theirs), name) for name, ours, theirs in made(case, arrays)]
-            close &= all(distance <= 1 for distance, _ in found)
-            distance, name = max(found)
-            print(f"{path.stem:<66} {made.__name__:<7} {len(found):>3} arrays; worst {distance:.3f} of allowed: {name}")
-            for distance, name in found:
+                results = [(far(ours, theirs), name) for name, ours, theirs in made(case, arrays)]
+            close &= all(distance <= 1 for distance, _ in results)
+            distance, name = max(results)
+            print(
+                f"{path.stem:<66} {made.__name__:<7} {len(results):>3} arrays; worst {distance:.3f} of allowed: {name}"
+            )
+            for distance, name in results:
                 if distance > 1:
                     print(f"  TOO FAR: {name} {distance:.2f}")
     return close

@@ -218,9 +218,9 @@ def job(asked: dict[str, Any]) -> turns.Job:
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
     def tally(result):
-        found = [np.unique(count).tolist() for count in result[:2]]
-        if found != [[total.frames], [total.updates]]:
-            raise SystemExit(f"{asked['side']} took {found} frames and updates, not {total}")
+        results = [np.unique(count).tolist() for count in result[:2]]
+        if results != [[total.frames], [total.updates]]:
+            raise SystemExit(f"{asked['side']} took {results} frames and updates, not {total}")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
             raise SystemExit(f"{asked['side']} diverged")
         return {}

@@ -110,13 +110,13 @@ def make_train(algorithm: str, checkout: str, frames: int, last: int, episodes: 
 
     def ippo(key):
         made = train(key)
-        learner, found = made["runner_state"][0], made["metrics"]["returned_episode_returns"]
-        return frames, learner.step, learner.params, jnp.mean(found[-last:]) / NUM_AGENTS
+        learner, result = made["runner_state"][0], made["metrics"]["returned_episode_returns"]
+        return frames, learner.step, learner.params, jnp.mean(result[-last:]) / NUM_AGENTS
 
     def q_learning(key):
         learner, _, tested, _ = train(key)["runner_state"]
-        found = tested["returned_episode_returns"] / NUM_AGENTS if episodes else jnp.nan
-        return learner.timesteps, learner.grad_steps, learner.params, found
+        result = tested["returned_episode_returns"] / NUM_AGENTS if episodes else jnp.nan
+        return learner.timesteps, learner.grad_steps, learner.params, result
 
     if algorithm == "ippo":
         train = module.make_train(settings)

@@ -57,12 +57,12 @@ def ours(method: str, updates: int, times: int) -> list[float]:
     trainer = ppo.make_trainer(config, envs.make("Maze-v0"))
     state = jax.jit(trainer.init)(jax.random.key(0))
     run = jax.jit(loops.chunk(trainer, updates), donate_argnums=0)
-    found = []
+    results = []
     for _ in range(times + 1):
         before = time.perf_counter()
         state, _ = jax.block_until_ready(run(state, updates))
-        found.append(time.perf_counter() - before)
-    return found[1:]
+        results.append(time.perf_counter() - before)
+    return results[1:]
 
 
 if __name__ == "__main__":

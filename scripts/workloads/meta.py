@@ -72,8 +72,8 @@ def purerl_program(side: str, name: str, candidates: int, total_steps: int, lane
 
     def lives(key):
         key_mean, key_init, key_ask, key_live = jax.random.split(key, 4)
-        found, _ = strategy.ask(key_ask, strategy.init(key_init, socket.init(key_mean)))
-        return live(found, jax.random.split(key_live, 1))
+        result, _ = strategy.ask(key_ask, strategy.init(key_init, socket.init(key_mean)))
+        return live(result, jax.random.split(key_live, 1))
 
     return lives
 
@@ -98,10 +98,10 @@ def purejaxrl_program(checkout: str, candidates: int, total_steps: int):
     def generation(key):
         key_init, key_ask, key_train, key_tell = jax.random.split(key, 4)
         params = strategy.default_params
-        found, state = strategy.ask(key_ask, strategy.init(key_init, like, params), params)
-        out = jax.vmap(train, in_axes=(0, None))(found, key_train)
+        result, state = strategy.ask(key_ask, strategy.init(key_init, like, params), params)
+        out = jax.vmap(train, in_axes=(0, None))(result, key_train)
         fitness = out["metrics"]["returned_episode_returns"].mean(axis=(1, 2, 3))
-        return strategy.tell(key_tell, found, -fitness, state, params)
+        return strategy.tell(key_tell, result, -fitness, state, params)
 
     return generation
 

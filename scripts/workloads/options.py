@@ -36,9 +36,9 @@ def job(asked: dict[str, Any]) -> turns.Job:
 def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints both."""
     asked = {**asked, "warmups": 0, "total_steps": args.total_steps}
-    found = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    result = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     sides = [
-        turns.Side(name, sys.executable, {**asked, "options": options}, found)
+        turns.Side(name, sys.executable, {**asked, "options": options}, result)
         for name, options in zip(("first", "second"), args.options, strict=True)
     ]
     results = turns.measure(sides, args.rounds, args.processes)

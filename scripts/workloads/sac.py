@@ -103,9 +103,9 @@ def job(asked: dict[str, Any]) -> turns.Job:
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
     def tally(result):
-        found = [np.unique(count).tolist() for count in result[:2]]
-        if found != [[asked["total_steps"]], [asked["total_steps"] - WARMUP]]:
-            raise SystemExit(f"{asked['side']} took {found} frames and updates")
+        results = [np.unique(count).tolist() for count in result[:2]]
+        if results != [[asked["total_steps"]], [asked["total_steps"] - WARMUP]]:
+            raise SystemExit(f"{asked['side']} took {results} frames and updates")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
             raise SystemExit(f"{asked['side']} diverged")
         return {}

@@ -92,11 +92,11 @@ def purerl_program(algo: str, total: Counts, asked: dict[str, Any]):
 
     def outcome(key):
         state, metrics = train(key)
-        learner, found = state.learner, metrics["episode_return"][-max(total.iterations // 10, 1) :]
+        learner, result = state.learner, metrics["episode_return"][-max(total.iterations // 10, 1) :]
         if asked["evaluate"]:
-            found = evaluate(key, env, trainer.learner, trainer.learner.policy(learner), EVALUATED).episode_return
+            result = evaluate(key, env, trainer.learner, trainer.learner.policy(learner), EVALUATED).episode_return
         updates = learner.opt_state[-1].updates if algo == "ippo" else learner.updates
-        return trainer.frames(state.iteration.low), updates.low, learner.params, jnp.nanmean(found) / scale
+        return trainer.frames(state.iteration.low), updates.low, learner.params, jnp.nanmean(result) / scale
 
     return turns.of_all(outcome, asked)
 
@@ -174,9 +174,9 @@ def job(asked: dict[str, Any]) -> turns.Job:
         return key if lone else jax.random.split(key, teams)
 
     def tally(result):
-        found = [np.unique(count).tolist() for count in result[:2]]
-        if found != [[total.frames], [total.updates]]:
-            raise SystemExit(f"{asked['side']} took {found} frames and updates, not {total}")
+        results = [np.unique(count).tolist() for count in result[:2]]
+        if results != [[total.frames], [total.updates]]:
+            raise SystemExit(f"{asked['side']} took {results} frames and updates, not {total}")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
             raise SystemExit(f"{asked['side']} diverged")
         return {"episode_return": float(np.mean(result[3]))}

@@ -104,15 +104,15 @@ def family_value(module, read):
 
     def value(config, env, state, obs):
         learner, network = module.make_learner(config, env), module.make_network(config, env)
-        carry, found = learner.init_carry(1), []
+        carry, result = learner.init_carry(1), []
         for one in obs[:, None]:
             _, following = learner.exploit(learner.policy(state), Situation(one, carry), jax.random.key(0))
             told = following.told._replace(action=carry.told.action)
             q = read(network.step(state.params, (one, told), carry.memory)[0])
-            found.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
+            result.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
             ends = one[:, 0] != 0
             carry = learner.restart(following, Step(one, jnp.zeros(1), ends, ~ends & False))
-        return jnp.concatenate(found)
+        return jnp.concatenate(result)
 
     return value
 
@@ -599,13 +599,13 @@ def probed(row):
         learner = row.algo.make_learner(config, env)
         state = row.algo.make_train(config, env)(KEYS[0]).state.learner
         seen = row.algo.view(config, env)
-        found = evaluate(jax.random.key(1), seen, learner, learner.policy(state), num_episodes=32, max_steps=5)
-        return row.value(config, env, state, OBS), jnp.mean(found.episode_return)
+        result = evaluate(jax.random.key(1), seen, learner, learner.policy(state), num_episodes=32, max_steps=5)
+        return row.value(config, env, state, OBS), jnp.mean(result.episode_return)
 
-    found = jit(jax.vmap(train))(
+    result = jit(jax.vmap(train))(
         jnp.arange(len(probes)), jax.tree.map(lambda *x: jnp.stack([jnp.float32(y) for y in x]), *free)
     )
-    return {name: lane(data(found), i) for i, name in enumerate(probes)}
+    return {name: lane(data(result), i) for i, name in enumerate(probes)}
 
 
 def test_truncation_in_closed_form(row, probed):

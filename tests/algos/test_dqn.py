@@ -135,10 +135,10 @@ def test_counts_are_whole_iterations():
 )
 def test_problems(change, lines):
     config = dataclasses.replace(CONFIG, **change)
-    found = dqn.problems(config, None)
-    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True))
+    problems = dqn.problems(config, None)
+    assert len(problems) == len(lines) and all(a.startswith(b) for a, b in zip(problems, lines, strict=True))
     with pytest.raises(ConfigError):
-        check(config, *found)
+        check(config, *problems)
 
 
 def test_defaults_are_sound():

@@ -145,8 +145,8 @@ def test_observations_are_normalised(sample):
     seen = np.asarray(far.items.obs)
     seen = (seen - np.mean(seen, axis=0)) / np.std(seen, axis=0)
     by_hand, _ = plain.exploit(policy._replace(obs_moments=()), Situation(jnp.float32(seen), ()), jax.random.key(3))
-    found, _ = learner.exploit(policy, Situation(far.items.obs, ()), jax.random.key(3))
-    np.testing.assert_allclose(found, by_hand, atol=1e-5)
+    result, _ = learner.exploit(policy, Situation(far.items.obs, ()), jax.random.key(3))
+    np.testing.assert_allclose(result, by_hand, atol=1e-5)
 
 
 def test_noise_that_remembers_begins_anew():

@@ -17,17 +17,17 @@ from purerl.learned import ENV_SOCKET_NAMES, SOCKET_NAMES
 
 def missing(name):
     """A line for each thing that there is not. What learns from a dataset has no row of results: rows are commands."""
-    found = []
+    result = []
     if ALGORITHMS[name].name not in {row.algo.name for row in ROWS.values()}:
-        found.append("a row in ROWS of tests/algos/test_conformance.py")
+        result.append("a row in ROWS of tests/algos/test_conformance.py")
     if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
         command = f"python scripts/reproduce.py results --scale full --names {name}"
-        found.append(f"a row in ROWS of scripts/results.py; then: {command}")
+        result.append(f"a row in ROWS of scripts/results.py; then: {command}")
     if not (index.FOLDER / f"{name}.md").is_file():
-        found.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
+        result.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
     if name not in json.loads(TABLE.read_text()) and compiles():
-        found.append(f"its budget in tests/hardware/budgets.json: python scripts/budgets.py {name} --write")
-    return found
+        result.append(f"its budget in tests/hardware/budgets.json: python scripts/budgets.py {name} --write")
+    return result
 
 
 def compiles():

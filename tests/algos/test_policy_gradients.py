@@ -59,8 +59,8 @@ def test_vtrace_of_fresh_experience_is_actor_critic(key):
     expected, *fresh = [trained(algo, config, key) for algo, config in configs]
     for params in (trained(reinforce, reinforce.Config(**plain), key), *fresh):
         close(params, expected)
-    found = [trained(algo, config, key, lag=1.0) for algo, config in configs]
-    flat = [np.concatenate([x.ravel() for x in jax.tree.leaves(params)]) for params in (expected, *found)]
+    results = [trained(algo, config, key, lag=1.0) for algo, config in configs]
+    flat = [np.concatenate([x.ravel() for x in jax.tree.leaves(params)]) for params in (expected, *results)]
     assert all(np.abs(x - y).max() > 1e-4 for i, x in enumerate(flat) for y in flat[:i])
 
 
@@ -70,10 +70,10 @@ def test_appo_of_fresh_experience_is_ppo(key, kind):
     """With no lag, lambda 1, and a target network that follows at once."""
     sizes = {**SIZES, "num_epochs": 2, "num_minibatches": 2, "memory": kind, "sequence_length": 4}
     sizes["normalize_reward"] = False
-    found = trained(appo, appo.Config(**sizes), key)
-    close(found, trained(ppo, ppo.Config(**sizes, gae_lambda=1.0), key))
+    result = trained(appo, appo.Config(**sizes), key)
+    close(result, trained(ppo, ppo.Config(**sizes, gae_lambda=1.0), key))
     slow = trained(appo, appo.Config(**sizes, target_period=3), key)
-    assert max(jax.tree.leaves(jax.tree.map(lambda x, y: np.abs(x - y).max(), found, slow))) > 1e-4
+    assert max(jax.tree.leaves(jax.tree.map(lambda x, y: np.abs(x - y).max(), result, slow))) > 1e-4
 
 
 def test_no_lag_costs_no_bits(key):
@@ -97,8 +97,8 @@ def test_a_gradient_is_the_mean_of_its_workers(key):
     mean = jax.tree.map(lambda *x: sum(x) / 4, *parts)
     moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), whole, state.learner.params)
     assert min(jax.tree.leaves(moved)) > 0
-    for found, expected in zip(jax.tree.leaves(whole), jax.tree.leaves(mean), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for result, expected in zip(jax.tree.leaves(whole), jax.tree.leaves(mean), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +204,8 @@ def test_memories_line_up(key, kind, length):
             trajectory.last,
             trajectory.next_obs,
         )
-        found = estimates.evaluate(network, state.learner.params, seen)
-        return trajectory, found, trainer.learner.update(state.learner, trajectory, key)[1]
+        result = estimates.evaluate(network, state.learner.params, seen)
+        return trajectory, result, trainer.learner.update(state.learner, trajectory, key)[1]
 
     trajectory, (policy, value, next_value), metrics = run(key)
     assert np.any(trajectory.terminated) and np.any(trajectory.truncated) and np.std(value) > 0.01
@@ -272,9 +272,9 @@ def drift(log_ratio, advantage):
 @given(st.floats(-3, 3, width=32), st.floats(-4, 4, width=32))
 def test_drift_of_dpo(log_ratio, advantage):
     """By the formula, and so never negative."""
-    exact, found = drift(log_ratio, advantage)
+    exact, result = drift(log_ratio, advantage)
     assert exact >= 0
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * (1 + abs(advantage) * np.exp(log_ratio)))
+    np.testing.assert_allclose(result, exact, rtol=1e-4, atol=1e-4 * (1 + abs(advantage) * np.exp(log_ratio)))
 
 
 @pytest.mark.parametrize("advantage", [-3.0, -0.5, 0.0, 0.5, 3.0])
@@ -310,8 +310,8 @@ def test_defaults_are_sound(algo):
     ],
 )
 def test_problems(change, lines):
-    found = ppo.problems(dataclasses.replace(ppo.Config(**SIZES), **change), ENV)
-    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+    problems = ppo.problems(dataclasses.replace(ppo.Config(**SIZES), **change), ENV)
+    assert len(problems) == len(lines) and all(a.startswith(b) for a, b in zip(problems, lines, strict=True)), problems
 
 
 def test_past_of_a_traced_lag():
@@ -319,14 +319,14 @@ def test_past_of_a_traced_lag():
 
     def run(lag):
         past = versions.past({"a": jnp.zeros(2)}, 3)
-        found = []
+        results = []
         for i in range(1, 9):
             old, past = versions.delay(past, {"a": jnp.full(2, float(i))}, lag)
-            found.append(old["a"][0])
-        return jnp.stack(found)
+            results.append(old["a"][0])
+        return jnp.stack(results)
 
-    found = jax.vmap(run)(jnp.arange(4.0))
-    np.testing.assert_array_equal(found, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
+    result = jax.vmap(run)(jnp.arange(4.0))
+    np.testing.assert_array_equal(result, np.maximum(np.arange(1, 9)[None] - np.arange(4)[:, None], 0))
     assert versions.past({"a": jnp.zeros(2)}, 0) == () and versions.delay((), 5, 0) == (5, ())
 
 

@@ -54,7 +54,7 @@ def test_unknown_presets():
 
 
 @pytest.mark.parametrize(
-    ("algo", "env", "params", "found"),
+    ("algo", "env", "params", "expected"),
     [
         ("ppo", "CartPole-v1", {}, []),
         ("ppo", "CartPole-v1", {"hide_velocity": 1}, ["memory"]),
@@ -67,11 +67,11 @@ def test_unknown_presets():
         ("sac", "Pendulum-v1", {}, []),
     ],
 )
-def test_fitting(algo, env, params, found):
+def test_fitting(algo, env, params, expected):
     algorithm, env = ALGORITHMS[algo], envs.make(env, **params)
-    assert list(presets.fitting(algorithm, algorithm.Config(), env)) == found
+    assert list(presets.fitting(algorithm, algorithm.Config(), env)) == expected
     longer = dataclasses.replace(algorithm.Config(), total_steps=10_000_000)
-    assert list(presets.fitting(algorithm, longer, env)) == found
+    assert list(presets.fitting(algorithm, longer, env)) == expected
 
 
 def test_who_has_chosen_is_told_of_no_preset():

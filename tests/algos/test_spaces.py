@@ -91,8 +91,8 @@ def test_values_and_policies(algo, probe):
         played = evaluate(jax.random.key(1), env, learner, learner.policy(state), num_episodes=64)
         return value(algo, config, env, state, jax.tree.map(jnp.asarray, obs)), played.episode_return
 
-    found, returns = jax.jit(jax.vmap(train))(jax.random.split(jax.random.key(3), 2))
-    np.testing.assert_allclose(found, [expected] * 2, atol=0.1)
+    result, returns = jax.jit(jax.vmap(train))(jax.random.split(jax.random.key(3), 2))
+    np.testing.assert_allclose(result, [expected] * 2, atol=0.1)
     best = {"dict-obs": (0.5, 1.5), "multi-discrete": (2.0,), "illegal-actions": (2.0,)}[probe]
     assert np.all(np.isclose(np.asarray(returns)[..., None], best, atol=1e-5).any(axis=-1))
 

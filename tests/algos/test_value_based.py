@@ -157,10 +157,10 @@ def test_stored_carry_gives_the_acting_values(acted):
     np.testing.assert_array_equal(np.argmax(q, axis=-1), trajectory.action)
     items = sample.items
     expected = np.asarray(q)[sample.slot[None] + np.arange(R2D2.sample_rows)[:, None], sample.env]
-    found, _, _ = network.unroll(state.params, items.obs, items.extras, ends(items))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    found, _, _ = network.unroll(state.params, items.obs, jnp.zeros_like(items.extras), ends(items))
-    assert np.max(np.abs(found - expected)) > 0.01
+    result, _, _ = network.unroll(state.params, items.obs, items.extras, ends(items))
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    result, _, _ = network.unroll(state.params, items.obs, jnp.zeros_like(items.extras), ends(items))
+    assert np.max(np.abs(result - expected)) > 0.01
     assert not np.all(np.any(ends(items)[:-1], axis=0)) and len(np.unique(sample.slot)) > 5
 
 
@@ -337,8 +337,8 @@ def test_problems_of_sequences(change, lines):
     """Also what a ring of stacked frames needs beyond a sequence: whole periods before it."""
     base = {"burn_in": 8, "unroll": 18, "period": 8, "num_steps": 8, "warmup_steps": 640, "total_steps": 10_000}
     env = envs.make("CartPole-v1", frame_stack=4)
-    found = r2d2.problems(r2d2.Config(**base | change), env)
-    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True)), found
+    problems = r2d2.problems(r2d2.Config(**base | change), env)
+    assert len(problems) == len(lines) and all(a.startswith(b) for a, b in zip(problems, lines, strict=True)), problems
 
 
 def test_sound_sequences_make_a_trainer():
@@ -350,6 +350,6 @@ def test_sound_sequences_make_a_trainer():
 
 
 def test_rainbow_must_explore():
-    found = rainbow.problems(rainbow.Config(noisy=False), None)
-    assert found == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
+    problems = rainbow.problems(rainbow.Config(noisy=False), None)
+    assert problems == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
     assert rainbow.problems(rainbow.Config(noisy=False, epsilon_end=0.1), None) == []

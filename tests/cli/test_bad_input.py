@@ -232,8 +232,8 @@ def test_a_million_seeds_are_read_soon():
     """They took half a minute."""
     config, start = dict(vars(ppo.Config())), time.process_time()
     fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {}, "config": config, "swept": {}}
-    found = Description.of_json({**fields, "seeds": list(range(10**6))}, "policy.json")
-    assert Setup.of(found).members.size == 10**6 and time.process_time() - start < 4
+    result = Description.of_json({**fields, "seeds": list(range(10**6))}, "policy.json")
+    assert Setup.of(result).members.size == 10**6 and time.process_time() - start < 4
 
 
 def test_presets_and_integral_floats_are_not_refused():
@@ -254,8 +254,8 @@ def test_an_algorithm_is_named_by_a_flag_as_well():
 def test_the_last_of_two_flags_counts():
     fields = ["gamma"]
     assert ranges.extract(["--gamma", "0.9,0.99", "--gamma", "0.5"], fields, "env.") == (["--gamma", "0.5"], {})
-    rest, found = ranges.extract(["--gamma", "0.5", "--gamma", "0.9,0.99"], fields, "env.")
-    assert rest == ["--gamma", "0.5"] and found == {"gamma": "0.9,0.99"}
+    rest, result = ranges.extract(["--gamma", "0.5", "--gamma", "0.9,0.99"], fields, "env.")
+    assert rest == ["--gamma", "0.5"] and result == {"gamma": "0.9,0.99"}
 
 
 def test_nothing_is_built_of_a_sweep_that_is_too_large(monkeypatch):
@@ -292,5 +292,5 @@ def test_resets_are_a_parameter_of_the_environment(tmp_path):
 def test_pools_of_earlier_versions():
     config = dict(vars(ppo.Config()))
     fields = {"algo": "ppo", "env": "CartPole-v1", "env_params": {"reset_pool": 8}, "seeds": [0], "config": config}
-    found = Description.of_json({**fields, "swept": {}}, "policy.json")
-    assert found.env_params == {"resets": "pool:8"} and Setup.of(found).make_env().resets == "pool:8"
+    result = Description.of_json({**fields, "swept": {}}, "policy.json")
+    assert result.env_params == {"resets": "pool:8"} and Setup.of(result).make_env().resets == "pool:8"

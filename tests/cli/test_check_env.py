@@ -213,9 +213,9 @@ def test_sound_environment(here, capsys):
     ]
     for name, code in (("sound", 0), ("both_flags", 2)):
         run("check-env", f"checked_own:{name}", "--steps", "6", "--envs", "2", "--json", expect=code)
-        found = json.loads(capsys.readouterr().out)
-        assert found["env"] == f"checked_own:{name}" and bool(found["problems"]) == bool(code)
-        assert (found["steps"], found["envs"], found["terminated"]) == (6, 2, 4)
+        result = json.loads(capsys.readouterr().out)
+        assert result["env"] == f"checked_own:{name}" and bool(result["problems"]) == bool(code)
+        assert (result["steps"], result["envs"], result["terminated"]) == (6, 2, 4)
 
 
 def test_the_second_example(here, capsys):

@@ -178,11 +178,11 @@ def test_compare(trained, tmp_path, capsys):
 def test_plan(capsys):
     """A plan runs nothing; what cannot fit ends with code 4 and names what is large."""
     run("plan", "ppo", *SHORT, "--num-seeds", "64", "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert found["members"] == found["batch_size"] == 64 and found["fits"] > 64
-    assert found["peak_bytes"] > 64 * 100_000 and found["compile_seconds"] > 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["members"] == result["batch_size"] == 64 and result["fits"] > 64
+    assert result["peak_bytes"] > 64 * 100_000 and result["compile_seconds"] > 0
     # Schulman's network on CartPole: 17.8 kFLOP forward, 52.4 kFLOP for a gradient sample, 4 epochs, and both critics.
-    assert 0.22e6 < found["flops_per_frame"] < 0.27e6
+    assert 0.22e6 < result["flops_per_frame"] < 0.27e6
     run("plan", "ppo", *SHORT, "--num-seeds", "64")
     assert "agents that fit" in capsys.readouterr().out
 
@@ -200,13 +200,13 @@ def test_plan_for_a_gpu_that_is_not_here(capsys):
         assert "pip install 'purerl[gpu-plan]'" in capsys.readouterr().err
         return
     run(*args, "h200", "--num-seeds", "4", "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert found["members"] == 4 and found["available_bytes"] == 0.75 * 141e9 and found["fits"] > 1000
-    assert found["kernels"] == sum(loop["runs"] * loop["kernels"] for loop in found["loops"])
-    assert found["traffic_bytes"] > found["peak_bytes"] > 0
-    assert 0 < found["frames_per_second"] < found["frames_per_second_at_most"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["members"] == 4 and result["available_bytes"] == 0.75 * 141e9 and result["fits"] > 1000
+    assert result["kernels"] == sum(loop["runs"] * loop["kernels"] for loop in result["loops"])
+    assert result["traffic_bytes"] > result["peak_bytes"] > 0
+    assert 0 < result["frames_per_second"] < result["frames_per_second_at_most"]
     iterations = a2c.Config(num_envs=2).num_iterations
-    assert [loop["runs"] for loop in found["loops"] if loop["label"] == "iterations"] == [iterations]
+    assert [loop["runs"] for loop in result["loops"] if loop["label"] == "iterations"] == [iterations]
     run(*args, "h200")
     told = capsys.readouterr().out
     assert "speed expected" in told and "rollout" in told and "NVIDIA H200" in told
@@ -227,18 +227,18 @@ def test_what_cannot_fit_is_told(command, tmp_path, capsys, monkeypatch):
     ("text", "count"), [("1e-4:1e-2:log:3", 3), ("0.1,0.2", 2), ("1e-4:1e-2:log", 5), ("0:1:lin:11", 11)]
 )
 def test_ranges(text, count):
-    found = ranges.configurations({"x": text}, num_samples=5, seed=0)["x"]
-    assert len(found) == count
+    result = ranges.configurations({"x": text}, num_samples=5, seed=0)["x"]
+    assert len(result) == count
     if text.endswith("log:3"):
-        np.testing.assert_allclose(found, [1e-4, 1e-3, 1e-2])
+        np.testing.assert_allclose(result, [1e-4, 1e-3, 1e-2])
     if text.endswith("log"):
-        assert all(1e-4 <= x <= 1e-2 for x in found) and len(set(found)) == 5
+        assert all(1e-4 <= x <= 1e-2 for x in result) and len(set(result)) == 5
 
 
 def test_random_ranges_are_crossed_with_grids():
-    found = ranges.configurations({"a": "0:1:lin", "b": "1,2", "c": "1:10:log"}, num_samples=3, seed=1)
-    assert {len(column) for column in found.values()} == {6}
-    assert len(set(zip(found["a"], found["c"], strict=True))) == 3 and sorted(found["b"]) == [1] * 3 + [2] * 3
+    result = ranges.configurations({"a": "0:1:lin", "b": "1,2", "c": "1:10:log"}, num_samples=3, seed=1)
+    assert {len(column) for column in result.values()} == {6}
+    assert len(set(zip(result["a"], result["c"], strict=True))) == 3 and sorted(result["b"]) == [1] * 3 + [2] * 3
 
 
 def test_eval(trained, capsys):
@@ -261,8 +261,8 @@ def test_policy_in_gymnasium(trained):
         obs, reward, terminated, truncated, _ = vector.step(np.asarray(exploit(jnp.asarray(obs))))
         total += reward * running
         running &= ~(terminated | truncated)
-    found = purerl.evaluate(jax.random.key(1), loaded.env, loaded.learner, policy, num_episodes=64)
-    ours = np.asarray(found.episode_return)
+    result = purerl.evaluate(jax.random.key(1), loaded.env, loaded.learner, policy, num_episodes=64)
+    ours = np.asarray(result.episode_return)
     half_width = 2.6 * np.hypot(ours.std(), total.std()) / np.sqrt(64)
     assert abs(ours.mean() - total.mean()) <= half_width + 1e-9
     assert total.mean() >= 475

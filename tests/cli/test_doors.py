@@ -99,12 +99,12 @@ def own(tmp_path, monkeypatch):
 )
 def test_names_need_no_jax(args, code, words):
     program = "import sys, atexit; atexit.register(lambda: print('jax' in sys.modules)); from purerl.cli import main; "
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program + "main(sys.argv[1:])", *args], capture_output=True, text=True, timeout=60
     )
-    assert found.returncode == code and found.stdout.endswith("False\n")
-    assert all(word in found.stdout + found.stderr for word in words)
-    assert len(found.stderr.splitlines()) == (1 if code else 0)
+    assert result.returncode == code and result.stdout.endswith("False\n")
+    assert all(word in result.stdout + result.stderr for word in words)
+    assert len(result.stderr.splitlines()) == (1 if code else 0)
 
 
 def test_every_native_name_is_made():
@@ -171,9 +171,9 @@ def test_own_parts_are_trained_planned_and_evaluated(own, capsys, monkeypatch):
     monkeypatch.setattr("purerl.runs.running.measure.SECONDS", 0.05)
     plan = ["plan", *mine, "--env-params", "stride=0.2", "frame_stack=2"]
     run(*plan, "--measure", "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert found["batch_size"] == 2 and found["steps_per_second"] > 0
-    assert found["wall_seconds"] * found["steps_per_second"] == pytest.approx(3 * 512)
+    actual = json.loads(capsys.readouterr().out)
+    assert actual["batch_size"] == 2 and actual["steps_per_second"] > 0
+    assert actual["wall_seconds"] * actual["steps_per_second"] == pytest.approx(3 * 512)
     run(*plan, "--measure")
     assert {"speed", "whole training"} <= {line[:20].strip() for line in capsys.readouterr().out.splitlines()}
 
@@ -320,10 +320,10 @@ def test_measured_time_counts_every_batch(monkeypatch):
     program = SimpleNamespace(
         chunk=SimpleNamespace(batch_size=2), begin=begin, chunks=chunks, close=lambda: closed.append(True)
     )
-    found = measure.speed(setup, program)
-    assert closed and found.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
-    assert found.steps_per_second == pytest.approx(5 * 1024 / found.wall_seconds)
-    assert measure.in_words(found).splitlines()[1].endswith(" 18 s")
+    result = measure.speed(setup, program)
+    assert closed and result.wall_seconds == pytest.approx(3 * (2.0 + 8 * 0.5))
+    assert result.steps_per_second == pytest.approx(5 * 1024 / result.wall_seconds)
+    assert measure.in_words(result).splitlines()[1].endswith(" 18 s")
 
 
 def test_devices(monkeypatch, capsys):

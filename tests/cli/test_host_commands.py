@@ -51,14 +51,14 @@ def test_a_run_is_evaluated(scripted, capsys):
     assert len((scripted / "evaluations.jsonl").read_text().splitlines()) == 2 * 4 and (scripted / "best").is_dir()
     capsys.readouterr()
     run("eval", scripted, "--episodes", "3", "--json")
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     policy = purerl.acting(scripted, 1, trust=True)
     obs, total = np.zeros(2, np.float32), 0.0
     for time in range(1, 6):
         action = policy(obs)
         obs, total = np.array([time, action], np.float32), total + 10 * time + action
-    assert found["length_per_seed"] == [5, 5] and found["return_std_per_seed"] == [0, 0]
-    assert found["return_per_seed"][1] == total
+    assert result["length_per_seed"] == [5, 5] and result["return_std_per_seed"] == [0, 0]
+    assert result["return_per_seed"][1] == total
 
 
 def test_rivals_play_on_the_host(paired, capsys):
@@ -154,8 +154,8 @@ def test_a_plan_and_its_speed(monkeypatch, capsys):
 def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
     run("sweep", "ppo", "--env", "hosted:script", *SIZES, "--total-steps", "64", "--env-params", "reward_scale=0.1,1",
         "--out", tmp_path / "sweep")  # fmt: skip
-    found = json.loads((tmp_path / "sweep" / "summary.json").read_text())
-    assert found["return_per_seed"][1] == pytest.approx(10 * found["return_per_seed"][0], rel=0.1)
+    result = json.loads((tmp_path / "sweep" / "summary.json").read_text())
+    assert result["return_per_seed"][1] == pytest.approx(10 * result["return_per_seed"][0], rel=0.1)
     told = line(capsys, "sweep", "ppo", "--env", "gymnasium/Pendulum-v1", "--env-params", "g=9,10")
     assert told.endswith("'gymnasium/Pendulum-v1': g: cannot be swept, since the host has it, and not the program")
 

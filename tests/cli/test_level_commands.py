@@ -49,11 +49,11 @@ def env():
 
 
 def test_a_run_keeps_the_levels_of_its_agents(place, env):
-    found = levels.load(place / levels.FILE, env, "Maze-v0")
-    assert found.names[0] == "agent 0, level 0" and len({name.split(",")[0] for name in found.names}) == 2
-    assert np.all(np.isfinite(found.score)) and found.levels.walls.shape == (len(found.names), 13, 13)
-    _, obs = jax.vmap(env.begin)(found.levels)
-    assert obs["direction"].sum(axis=1).tolist() == [1] * len(found.names)
+    result = levels.load(place / levels.FILE, env, "Maze-v0")
+    assert result.names[0] == "agent 0, level 0" and len({name.split(",")[0] for name in result.names}) == 2
+    assert np.all(np.isfinite(result.score)) and result.levels.walls.shape == (len(result.names), 13, 13)
+    _, obs = jax.vmap(env.begin)(result.levels)
+    assert obs["direction"].sum(axis=1).tolist() == [1] * len(result.names)
     assert (place / levels.PICTURE).stat().st_size > 1000
 
 
@@ -73,30 +73,30 @@ def play(run, agent, level):
 
 def test_each_level_is_played(place, env, capsys):
     run("eval", place, "--levels", place / levels.FILE, "--episodes", "2", "--json")
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     of_file = levels.load(place / levels.FILE, env, "Maze-v0")
-    assert found["levels"] == of_file.names and found["unfinished_per_seed"] == [0, 0]
+    assert result["levels"] == of_file.names and result["unfinished_per_seed"] == [0, 0]
     loaded = evaluation.load(place)
     for agent in range(2):
         for i in range(0, len(of_file.names), 3):
             alone = play(loaded, agent, jax.tree.map(lambda x, i=i: x[i], of_file.levels))
-            assert found["return_per_level"][agent][i] == pytest.approx(alone, abs=1e-6)
-            assert found["solved_per_level"][agent][i] == float(alone > 0)
+            assert result["return_per_level"][agent][i] == pytest.approx(alone, abs=1e-6)
+            assert result["solved_per_level"][agent][i] == float(alone > 0)
 
 
 def test_the_worst_levels_are_told(place, capsys, monkeypatch):
     monkeypatch.setattr("purerl.runs.reading.level_evaluation.ROWS", 64)  # in several parts
     run("eval", place, "--levels", "random:200:3", "--episodes", "1", "--json")
-    found = json.loads(capsys.readouterr().out)
-    returns = np.sort(found["return_per_level"], axis=1)
+    result = json.loads(capsys.readouterr().out)
+    returns = np.sort(result["return_per_level"], axis=1)
     assert returns.shape == (2, 200)
     for share, count in {"0.01": 2, "0.05": 10, "0.1": 20}.items():
-        np.testing.assert_allclose(found["return_worst"][share], returns[:, :count].mean(axis=1))
+        np.testing.assert_allclose(result["return_worst"][share], returns[:, :count].mean(axis=1))
     monkeypatch.undo()
     run("eval", place, "--levels", "random:200:3", "--episodes", "1", "--json")
-    np.testing.assert_array_equal(json.loads(capsys.readouterr().out)["return_per_level"], found["return_per_level"])
+    np.testing.assert_array_equal(json.loads(capsys.readouterr().out)["return_per_level"], result["return_per_level"])
     run("eval", place, "--levels", "random:200:4", "--episodes", "1", "--json")
-    assert json.loads(capsys.readouterr().out)["return_per_level"] != found["return_per_level"]
+    assert json.loads(capsys.readouterr().out)["return_per_level"] != result["return_per_level"]
 
 
 def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
@@ -175,6 +175,6 @@ def test_keys_among_levels_are_kept(tmp_path):
     made = buffers.empty(keys)._replace(size=jnp.int32(4), score=jnp.arange(6.0), best=jnp.ones(6))
     stack = jax.tree.map(lambda x: x[None], made)
     levels.save(tmp_path, stack, {"env": "own"})
-    found = levels.load(tmp_path / levels.FILE, env, "own")
-    np.testing.assert_array_equal(jax.random.key_data(found.levels), jax.random.key_data(keys[:4]))
-    assert found.score.tolist() == [0, 1, 2, 3]
+    result = levels.load(tmp_path / levels.FILE, env, "own")
+    np.testing.assert_array_equal(jax.random.key_data(result.levels), jax.random.key_data(keys[:4]))
+    assert result.score.tolist() == [0, 1, 2, 3]

@@ -64,17 +64,17 @@ def searched(tmp_path):
 
 
 def test_curves_of_a_run(trained):
-    [found] = curves.lines(trained, "it", "episode_return", "frames")
-    np.testing.assert_array_equal(found.x, [64, 128, 192])
-    np.testing.assert_array_equal(found.values, [[10, 20, 30], [np.nan, 21, 31]])
+    [result] = curves.lines(trained, "it", "episode_return", "frames")
+    np.testing.assert_array_equal(result.x, [64, 128, 192])
+    np.testing.assert_array_equal(result.values, [[10, 20, 30], [np.nan, 21, 31]])
     np.testing.assert_allclose(curves.lines(trained, "it", "loss", "seconds")[0].x, [2, 4, 6])
 
 
 def test_quantiles_of_batches(trained):
-    x, middle, found = curves.population(trained)
+    x, middle, result = curves.population(trained)
     np.testing.assert_array_equal(x, [64, 128, 192])
     assert np.isnan(middle).all()  # of an earlier version
-    np.testing.assert_array_equal(found[0.5], [5, 5, 5])
+    np.testing.assert_array_equal(result[0.5], [5, 5, 5])
     rows = [json.loads(line) for line in (trained / "quantiles.jsonl").read_text().splitlines()]
     lines(trained / "quantiles.jsonl", [row | {"episode_return": {"iqm": 1.0 + row["first_member"]}} for row in rows])
     np.testing.assert_array_equal(curves.population(trained)[1], [1.5, 1.5, 1.5])

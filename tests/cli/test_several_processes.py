@@ -14,8 +14,8 @@ def test_two_processes_come_to_what_one_does(tmp_path):
     running = several.together([*TRAIN, "--out", str(two)], devices=1)
     alone = several.start([*TRAIN, "--out", str(one)])
     for process in (*running, alone):
-        found = several.ended(process, 100)
-        assert found.code == 0, found.said
+        result = several.ended(process, 100)
+        assert result.code == 0, result.said
     assert several.different(one, two) == [] and len(several.contents(one)) > 6
     device = json.loads((two / "summary.json").read_text())["device"]
     assert (device["count"], device["processes"]) == (2, 2)
@@ -36,8 +36,8 @@ def test_a_death_ends_the_others_and_loses_nothing(who, tmp_path, monkeypatch):
     assert several.ended(several.start([*several.KILLED, "--out", str(whole)]), 100).code == 0
     other, seconds = several.killed(who, directory, [], 0.0)
     assert several.documented(who, other, seconds), other.said
-    found = several.ended(several.start(["resume", str(directory)]), 100)
-    assert found.code == 0 and not set(several.RESULTS) & set(several.different(whole, directory)), found.said
+    result = several.ended(several.start(["resume", str(directory)]), 100)
+    assert result.code == 0 and not set(several.RESULTS) & set(several.different(whole, directory)), result.said
 
 
 @pytest.mark.rest

@@ -22,8 +22,8 @@ def test_random_levels_end_in_the_trap(regret):
 
 
 def test_robust_replay_finds_the_least_regret(regret):
-    found = regret(bandits.replaying, robust=True)
-    assert found.min() >= 0.4 and found.max() <= 0.45
+    result = regret(bandits.replaying, robust=True)
+    assert result.min() >= 0.4 and result.max() <= 0.45
 
 
 @pytest.mark.rest

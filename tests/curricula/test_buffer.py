@@ -129,6 +129,6 @@ def test_marks_tell_levels_apart(dtype):
     else:
         leaf = jnp.asarray(number, dtype)
     tree = {"a": leaf, "b": jnp.zeros((256, 2, 2))}
-    found = np.asarray(buffers.marks(tree))
-    assert len(np.unique(found, axis=0)) == 256
-    np.testing.assert_array_equal(found, buffers.marks(tree))
+    result = np.asarray(buffers.marks(tree))
+    assert len(np.unique(result, axis=0)) == 256
+    np.testing.assert_array_equal(result, buffers.marks(tree))

@@ -127,24 +127,24 @@ def test_the_page_loads_nothing_from_elsewhere(site):
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert page.headers["X-Content-Type-Options"] == "nosniff"
     for name in (*SCRIPTS, "page.css", "icon.svg"):
-        found = site.ask(f"/{name}")
-        assert found.status == 200
-        text = found.body.decode().replace("http://www.w3.org/2000/svg", "")
+        result = site.ask(f"/{name}")
+        assert result.status == 200
+        text = result.body.decode().replace("http://www.w3.org/2000/svg", "")
         assert "//" not in text.replace("// ", "").replace('"/"', "") or "http" not in text
         assert "innerHTML" not in text
     assert site.ask("/nothing").status == 404
 
 
 def test_the_list_tells_every_run(site):
-    found = {run["path"]: run for run in site.get("runs")["runs"]}
-    assert set(found) == {"deep/one", "two", NASTY, "search", "broken"}
-    one, two, search = found["deep/one"], found["two"], found["search"]
+    results = {run["path"]: run for run in site.get("runs")["runs"]}
+    assert set(results) == {"deep/one", "two", NASTY, "search", "broken"}
+    one, two, search = results["deep/one"], results["two"], results["search"]
     assert (one["kind"], one["members"], one["status"]) == ("population", 4, "stopped")
     assert (one["done"], one["total"], one["latest"]) == (4 * 1000, 4 * 2000, 101.5)
     assert (two["kind"], two["status"], two["return"], two["algo"]) == ("train", "completed", 7.5, "dqn")
     assert (search["kind"], search["done"], search["total"], search["latest"]) == ("evolve", 2, 4, 10.0)
-    assert found["broken"]["status"] == "damaged"
-    assert found[NASTY]["env"] == NASTY
+    assert results["broken"]["status"] == "damaged"
+    assert results[NASTY]["env"] == NASTY
 
 
 def test_a_run_tells_its_parts(site):
@@ -187,10 +187,10 @@ def test_a_search_tells_its_report(tmp_path):
 
 def test_a_curve_has_the_interquartile_mean_of_its_seeds(site, tmp_path):
     """With its interval from five seeds on; of fewer each seed has its line."""
-    found = site.get("curve", path="deep/one", metric="episode_return")
-    [group] = found["groups"]
-    assert (found["title"], found["over"]) == ("return", "frames")
-    assert found["x"] == [100.0 * i for i in range(1, 11)] and group["size"] == 4
+    result = site.get("curve", path="deep/one", metric="episode_return")
+    [group] = result["groups"]
+    assert (result["title"], result["over"]) == ("return", "frames")
+    assert result["x"] == [100.0 * i for i in range(1, 11)] and group["size"] == 4
     each = np.array([[returns(seed, i) for seed in range(6)] for i in range(1, 11)])
     np.testing.assert_allclose(group["mid"], aggregates.iqm(each[:, :4, None]))
     assert group["low"] == group["high"] == [None] * 10
@@ -263,10 +263,10 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
     np.testing.assert_array_equal(log.read()["a"], [1])
     with open(tmp_path / "log", "a") as file:
         file.write(', "new": 5}\n[1]\n{"a": null, "b": "text"}\n')
-    found = log.read()
-    np.testing.assert_array_equal(found["a"], [1, 3, np.nan])
-    np.testing.assert_array_equal(found["b.c"], [2, np.nan, np.nan])
-    np.testing.assert_array_equal(found["new"], [np.nan, 5, np.nan])
+    result = log.read()
+    np.testing.assert_array_equal(result["a"], [1, 3, np.nan])
+    np.testing.assert_array_equal(result["b.c"], [2, np.nan, np.nan])
+    np.testing.assert_array_equal(result["new"], [np.nan, 5, np.nan])
     (tmp_path / "log").write_text('{"a": 9}\n')
     np.testing.assert_array_equal(log.read()["a"], [9])
     with open(tmp_path / "log", "r+") as file:  # replaced in place by a longer one
@@ -292,9 +292,9 @@ def test_a_log_takes_memory_in_proportion_to_its_size(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 10 * size
     finally:
         tracemalloc.stop()
-    found = growing_logs.Followed(directory / "metrics.jsonl").read()
-    assert found["a"].shape == found["name7"].shape == (rows + 2,)
-    assert found["name7"][rows] == 7 and np.isfinite(found["name7"]).sum() == 1 and np.nansum(found["a"]) == rows + 1
+    result = growing_logs.Followed(directory / "metrics.jsonl").read()
+    assert result["a"].shape == result["name7"].shape == (rows + 2,)
+    assert result["name7"][rows] == 7 and np.isfinite(result["name7"]).sum() == 1 and np.nansum(result["a"]) == rows + 1
 
 
 def test_a_line_too_long_is_left_out(tmp_path, monkeypatch):
@@ -355,11 +355,11 @@ def test_long_curves_and_many_configurations_are_summarised():
         "seed": np.zeros(steps * configs),
         "loss": np.repeat(np.arange(configs, dtype=float), steps),
     }
-    found = curves.curve(columns, "env_steps", "loss")
-    assert len(found["x"]) == curves.POINTS and found["left_out"] == 2
-    assert found["x"][0] == 4.5
-    assert [group["group"] for group in found["groups"]] == list(range(2, configs))
-    assert all(set(group["mid"]) == {float(group["group"])} for group in found["groups"])
+    result = curves.curve(columns, "env_steps", "loss")
+    assert len(result["x"]) == curves.POINTS and result["left_out"] == 2
+    assert result["x"][0] == 4.5
+    assert [group["group"] for group in result["groups"]] == list(range(2, configs))
+    assert all(set(group["mid"]) == {float(group["group"])} for group in result["groups"])
 
 
 def test_a_log_too_large_to_draw_hides_no_other(tmp_path, monkeypatch):

@@ -16,8 +16,8 @@ def test_binned_and_carried():
     places, means = curves.binned(x, values, 4.0)
     np.testing.assert_allclose(places, [2, 7.5, 20])
     np.testing.assert_allclose(means, [[2, NAN, 6]])
-    for found, given in zip(curves.binned(x, values, 0.5), (x, values), strict=True):
-        np.testing.assert_array_equal(found, given)
+    for result, given in zip(curves.binned(x, values, 0.5), (x, values), strict=True):
+        np.testing.assert_array_equal(result, given)
     assert curves.width(np.arange(11.0), np.arange(501.0), np.zeros(0)) == 5
     np.testing.assert_allclose(curves.carried(np.array([[NAN, 2, NAN, NAN, 5]])), [[NAN, 2, 2, 2, 5]])
 

@@ -85,10 +85,10 @@ def test_grid_of_three_fields():
     fields = dict(zip(options, grid[order].T, strict=True))
     scores = np.random.default_rng(1).normal(size=(len(grid), 5))
     scores[0, 0] = NAN
-    found = panels(plots.sweep_figure(fields, scores))
-    assert set(found) == {("a", "b"), ("a", "c"), ("b", "c")}
+    result = panels(plots.sweep_figure(fields, scores))
+    assert set(result) == {("a", "b"), ("a", "c"), ("b", "c")}
     norms = set()
-    for (x, y), axes in found.items():
+    for (x, y), axes in result.items():
         mesh, cells = drawn(axes)
         norms.add((mesh.norm.vmin, mesh.norm.vmax))
         assert axes.get_xscale() == axes.get_yscale() == "linear"

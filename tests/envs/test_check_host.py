@@ -11,17 +11,19 @@ def examined(name, **params):
 
 
 def test_cartpole_keeps_the_contract():
-    found = examined("gymnasium/CartPole-v1")
-    assert not found.problems and found.terminated > 0 == found.truncated
-    assert found.notes[-1] == "no episode was truncated" and not any("nothing is drawn" in note for note in found.notes)
+    result = examined("gymnasium/CartPole-v1")
+    assert not result.problems and result.terminated > 0 == result.truncated
+    assert result.notes[-1] == "no episode was truncated" and not any(
+        "nothing is drawn" in note for note in result.notes
+    )
     cut = examined("gymnasium/CartPole-v1", max_episode_steps=7)
     assert not cut.problems and cut.truncated > 0 == cut.terminated
 
 
 def test_agents_keep_it():
-    found = examined("hosted:pair")
-    assert not found.problems and found.terminated == 40 // 4 * 3 * 2
-    assert "it draws no pictures: purerl render cannot film it" in found.notes
+    result = examined("hosted:pair")
+    assert not result.problems and result.terminated == 40 // 4 * 3 * 2
+    assert "it draws no pictures: purerl render cannot film it" in result.notes
 
 
 @pytest.mark.parametrize(
@@ -44,16 +46,16 @@ def test_agents_keep_it():
 )
 def test_a_broken_promise_is_told(name, params, line):
     env = envs.make(f"hosted:{name}", **params)
-    found = envs.examine(env, jax.random.key(0), 12, 3)
+    result = envs.examine(env, jax.random.key(0), 12, 3)
     if params == {"fault": "space"}:  # the time that leaves it is the last of an episode
         line = line.replace("step's obs", "step's next_obs")
-    assert line in found.problems
+    assert line in result.problems
     with pytest.raises(ConfigError, match="must|step|reset|terminated"):
         envs.check_env(env, num_steps=12, num_envs=3)
 
 
 def test_what_cannot_be_repeated_is_noted():
-    found = examined("hosted:faulty", fault="steps")
-    assert not found.problems
-    assert "the same seeds and actions came to other steps: no run in it can be repeated" in found.notes
-    assert "every episode begins with the same observation: nothing is drawn" in found.notes
+    result = examined("hosted:faulty", fault="steps")
+    assert not result.problems
+    assert "the same seeds and actions came to other steps: no run in it can be repeated" in result.notes
+    assert "every episode begins with the same observation: nothing is drawn" in result.notes

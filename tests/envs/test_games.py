@@ -309,8 +309,8 @@ def test_random_tic_tac_toe(beginner):
     for ply in range(9):
         marks = states.physical.marks
         position, cell = np.nonzero(~marks.any(axis=1))
-        found = jax.device_get(both(jax.tree.map(lambda x, at=position: filled(x[at]), states), filled(cell)))
-        states, made = jax.tree.map(lambda x, num=cell.size: x[:num], found)
+        result = jax.device_get(both(jax.tree.map(lambda x, at=position: filled(x[at]), states), filled(cell)))
+        states, made = jax.tree.map(lambda x, num=cell.size: x[:num], result)
         weights = weights[position] / (9 - ply)
         for outcome in outcomes:
             ended = made.terminated[:, 0] & (made.reward[:, beginner] == outcome)
@@ -500,9 +500,9 @@ def test_check_env_finds(fault):
 
 
 def test_check_env_counts_episodes_not_rows():
-    found = envs.examine(envs.make("TwoStep-v0"), num_steps=16, num_envs=4)
-    assert (found.problems, found.terminated, found.truncated) == ([], 32, 0)
-    assert found.notes == [
+    result = envs.examine(envs.make("TwoStep-v0"), num_steps=16, num_envs=4)
+    assert (result.problems, result.terminated, result.truncated) == ([], 32, 0)
+    assert result.notes == [
         "every episode begins with the same state and observation: nothing is drawn",
         "no episode was truncated",
     ]

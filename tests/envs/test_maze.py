@@ -108,8 +108,8 @@ def test_levels_are_drawn_as_told(drawn):
     for cell in (goal, place):
         assert not walls[each, cell[:, 0], cell[:, 1]].any()
         for axis in (0, 1):  # uniform: chi-square of 12 degrees of freedom, below its 99.99 % point
-            found = np.bincount(cell[:, axis], minlength=SIZE)
-            assert np.sum((found - len(cell) / SIZE) ** 2) / (len(cell) / SIZE) < 40
+            result = np.bincount(cell[:, axis], minlength=SIZE)
+            assert np.sum((result - len(cell) / SIZE) ** 2) / (len(cell) / SIZE) < 40
     assert (goal != place).any(axis=1).all()
     assert np.ptp(np.bincount(direction, minlength=4)) < 200
 

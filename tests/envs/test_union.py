@@ -55,9 +55,9 @@ def test_each_is_what_it_is_alone(made, task):
     flat = lambda x: np.asarray(x, np.float32).reshape(*x.shape[: x.ndim - first.ndim], -1)
     np.testing.assert_array_equal(obs[:size], flat(first))
     assert not np.any(obs[size:])
-    for found, expected in ((after, own_after), (steps.next_obs, own_steps.next_obs)):
-        np.testing.assert_allclose(found[:, :size], flat(expected), atol=1e-4)
-        assert not np.any(found[:, size:])
+    for result, expected in ((after, own_after), (steps.next_obs, own_steps.next_obs)):
+        np.testing.assert_allclose(result[:, :size], flat(expected), atol=1e-4)
+        assert not np.any(result[:, size:])
     np.testing.assert_allclose(steps.reward, own_steps.reward)
     np.testing.assert_array_equal(steps.terminated, own_steps.terminated)
     np.testing.assert_array_equal(steps.truncated, own_steps.truncated)

@@ -13,8 +13,8 @@ def test_effective_rank(scale):
     rng = np.random.default_rng(0)
     features = scale * (rng.normal(size=(40, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(size=(40, 12)))
     s = np.linalg.svd(features, compute_uv=False)
-    found = activations.effective_rank(jnp.asarray(features, jnp.float32))
-    np.testing.assert_allclose(found, np.sum(s**2) ** 2 / np.sum(s**4), rtol=1e-4)
+    result = activations.effective_rank(jnp.asarray(features, jnp.float32))
+    np.testing.assert_allclose(result, np.sum(s**2) ** 2 / np.sum(s**4), rtol=1e-4)
     equal = scale * np.eye(8)[:, :5]
     np.testing.assert_allclose(activations.effective_rank(jnp.asarray(equal, jnp.float32)), 5, rtol=1e-6)
     assert activations.effective_rank(jnp.zeros((4, 3))) == 0

@@ -157,8 +157,8 @@ def test_quantiles_against_numpy():
     np.testing.assert_allclose(aggregates.quantiles(values), np.quantile(values, qs, axis=1), rtol=1e-12)
     values[np.random.default_rng(9).random(values.shape) < 0.4] = NAN
     values[4] = NAN
-    found = aggregates.quantiles(values, (0.0, 0.3, 1.0))
-    for row, column in zip(values, found.T, strict=True):
+    result = aggregates.quantiles(values, (0.0, 0.3, 1.0))
+    for row, column in zip(values, result.T, strict=True):
         kept = row[~np.isnan(row)]
         expected = np.quantile(kept, (0.0, 0.3, 1.0)) if kept.size else [NAN] * 3
         np.testing.assert_allclose(column, expected, rtol=1e-12)
@@ -175,14 +175,14 @@ def test_bands_are_estimates_of_each_column():
     """Of what is there, in any order; from five runs on, and alike for all columns."""
     values = np.random.default_rng(0).normal(size=(7, 5))
     values[2, 1], values[:3, 2], values[:, 3], values[4, 4] = np.nan, np.inf, np.nan, 50.0
-    found = aggregates.bands(values)
+    result = aggregates.bands(values)
     for column in (0, 1, 4):
         known = values[np.isfinite(values[:, column]), column]
-        np.testing.assert_allclose(found[:, column], aggregates.estimate(np.sort(known)))
-        np.testing.assert_allclose(found[:, column], aggregates.told(known[::-1]))
-    np.testing.assert_allclose(found[:, 2], [aggregates.iqm(values[3:, 2]), np.nan, np.nan])
-    assert np.isnan(found[:, 3]).all()
-    np.testing.assert_array_equal(aggregates.middles(values), found[0])
+        np.testing.assert_allclose(result[:, column], aggregates.estimate(np.sort(known)))
+        np.testing.assert_allclose(result[:, column], aggregates.told(known[::-1]))
+    np.testing.assert_allclose(result[:, 2], [aggregates.iqm(values[3:, 2]), np.nan, np.nan])
+    assert np.isnan(result[:, 3]).all()
+    np.testing.assert_array_equal(aggregates.middles(values), result[0])
 
 
 def test_bands_of_many_runs_keep_little():

@@ -93,13 +93,13 @@ def test_epsilon_greedy(key):
 def test_epsilon_ladder():
     """Ape-X's own numbers; the ends are epsilon and its power; epsilon may be zero, traced, or of one environment."""
     ladder = jax.jit(exploration.epsilon_ladder, static_argnums=2)
-    found = ladder(0.4, 7.0, 8)
-    np.testing.assert_allclose(found, [0.4, 0.16, 0.064, 0.0256, 0.0102, 0.0041, 0.0016, 0.0007], atol=5e-5)
+    result = ladder(0.4, 7.0, 8)
+    np.testing.assert_allclose(result, [0.4, 0.16, 0.064, 0.0256, 0.0102, 0.0041, 0.0016, 0.0007], atol=5e-5)
     np.testing.assert_allclose(ladder(0.3, 2.5, 5)[-1], 0.3**3.5, rtol=1e-6)
-    np.testing.assert_allclose(found[1:] / found[:-1], 0.4, rtol=1e-5)  # with exponent B - 1 the steps are epsilon
+    np.testing.assert_allclose(result[1:] / result[:-1], 0.4, rtol=1e-5)  # with exponent B - 1 the steps are epsilon
     np.testing.assert_array_equal(ladder(0.4, 7.0, 1), np.float32([0.4]))
     np.testing.assert_array_equal(ladder(0.05, 0.0, 4), np.full(4, 0.05, np.float32))
     np.testing.assert_array_equal(ladder(0.0, 7.0, 4), np.zeros(4))
     np.testing.assert_array_equal(ladder(1.0, 7.0, 4), np.ones(4))
     swept = jax.vmap(exploration.epsilon_ladder, in_axes=(0, None, None))(jnp.array([0.4, 0.0]), 7.0, 8)
-    np.testing.assert_allclose(swept, np.stack([found, np.zeros(8)]), rtol=1e-6)
+    np.testing.assert_allclose(swept, np.stack([result, np.zeros(8)]), rtol=1e-6)

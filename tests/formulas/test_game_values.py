@@ -65,12 +65,12 @@ def test_nash_conv_of_matrix_games():
 
 def test_fictitious_play_in_rock_paper_scissors():
     play = games.fictitious_play(games.matrix_responses(games.ROCK_PAPER_SCISSORS), np.eye(3)[0], np.eye(3)[1])
-    found = {}
+    results = {}
     for count, (row, column) in enumerate(itertools.islice(play, 10_000), 1):
         if count in (100, 1000, 10_000):
             assert row.sum() == pytest.approx(1) and column.sum() == pytest.approx(1)
-            found[count] = games.nash_conv(games.ROCK_PAPER_SCISSORS, row, column)
-    assert found[100] < 0.25 and found[1000] < 0.08 and found[10_000] < 0.025
+            results[count] = games.nash_conv(games.ROCK_PAPER_SCISSORS, row, column)
+    assert results[100] < 0.25 and results[1000] < 0.08 and results[10_000] < 0.025
 
 
 def tree_value(policy):

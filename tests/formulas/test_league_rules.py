@@ -24,11 +24,11 @@ def test_main_agent():
     missed = np.array([0, 0, 0, 0.36, 0, 0.81])
     expected = 0.5 * hard / hard.sum() + 0.15 * missed / missed.sum()
     expected[ME] += 0.35
-    found = league.main_agent(*masks(RATES, KEPT, OWN, OF_EXPLOITER), ME)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = league.main_agent(*masks(RATES, KEPT, OWN, OF_EXPLOITER), ME)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
     beaten = np.where(KEPT, 0.75, RATES)
-    found = league.main_agent(*masks(beaten, KEPT, OWN, OF_EXPLOITER), ME)
-    np.testing.assert_allclose(found, [0.5, 0, *[0.125] * 4], rtol=1e-5)
+    result = league.main_agent(*masks(beaten, KEPT, OWN, OF_EXPLOITER), ME)
+    np.testing.assert_allclose(result, [0.5, 0, *[0.125] * 4], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("rate", "half"), [(0.19, True), (0.21, False)])
@@ -37,8 +37,8 @@ def test_main_exploiter(rate, half):
     rates = np.where(np.arange(6) == ME, rate, RATES)
     variance = np.array([0, 0, 0.09, 0.24, 0, 0]) / 0.33
     newest = np.arange(6) == ME
-    found = league.main_exploiter(*masks(rates, OWN), ME)
-    np.testing.assert_allclose(found, (newest + variance) / 2 if half else newest, rtol=1e-5)
+    result = league.main_exploiter(*masks(rates, OWN), ME)
+    np.testing.assert_allclose(result, (newest + variance) / 2 if half else newest, rtol=1e-5)
     np.testing.assert_array_equal(league.main_exploiter(*masks(rates, OWN & False), ME), newest)
 
 
@@ -68,9 +68,9 @@ def test_a_record_of_many_games():
     expected = before
     for points in score[counts]:
         expected = opponents.record(expected, jnp.int32(1), jnp.int32(3), points)
-    found = opponents.record_all(before, jnp.int32(1), jnp.int32(3), *masks(score, counts))
-    np.testing.assert_allclose(found.score, expected.score, rtol=1e-5)
-    np.testing.assert_allclose(found.games, expected.games, rtol=1e-5)
+    result = opponents.record_all(before, jnp.int32(1), jnp.int32(3), *masks(score, counts))
+    np.testing.assert_allclose(result.score, expected.score, rtol=1e-5)
+    np.testing.assert_allclose(result.games, expected.games, rtol=1e-5)
     alone = opponents.record_all(before, jnp.int32(2), jnp.int32(2), *masks(score, counts))
     np.testing.assert_array_equal(alone.games, before.games)
     np.testing.assert_array_equal(alone.score, before.score)

@@ -35,28 +35,28 @@ def by_hand(reward, last, value, advantage):
 
 
 def test_what_came_of_play(play):
-    found = jax.jit(levels.played)(*play, LIMIT)
+    result = jax.jit(levels.played)(*play, LIMIT)
     for i in range(B):
         one = by_hand(*(x[:, i] for x in play))
-        np.testing.assert_allclose([x[i] for x in found], one, rtol=2e-5, atol=2e-5)
-    assert found.finished.sum() not in (0, B)
+        np.testing.assert_allclose([x[i] for x in result], one, rtol=2e-5, atol=2e-5)
+    assert result.finished.sum() not in (0, B)
 
 
 def test_scores(play):
-    found = levels.played(*play, LIMIT)
-    best = found.best + 1
-    np.testing.assert_array_equal(levels.max_monte_carlo(found, best), best - found.value)
-    np.testing.assert_array_equal(levels.positive_value_loss(found, best), found.gain)
-    np.testing.assert_array_equal(levels.learnability(found, LIMIT), found.solved * (1 - found.solved))
-    np.testing.assert_array_equal(levels.learnability(found, None), found.variance)
-    np.testing.assert_array_equal(levels.regret(found, found._replace(mean=best)), 0.0)
-    assert levels.regret(found, found._replace(mean=best - 2)).min() == pytest.approx(1, abs=1e-5)
+    result = levels.played(*play, LIMIT)
+    best = result.best + 1
+    np.testing.assert_array_equal(levels.max_monte_carlo(result, best), best - result.value)
+    np.testing.assert_array_equal(levels.positive_value_loss(result, best), result.gain)
+    np.testing.assert_array_equal(levels.learnability(result, LIMIT), result.solved * (1 - result.solved))
+    np.testing.assert_array_equal(levels.learnability(result, None), result.variance)
+    np.testing.assert_array_equal(levels.regret(result, result._replace(mean=best)), 0.0)
+    assert levels.regret(result, result._replace(mean=best - 2)).min() == pytest.approx(1, abs=1e-5)
 
 
 def test_variance_of_returns_of_0_and_1_is_learnability():
     reward = (np.random.default_rng(1).random((T, B)) < 0.3).astype(np.float32)
-    found = levels.played(reward, np.ones((T, B), bool), reward, reward, 0.5)
-    np.testing.assert_allclose(levels.learnability(found, 0.5), levels.learnability(found, None), atol=1e-6)
+    result = levels.played(reward, np.ones((T, B), bool), reward, reward, 0.5)
+    np.testing.assert_allclose(levels.learnability(result, 0.5), levels.learnability(result, None), atol=1e-6)
 
 
 def test_without_a_limit_nothing_is_solved(play):

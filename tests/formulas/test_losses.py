@@ -21,8 +21,8 @@ def test_clipped_surrogate_by_cases():
     log_ratio, advantage = np.meshgrid(np.linspace(-1, 1, 41), [-2.0, -0.5, 0.0, 0.7, 3.0])
     ratio = np.exp(log_ratio)
     expected = np.where(advantage >= 0, np.minimum(ratio, 1.2), np.maximum(ratio, 0.8)) * advantage
-    found = losses.clipped_surrogate(jnp.asarray(log_ratio), jnp.asarray(advantage), CONFIG)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    result = losses.clipped_surrogate(jnp.asarray(log_ratio), jnp.asarray(advantage), CONFIG)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_clipped_surrogate_gradient():
@@ -121,10 +121,10 @@ def test_munchausen_against_definition():
     action, reward, discount, chooser, q, target_q, next_q = transitions(4, (3,), (3,), (3,))
     for alpha, temperature, floor in ((0.9, 0.03, -1.0), (0.5, 0.7, -0.4), (1.3, 5.0, -10.0)):
         error = functools.partial(td_errors.munchausen, alpha=alpha, temperature=temperature, floor=floor)
-        found = jax.jit(jax.vmap(error))(q, target_q, action, reward, discount, chooser, next_q)
+        result = jax.jit(jax.vmap(error))(q, target_q, action, reward, discount, chooser, next_q)
         rows = zip(np.float64(q), np.float64(target_q), action, reward, discount, np.float64(next_q), strict=True)
         expected = [oracles.munchausen(*row, alpha, temperature, floor) for row in rows]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_munchausen_limits():
@@ -135,8 +135,8 @@ def test_munchausen_limits():
     np.testing.assert_allclose(cold(q, target_q, action, reward, discount, next_q, next_q), plain, rtol=1e-4, atol=1e-5)
     huge = jnp.array([1e4, 0.0, -1e4])
     for action, bonus in ((0, 0.0), (1, -0.9)):
-        found = td_errors.munchausen(jnp.zeros(3), huge, action, 0.5, 0.9, huge, huge)
-        np.testing.assert_allclose(found, 0.5 + bonus + 0.9 * 1e4, rtol=1e-6)
+        result = td_errors.munchausen(jnp.zeros(3), huge, action, 0.5, 0.9, huge, huge)
+        np.testing.assert_allclose(result, 0.5 + bonus + 0.9 * 1e4, rtol=1e-6)
 
 
 def test_project_against_hat_functions():
@@ -148,11 +148,11 @@ def test_project_against_hat_functions():
         scattered = rng.uniform(support[0] - 0.3 * width, support[-1] + 0.3 * width, size=size)
         for values in (scattered, 0.3 + 0.9 * support, support, np.full(size, support[0] + 0.43 * width)):
             values, probabilities = np.float32(values), np.float32(rng.dirichlet(np.ones(size)))
-            found = td_errors.project(jnp.asarray(values), jnp.asarray(probabilities), jnp.asarray(support))
+            result = td_errors.project(jnp.asarray(values), jnp.asarray(probabilities), jnp.asarray(support))
             expected = oracles.project(np.float64(values), np.float64(probabilities), np.float64(support))
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-6)
-            np.testing.assert_allclose(jnp.sum(found), 1, rtol=1e-6)
-            assert np.all(np.asarray(found) >= 0)
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=2e-6)
+            np.testing.assert_allclose(jnp.sum(result), 1, rtol=1e-6)
+            assert np.all(np.asarray(result) >= 0)
 
 
 def test_project_by_cases():
@@ -173,8 +173,8 @@ def test_project_keeps_the_mean_inside():
     rng = np.random.default_rng(7)
     support = jnp.linspace(-2.0, 6.0, 9)
     values, probabilities = rng.uniform(-2, 6, size=9), rng.dirichlet(np.ones(9))
-    found = td_errors.project(jnp.asarray(values), jnp.asarray(probabilities), support)
-    np.testing.assert_allclose(found @ support, values @ probabilities, rtol=1e-5)
+    result = td_errors.project(jnp.asarray(values), jnp.asarray(probabilities), support)
+    np.testing.assert_allclose(result @ support, values @ probabilities, rtol=1e-5)
 
 
 def test_categorical_q_learning_against_definition():
@@ -248,9 +248,9 @@ def test_quantile_loss_is_least_at_the_empirical_quantiles():
     def descend(quantiles, step_size):
         return quantiles - step_size * jax.grad(loss)(quantiles), None
 
-    found, _ = jax.lax.scan(descend, jnp.zeros((1, 5)), jnp.linspace(0.3, 0.0, 3000))
+    result, _ = jax.lax.scan(descend, jnp.zeros((1, 5)), jnp.linspace(0.3, 0.0, 3000))
     expected = [np.sort(samples[0])[int(np.ceil(tau * 11)) - 1] for tau in taus]
-    np.testing.assert_allclose(found[0], expected, atol=2e-3)
+    np.testing.assert_allclose(result[0], expected, atol=2e-3)
 
 
 def gradients(loss, *args):

@@ -19,9 +19,9 @@ def test_bonus_of_neighbours_against_definition(held):
     distance, real = novelty.nearest(jnp.float32(stored), jnp.arange(20) < held, jnp.float32(x), 5)
     assert np.sum(real) == min(held, 5)
     for epsilon, cluster in ((1e-4, 8e-3), (0.5, 3.0)):
-        found = novelty.episodic_bonus(distance, real, mean, epsilon, cluster)
+        result = novelty.episodic_bonus(distance, real, mean, epsilon, cluster)
         expected = oracles.episodic_bonus(memory[:held], x, 5, mean, epsilon, cluster)
-        np.testing.assert_allclose(found, expected, rtol=1e-4)
+        np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
 def test_bonus_at_its_ends():
@@ -70,8 +70,8 @@ def test_sums_under_the_rescaling():
     np.testing.assert_allclose(td_errors.joined(jnp.float32(q_e), jnp.float32(q_i), 0.0), q_e, rtol=1e-5)
     h = lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1)
     back = lambda x: np.sign(x) * ((abs(x) + 1) ** 2 - 1)
-    found = td_errors.joined(jnp.float32(q_e), jnp.float32(q_i), 0.3, 0.0)
-    np.testing.assert_allclose(found, h(back(q_e) + 0.3 * back(q_i)), rtol=1e-5)
+    result = td_errors.joined(jnp.float32(q_e), jnp.float32(q_i), 0.3, 0.0)
+    np.testing.assert_allclose(result, h(back(q_e) + 0.3 * back(q_i)), rtol=1e-5)
 
 
 def pulled(window, arms, rewards):
@@ -85,11 +85,11 @@ def test_bounds_over_the_window_against_counting():
     rng = np.random.default_rng(0)
     for num in (0, 3, 7, 40):
         arms, rewards = rng.integers(4, size=num), rng.normal(size=num)
-        found = bandits.bounds(pulled(7, arms, rewards), 4, 0.5)
+        result = bandits.bounds(pulled(7, arms, rewards), 4, 0.5)
         for arm in range(4):
             own = rewards[-7:][arms[-7:] == arm] if num else []
             expected = np.mean(own) + 0.5 / len(own) ** 0.5 if len(own) else np.inf
-            np.testing.assert_allclose(found[arm], expected, rtol=1e-5)
+            np.testing.assert_allclose(result[arm], expected, rtol=1e-5)
 
 
 def test_what_left_the_window_counts_no_more():

@@ -65,15 +65,15 @@ def test_values_are_sums_over_rounds(payoffs, pairs):
     ],
 )
 def test_fixed_strategies_in_closed_form(own, other, expected):
-    found = repeated_games.values(jnp.asarray(own), jnp.asarray(other), jnp.asarray(DILEMMA), GAMMA)
-    np.testing.assert_allclose((1 - GAMMA) * found, expected, atol=1e-5)
+    result = repeated_games.values(jnp.asarray(own), jnp.asarray(other), jnp.asarray(DILEMMA), GAMMA)
+    np.testing.assert_allclose((1 - GAMMA) * result, expected, atol=1e-5)
 
 
 def test_a_naive_learner_ascends_its_value(pairs):
     for own, other in pairs[:3]:
         expected = own + 0.5 * slope(lambda x, other=other: play(x, other, DILEMMA, rounds=800)[0], own)
-        found = repeated_games.naive_step(jnp.asarray(own), jnp.asarray(other), jnp.asarray(DILEMMA), GAMMA, 0.5)
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        result = repeated_games.naive_step(jnp.asarray(own), jnp.asarray(other), jnp.asarray(DILEMMA), GAMMA, 0.5)
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("both_factors", [True, False])
@@ -96,5 +96,5 @@ def test_elimination(pairs):
     """Columns, or rows, that are diagonally dominant."""
     matrix = np.random.default_rng(1).uniform(-1, 1, (5, 5)) + 6 * np.eye(5)
     for each in (matrix, matrix.T):
-        found = repeated_games.solve(jnp.asarray(each), jnp.asarray(pairs[0, 0]))
-        np.testing.assert_allclose(found, np.linalg.solve(each, pairs[0, 0]), rtol=1e-4, atol=1e-5)
+        result = repeated_games.solve(jnp.asarray(each), jnp.asarray(pairs[0, 0]))
+        np.testing.assert_allclose(result, np.linalg.solve(each, pairs[0, 0]), rtol=1e-4, atol=1e-5)

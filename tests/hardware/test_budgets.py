@@ -4,7 +4,7 @@ import json
 
 import jax
 import pytest
-from budgets import TABLE, TARGET, found
+from budgets import TABLE, TARGET, usage
 
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
@@ -27,6 +27,6 @@ def target():
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_stays_within_its_budget(algo, target):
     """It compiles, and takes no more than the table says; nor much less, so that the table stays true."""
-    now, budget = found(algo), BUDGETS[algo]
+    now, budget = usage(algo), BUDGETS[algo]
     if jax.__version_info__[:2] == MEASURED:
         assert all(0.9 * budget[name] <= now[name] <= 1.02 * budget[name] for name in budget), (now, budget)

@@ -75,17 +75,17 @@ COPY, PRODUCT = 2 * 128, 2 * 128 + 256
 
 
 def test_by_hand():
-    found = census.count(TEXT.replace("TRIPS", KNOWN))
-    assert found.loops == [
+    result = census.count(TEXT.replace("TRIPS", KNOWN))
+    assert result.loops == [
         census.Loop("once", 0, 1, 2, COPY + PRODUCT),
         census.Loop("rollout", 1, 8, 2, LOOKING + WRITING),
     ]
-    assert found.kernels == 2 + 16 and found.traffic_bytes == COPY + PRODUCT + 8 * (LOOKING + WRITING)
+    assert result.kernels == 2 + 16 and result.traffic_bytes == COPY + PRODUCT + 8 * (LOOKING + WRITING)
 
 
 def test_loops_of_unknown_length_evaluate_their_condition():
-    found = census.count(TEXT.replace("TRIPS", ""), unknown_trips=5)
-    assert found.loops[1] == census.Loop("rollout", 1, 5, 3, LOOKING + WRITING + 9)
+    result = census.count(TEXT.replace("TRIPS", ""), unknown_trips=5)
+    assert result.loops[1] == census.Loop("rollout", 1, 5, 3, LOOKING + WRITING + 9)
     assert census.count(TEXT.replace("TRIPS", "")).loops[1].runs == 1
 
 
@@ -106,9 +106,9 @@ def test_speed_by_hand():
     assert gpu.flops == pytest.approx(67e12, rel=0.01)  # as NVIDIA says
     launches = census.Loop("a", 1, 1000, 10, 4)
     traffic = census.Loop("b", 1, 10, 1, 10**9)
-    found = speed.of_program(census.Census([launches, traffic]), 0.0, gpu)
-    assert found.least_seconds == pytest.approx(1e4 * 2.5e-6 + 1e10 / 3.35e12)
-    assert found.seconds == pytest.approx(1e4 * 3.6e-6 + 1e10 / 3.35e12 / 0.53) and found.bound == "launches"
+    result = speed.of_program(census.Census([launches, traffic]), 0.0, gpu)
+    assert result.least_seconds == pytest.approx(1e4 * 2.5e-6 + 1e10 / 3.35e12)
+    assert result.seconds == pytest.approx(1e4 * 3.6e-6 + 1e10 / 3.35e12 / 0.53) and result.bound == "launches"
     assert speed.of_program(census.Census([traffic]), 0.0, gpu).bound == "memory"
     slow = speed.of_program(census.Census([traffic]), 67e12, gpu)
     assert slow.bound == "arithmetic" and slow.least_seconds == pytest.approx(1.0, rel=0.01)
@@ -140,8 +140,8 @@ def test_a_real_program():
 
     like = jax.ShapeDtypeStruct((512, 512), jnp.float32)
     lowered = jax.jit(f).lower(trees.shapes(like, jax.sharding.SingleDeviceSharding(device)))
-    found = planning.census(lowered)
+    result = planning.census(lowered)
     least = 3 * 512 * 512 * 4
-    assert [loop.runs for loop in found.loops] == [1, 7]
-    assert least <= found.loops[1].traffic_bytes <= 3 * least and 2 <= found.loops[1].kernels <= 6
+    assert [loop.runs for loop in result.loops] == [1, 7]
+    assert least <= result.loops[1].traffic_bytes <= 3 * least and 2 <= result.loops[1].kernels <= 6
     assert planning.machine.available_bytes([device]) == int(0.75 * 80 * 2**30)

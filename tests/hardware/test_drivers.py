@@ -44,5 +44,5 @@ def test_a_command_loads_no_plugin_without_a_driver(tmp_path):
     )
     env = {name: x for name, x in os.environ.items() if name != "JAX_PLATFORMS"}
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
-    found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, cwd=tmp_path)
-    assert (found.returncode, found.stderr) == (0, "") and "keeps the contract" in found.stdout
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "") and "keeps the contract" in result.stdout

@@ -56,14 +56,14 @@ def test_transforms_mean_what_the_wrappers_do(transforms, params):
     np.testing.assert_array_equal(batch.reset(np.arange(2))[0], first)
     turns = [batch.step(action) for action in actions]
     assert step.terminated.any() or step.truncated.any()
-    for found, expected in (
+    for result, expected in (
         ([turn.next_obs[0] for turn in turns], step.next_obs),
         ([turn.reward for turn in turns], step.reward),
         ([turn.terminated for turn in turns], step.terminated),
         ([turn.truncated for turn in turns], step.truncated),
         ([turn.obs[0] for turn in turns], seen),
     ):
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(result, expected)
 
 
 def executed(num_envs, seeds, probability=0.25, steps=2000, **params):
@@ -95,12 +95,12 @@ def test_each_row_sticks_by_its_own_seed():
 
 def test_the_array_of_cartpoles_repeats_as_the_single_ones_do():
     actions = np.random.default_rng(0).integers(0, 2, (60, 3))
-    found = []
+    results = []
     for vector in (0, 1):
         params = {"vector": vector, "action_repeat": 3, "max_episode_steps": 7, "sticky_actions": 0.5}
         batch = making.make("gymnasium/CartPole-v1", params).batch(3)
-        found.append([batch.reset(np.arange(3))[0], *[x for a in actions for x in batch.step(a)[1:4]]])
-    for one, other in zip(*found, strict=True):
+        results.append([batch.reset(np.arange(3))[0], *[x for a in actions for x in batch.step(a)[1:4]]])
+    for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -53,9 +53,9 @@ def test_observations_are_leaves_in_the_order_of_jax():
     batch = env.batch(2)
     first = batch.reset(np.arange(2))
     turn = batch.step(np.zeros(2, int))
-    for found, at in ((first, 0), (turn.next_obs, 1)):
+    for result, at in ((first, 0), (turn.next_obs, 1)):
         for row, copy in enumerate(copies[1:]):
-            for leaf, wanted in zip(found, expected(copy.shown[at]), strict=True):
+            for leaf, wanted in zip(result, expected(copy.shown[at]), strict=True):
                 assert leaf.dtype == wanted.dtype
                 np.testing.assert_array_equal(leaf[row], wanted)
     spaces_there = jax.tree.leaves(_tree(env.observation_space), is_leaf=lambda x: isinstance(x, gymnasium.Space))

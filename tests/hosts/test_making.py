@@ -96,7 +96,7 @@ def test_which_kind_is_seen_without_an_import():
     assert making.is_host("gymnasium/CartPole-v1") and making.is_host("envpool/Pong-v5")
     assert not making.is_host("CartPole-v1") and not making.is_host("hosted:script") and not making.is_host("brax/ant")
     assert all(
-        making.is_environment(found) for found in (hosted.script(), hosted.sync(), hosted.ready(), hosted.thunk())
+        making.is_environment(result) for result in (hosted.script(), hosted.sync(), hosted.ready(), hosted.thunk())
     )
     assert not making.is_environment(envs.make("CartPole-v1")) and not making.is_environment(hosted.nothing())
     assert making.arguments(hosted.sync, {"length": 3}) == {"num_envs": 1, "length": 3}
@@ -131,11 +131,11 @@ def test_what_cannot_be_is_refused_in_a_line(name, params, words):
 def test_families_are_listed(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["list", "envs", "--family", "gymnasium", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert {"gymnasium/CartPole-v1", "gymnasium/Pendulum-v1"} <= set(found) and "gymnasium/CartPole-v0" not in found
+    result = json.loads(capsys.readouterr().out)
+    assert {"gymnasium/CartPole-v1", "gymnasium/Pendulum-v1"} <= set(result) and "gymnasium/CartPole-v0" not in result
     with pytest.raises(SystemExit, match="0"):
         main(["list", "envs", "--family", "gymnasium"])
-    assert capsys.readouterr().out.splitlines() == found
+    assert capsys.readouterr().out.splitlines() == result
 
 
 @pytest.mark.parametrize("family", ["envpool", "pettingzoo"])

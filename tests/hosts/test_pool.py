@@ -22,7 +22,7 @@ ACTIONS = np.random.default_rng(0).integers(0, 5, (STEPS, NUM_ENVS)).astype(np.i
 
 def plain():
     """What each environment does by itself: of all steps, what a `Turn` has."""
-    found = []
+    results = []
     for i, seed in enumerate(SEEDS.tolist()):
         walk, rows = faulty.Walk(), []
         obs = [walk.reset(seed)]
@@ -31,8 +31,8 @@ def plain():
             obs.append(walk.begin() if terminated or truncated else next_obs)
             rows.append((next_obs, np.float32(reward), terminated, truncated))
         columns = [np.stack(column) for column in zip(*rows, strict=True)]
-        found.append((np.stack(obs), *columns))
-    return [np.stack(column, axis=1) for column in zip(*found, strict=True)]
+        results.append((np.stack(obs), *columns))
+    return [np.stack(column, axis=1) for column in zip(*results, strict=True)]
 
 
 EXPECTED = plain()
@@ -52,19 +52,19 @@ def rollout(steppers, ahead):
         if ahead:
             for g, stepper in enumerate(steppers):
                 turns[g].append(stepper.receive())
-    found = []
+    results = []
     for first, group in zip(firsts, turns, strict=True):
         obs = np.stack([first[0], *(turn.obs[0] for turn in group)])
         rest = [np.stack([turn.next_obs[0] for turn in group])]
         rest += [np.stack([getattr(turn, name) for turn in group]) for name in ("reward", "terminated", "truncated")]
         assert not any(turn.cut for turn in group)
-        found.append((obs, *rest))
-    return [np.concatenate(column, axis=1) for column in zip(*found, strict=True)]
+        results.append((obs, *rest))
+    return [np.concatenate(column, axis=1) for column in zip(*results, strict=True)]
 
 
-def check_equal(found):
-    assert (found[3] & ~found[4]).sum(axis=0).min() >= 2 and found[4].any()  # two ends of every environment
-    for x, y in zip(found, EXPECTED, strict=True):
+def check_equal(result):
+    assert (result[3] & ~result[4]).sum(axis=0).min() >= 2 and result[4].any()  # two ends of every environment
+    for x, y in zip(result, EXPECTED, strict=True):
         np.testing.assert_array_equal(x, y)
         assert x.dtype == y.dtype
 

@@ -60,10 +60,10 @@ def children():
 
 @pytest.fixture(scope="module")
 def opened():
-    found = Opened()
-    yield found
+    result = Opened()
+    yield result
     workers = children()
-    found.pool.close()
+    result.pool.close()
     assert len(workers) == 2 and not workers & children()
 
 
@@ -167,7 +167,7 @@ def test_agents_and_observations_of_several_arrays():
 
 @pytest.mark.rest
 def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
-    found = []
+    results = []
     for _ in range(2):
         with pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, tell=lambda line: None) as opened:
             (stepper,) = opened.steppers
@@ -175,8 +175,8 @@ def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
             for _ in range(faulty.AT):
                 stepper.send(np.ones(2, np.int32))
                 turn = stepper.receive()
-            found.append(turn.obs[0])
-    np.testing.assert_array_equal(*found)
+            results.append(turn.obs[0])
+    np.testing.assert_array_equal(*results)
 
 
 def test_restarts_have_a_limit():

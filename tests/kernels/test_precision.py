@@ -25,8 +25,8 @@ def test_what_a_program_computes_in(precision):
     head, params, obs = network()
     with backend.precise(precision):
         made = jax.make_jaxpr(head.apply)(params, obs)
-        found = str([eqn.params["precision"] for eqn in made.eqns if eqn.primitive.name == "dot_general"][0])
-    assert PRODUCTS[precision] in found and ("HIGHEST" in found) == (precision == "float32")
+        result = str([eqn.params["precision"] for eqn in made.eqns if eqn.primitive.name == "dot_general"][0])
+    assert PRODUCTS[precision] in result and ("HIGHEST" in result) == (precision == "float32")
     assert made.out_avals[0].dtype == jnp.float32  # heads stay as they are
     assert ("bf16" in str(made)) == (precision == "bfloat16")
     assert str(jax.make_jaxpr(head.apply)(params, obs)) == str(jax.make_jaxpr(lambda *x: head.apply(*x))(params, obs))

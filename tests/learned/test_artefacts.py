@@ -45,13 +45,13 @@ def test_settings_are_kept(tmp_path):
     """They say which arrays there are, and are told by the digest."""
     settings = {"role": "guide", "inputs": 4, "goal_size": 1, "messages": 3, "message_layers": [5], "unseen": [1]}
     socket = sockets.make("cheap-talk", **settings)
-    found = [artefacts.of_socket("cheap-talk", socket.init(jax.random.key(0)), CARD, settings=settings)]
-    artefacts.save(tmp_path / artefacts.NAME, found[0])
-    found.append(artefacts.load(tmp_path))
-    assert found[1].settings == settings and found[1].made.trial and found[1].option == "message"
-    jax.tree.map(np.testing.assert_array_equal, found[1].meta_params, found[0].meta_params)
-    assert jax.tree.map(np.shape, found[1].meta_params)["trained"][0]["kernel"] == (5, 5)
-    value = artefacts.to_json(found[0])
+    results = [artefacts.of_socket("cheap-talk", socket.init(jax.random.key(0)), CARD, settings=settings)]
+    artefacts.save(tmp_path / artefacts.NAME, results[0])
+    results.append(artefacts.load(tmp_path))
+    assert results[1].settings == settings and results[1].made.trial and results[1].option == "message"
+    jax.tree.map(np.testing.assert_array_equal, results[1].meta_params, results[0].meta_params)
+    assert jax.tree.map(np.shape, results[1].meta_params)["trained"][0]["kernel"] == (5, 5)
+    value = artefacts.to_json(results[0])
     value["settings"]["message_gain"] = 1.0
     with pytest.raises(ConfigError, match="sha256 differs"):
         artefacts.of_json(value)

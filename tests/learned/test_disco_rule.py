@@ -56,15 +56,15 @@ def both(arrays):
         values, moments = rules.evaluate(steps, online, target, moments, GAMMA, TRACE)
         return values, moments, *disco.rule(arrays).targets(rules.Seen(steps, values, online, target), memory)
 
-    found = []
+    results = []
     for seed in range(2):
         u = random_update(seed)
         steps, online, target = as_program(u)
         value, moments = oracle.values(u, moments, GAMMA, TRACE)
         targets, life = oracle.targets(u, value, *life)
         values, ours, made, memory = update(steps, online, target, ours, memory)
-        found.append((u, (value, moments, targets, life), (values, ours, made, memory), online))
-    return oracle, found
+        results.append((u, (value, moments, targets, life), (values, ours, made, memory), online))
+    return oracle, results
 
 
 def close(actual, expected):
@@ -86,8 +86,8 @@ def test_targets_and_what_the_rule_keeps(both):
 
 
 def test_terms_of_the_loss(both):
-    oracle, found = both
-    for u, (value, _, targets, _), (values, _, made, _), online in found:
+    oracle, result = both
+    for u, (value, _, targets, _), (values, _, made, _), online in result:
         steps = as_program(u)[0]
         taken = [rules.of_action(x[:-2], steps.action) for x in (online.z, online.q, online.following)]
         out = Outputs(online.policy[:-2], online.y[:-2], *taken)

@@ -61,10 +61,10 @@ def test_what_it_trains_is_judged_in_other_levels(socket):
 def test_files_hold_the_sizes_of_choices(socket, tmp_path):
     settings = sockets.settings("levels", GeneratorSettings(), ENV)
     artefacts.save(tmp_path / "artefact.json", artefacts.of_socket("levels", socket.init(KEY), {}, settings=settings))
-    found = artefacts.load(tmp_path / "artefact.json")
-    assert found.option == "generator" and found.settings["sizes"] == SIZES
+    result = artefacts.load(tmp_path / "artefact.json")
+    assert result.option == "generator" and result.settings["sizes"] == SIZES
     np.testing.assert_array_equal(
-        found.env(ENV).levels(KEY, (4,))[0]["length"], socket.env(socket.init(KEY), ENV).levels(KEY, (4,))[0]["length"]
+        result.env(ENV).levels(KEY, (4,))[0]["length"], socket.env(socket.init(KEY), ENV).levels(KEY, (4,))[0]["length"]
     )
 
 

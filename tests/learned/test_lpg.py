@@ -68,15 +68,15 @@ def walk(weights, seen, ys, next_ys, told):
 def gae(seen, value, next_value, trace):
     """Each advantage as the sum of what follows in its episode."""
     error = seen["reward"] + seen["discount"] * next_value - value
-    found = np.zeros(STEPS)
+    result = np.zeros(STEPS)
     for t in range(STEPS):
         weight = 1.0
         for s in range(t, STEPS):
-            found[t] += weight * error[s]
+            result[t] += weight * error[s]
             if seen["last"][s]:
                 break
             weight *= seen["discount"][s] * trace
-    return found
+    return result
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form['lpg_base']}-{form['time_aware']}")
@@ -148,22 +148,22 @@ def test_begins_as_a2c(more, time_aware, key):
     run = lambda parts: shipped(a2c.make_train(config, env, **parts))
     parts = socket.parts(socket.init(jax.random.key(1)), config)
     silent = lambda columns: (jnp.zeros_like(columns.reward), jnp.zeros_like(columns.value))
-    plain, by_hand, found = (
+    plain, by_hand, result = (
         run(given)(key) for given in ({}, {**parts, "estimate": lpg.beside_a2c(silent, config)}, parts)
     )
-    jax.tree.map(np.testing.assert_array_equal, found.state.learner.params, by_hand.state.learner.params)
-    jax.tree.map(np.testing.assert_array_equal, found.metrics, by_hand.metrics)
+    jax.tree.map(np.testing.assert_array_equal, result.state.learner.params, by_hand.state.learner.params)
+    jax.tree.map(np.testing.assert_array_equal, result.metrics, by_hand.metrics)
     start, begun = (shipped(a2c.make_trainer(config, env, **given).init)(key).learner.params for given in (parts, {}))
-    start, begun, ended = (leaves(params) for params in (start, begun, found.state.learner.params))
+    start, begun, ended = (leaves(params) for params in (start, begun, result.state.learner.params))
     predictions = start.keys() - begun.keys()
     assert len(predictions) == 2
     for name in start:
         np.testing.assert_array_equal(start[name], (ended if name in predictions else begun)[name])
     for name, numbers in plain.metrics.items():
-        np.testing.assert_allclose(found.metrics[name][:4], numbers[:4], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(result.metrics[name][:4], numbers[:4], rtol=1e-4, atol=1e-6)
     learned = leaves(run(socket.parts(at_random(socket.init, key), config))(key).state.learner.params)
     assert all(np.any(learned[name] != value) for name, value in ended.items())
-    age = found.state.learner.age
+    age = result.state.learner.age
     assert counters.number(age) == 50 if time_aware else age == ()
 
 
@@ -180,12 +180,12 @@ def test_alone_it_learns_from_nothing_but_the_rule(key):
     meta_params = socket.init(jax.random.key(1))
     assert np.any(meta_params["params"]["out"]["kernel"])
     train = jax.jit(lambda given: a2c.make_train(config, env, **socket.parts(given, config))(key))
-    found = train(meta_params).state.learner.params
-    assert found["critic"]["params"]["Dense_1"]["bias"].shape == (7,)
+    result = train(meta_params).state.learner.params
+    assert result["critic"]["params"]["Dense_1"]["bias"].shape == (7,)
     silent = train(jax.tree.map(jnp.zeros_like, meta_params)).state.learner.params
     start = jax.jit(a2c.make_trainer(config, env, **socket.parts(meta_params, config)).init)(key).learner.params
     jax.tree.map(np.testing.assert_array_equal, silent["actor"], start["actor"])
-    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), silent, found)
+    moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), silent, result)
     assert all(jax.tree.leaves(moved))
 
 
@@ -243,18 +243,18 @@ def test_the_socket_rule_is_told_what_to_do(tmp_path):
 @pytest.mark.rest
 def test_a_drift_that_is_aware_of_time(tmp_path, capsys):
     """TA-LPO from the command line: found, drawn, learned by, and not distilled."""
-    found = tmp_path / "found"
+    result = tmp_path / "search"
     few = [*TINY, "--num-epochs", 1, "--num-minibatches", 2]
     evolve = ["evolve", "policy-drift", "--env", "CartPole-v1", "--population", 4, *few, "--time-aware"]
-    assert run(*evolve, "--lifetimes", 1, 0.5, "--generations", 1, "--out", found) == 0
-    artefact = artefacts.load(found)
+    assert run(*evolve, "--lifetimes", 1, 0.5, "--generations", 1, "--out", result) == 0
+    artefact = artefacts.load(result)
     assert artefact.settings == {"time_aware": True} and artefact.meta_params[0]["kernel"].shape == (24, 128)
-    assert (found / "learned.png").exists()
-    train = ["train", "ppo", "--env", "CartPole-v1", *few, "--objective", found, "--out", tmp_path / "used"]
+    assert (result / "learned.png").exists()
+    train = ["train", "ppo", "--env", "CartPole-v1", *few, "--objective", result, "--out", tmp_path / "used"]
     assert run(*train) == 0
     capsys.readouterr()
     for into in ([], ["--into", "network", "--out", tmp_path / "small"]):
-        assert run("evolve", "distill", found, *into) == 2
+        assert run("evolve", "distill", result, *into) == 2
         assert "policy-drift: it is time_aware; only a function of its other" in capsys.readouterr().err
 
 
@@ -272,16 +272,16 @@ TINY = ["--total-steps", 512, "--num-envs", 4, "--num-steps", 16, "--hidden-size
 @pytest.mark.parametrize("base", ["a2c", "none"])
 def test_a_search(base, tmp_path, capsys):
     """From its directory: found, kept with its settings, and learned by; resumed in its own bits."""
-    found, used = tmp_path / "found", tmp_path / "used"
+    result, used = tmp_path / "search", tmp_path / "used"
     form = "--lpg-base", base, "--lpg-size", 4, "--lpg-predictions", 3, "--time-aware"
     assert run("evolve", "lpg", "--env", "Catch-bsuite", "--population", 4, *TINY, *form, "--generations", 2,
-               "--out", found) == 0  # fmt: skip
-    artefact = artefacts.load(found)
+               "--out", result) == 0  # fmt: skip
+    artefact = artefacts.load(result)
     assert artefact.settings == {"time_aware": True, "lpg_base": base, "lpg_size": 4, "lpg_predictions": 3}
     assert artefact.option == "rule"
-    assert run("resume", found, "--generations", 3) == 0
-    train = ["train", "a2c", "--env", "Catch-bsuite", *TINY, "--rule", found]
+    assert run("resume", result, "--generations", 3) == 0
+    train = ["train", "a2c", "--env", "Catch-bsuite", *TINY, "--rule", result]
     assert run(*train, "--out", used) == 0 and load(used).saved["learned"]["rule"]["socket"] == "lpg"
     capsys.readouterr()
-    assert run("train", "disco", "--env", "Catch-bsuite", "--rule", found, "--out", tmp_path / "wrong") == 2
+    assert run("train", "disco", "--env", "Catch-bsuite", "--rule", result, "--out", tmp_path / "wrong") == 2
     assert "holds a function for the socket lpg, not for disco" in capsys.readouterr().err

@@ -119,8 +119,8 @@ def test_progress():
     """By epochs within an iteration and iterations within a training, in integers, also far beyond 2^32 updates."""
     config = ppo.Config(num_epochs=3, num_minibatches=4, total_steps=5 * 512)
     for update in range(60):
-        found = open_optimiser.progress(config, counters.of(update))
-        np.testing.assert_allclose(found, (update // 12 / 4, update // 4 % 3 / 2), rtol=1e-6)
+        result = open_optimiser.progress(config, counters.of(update))
+        np.testing.assert_allclose(result, (update // 12 / 4, update // 4 % 3 / 2), rtol=1e-6)
     long = dataclasses.replace(config, total_steps=2**40 * 512)
     update = 12 * 2**39 + 5
     np.testing.assert_allclose(open_optimiser.progress(long, counters.of(update)), (0.5, 0.5), rtol=1e-6)

@@ -28,16 +28,16 @@ def test_a_vector_in_its_order(tmp_path):
     """And it is kept in an artefact, with whom to cite; a file that nobody published is told as such."""
     path = tmp_path / "mine.npy"
     path.write_bytes(npy(NUMBERS))
-    found = artefacts.load(path)
-    assert found.socket == "optimiser" and found.settings["optimiser_base"] == "none"
-    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in jax.tree.leaves(found.meta_params)]), NUMBERS)
-    np.testing.assert_array_equal(found.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
-    np.testing.assert_array_equal(found.meta_params["mlp"][-1]["dense"]["kernel"].ravel(), NUMBERS[-48:])
-    assert found.card["licence"] == "Apache-2.0" and "NeurIPS 2024" in found.card["cite"]
-    assert "no published file" in found.card["file"]
-    again = artefacts.of_json(artefacts.to_json(found))
-    jax.tree.map(np.testing.assert_array_equal, again.meta_params, found.meta_params)
-    assert again.card == found.card and again.settings == found.settings
+    result = artefacts.load(path)
+    assert result.socket == "optimiser" and result.settings["optimiser_base"] == "none"
+    np.testing.assert_array_equal(np.concatenate([x.ravel() for x in jax.tree.leaves(result.meta_params)]), NUMBERS)
+    np.testing.assert_array_equal(result.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
+    np.testing.assert_array_equal(result.meta_params["mlp"][-1]["dense"]["kernel"].ravel(), NUMBERS[-48:])
+    assert result.card["licence"] == "Apache-2.0" and "NeurIPS 2024" in result.card["cite"]
+    assert "no published file" in result.card["file"]
+    again = artefacts.of_json(artefacts.to_json(result))
+    jax.tree.map(np.testing.assert_array_equal, again.meta_params, result.meta_params)
+    assert again.card == result.card and again.settings == result.settings
 
 
 def test_known_digests(monkeypatch):
@@ -82,8 +82,8 @@ def test_hostile_files(tmp_path, raw, line):
 def test_unusual_headers(shape):
     """Which numpy refuses: the numbers are those after the header."""
     raw = npy(NUMBERS).replace(b"(1211,), } "[: len(shape)], shape)
-    found = published.READERS[".npy"](raw)
-    np.testing.assert_array_equal(found.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
+    result = published.READERS[".npy"](raw)
+    np.testing.assert_array_equal(result.meta_params["gru"]["hn"]["bias"], NUMBERS[:8])
 
 
 def npz(arrays, **more):
@@ -101,10 +101,10 @@ def rule():
 def test_a_rule_by_its_names(rule, tmp_path):
     path = tmp_path / "mine.npz"
     path.write_bytes(npz(rule))
-    found = artefacts.load(path)
-    assert found.socket == "disco" and "no published file" in found.card["file"] and "Nature" in found.card["cite"]
-    jax.tree.map(np.testing.assert_array_equal, found.meta_params, rule)
-    again = artefacts.of_json(artefacts.to_json(found))
+    result = artefacts.load(path)
+    assert result.socket == "disco" and "no published file" in result.card["file"] and "Nature" in result.card["cite"]
+    jax.tree.map(np.testing.assert_array_equal, result.meta_params, rule)
+    again = artefacts.of_json(artefacts.to_json(result))
     jax.tree.map(np.testing.assert_array_equal, again.meta_params, rule)
 
 
@@ -169,11 +169,11 @@ def test_mutations():
         at = rng.randrange(160)
         damaged = raw[:at] + bytes(rng.randrange(256) for _ in range(rng.randrange(3))) + raw[at + rng.randrange(3) :]
         try:
-            found = published.READERS[".npy"](damaged)
+            result = published.READERS[".npy"](damaged)
         except ConfigError as error:
             assert "\n" not in str(error)
         else:
-            assert sum(x.size for x in jax.tree.leaves(found.meta_params)) == 1211
+            assert sum(x.size for x in jax.tree.leaves(result.meta_params)) == 1211
 
 
 @pytest.mark.parametrize(

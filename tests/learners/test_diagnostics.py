@@ -63,16 +63,16 @@ def test_layers_of_an_actor_are_those_of_a_walk_by_hand():
     obs = jax.random.normal(jax.random.key(1), (5, 4))
     state = learner.init(jax.random.key(0), obs)
     forward = lambda: learner.exploit(learner.policy(state), Situation(obs, ()), jax.random.key(2))
-    found = diagnostics.hidden(forward, 5)
+    result = diagnostics.hidden(forward, 5)
     torso = state.params["actor"]["params"]["torso"]
     x, expected = np.asarray(obs, np.float64), []
     for name in ("Dense_0", "Dense_1"):
         x = np.tanh(x @ np.asarray(torso[name]["kernel"], np.float64) + np.asarray(torso[name]["bias"]))
         expected.append(x)
-    assert [layer.shape for layer in found] == [(5, 16), (5, 8)]
-    for layer, by_hand in zip(found, expected, strict=True):
+    assert [layer.shape for layer in result] == [(5, 16), (5, 8)]
+    for layer, by_hand in zip(result, expected, strict=True):
         np.testing.assert_allclose(layer, by_hand, rtol=1e-4, atol=1e-6)
-    dead = jnp.concatenate([found[1][:, :4], jnp.zeros((5, 4))], axis=1)
+    dead = jnp.concatenate([result[1][:, :4], jnp.zeros((5, 4))], axis=1)
     assert activations.dormant(dead).sum() == 4
 
 

@@ -41,7 +41,7 @@ def test_epochs_against_a_loop(key):
     params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.zeros(3)}
     optimiser = optax.sgd(0.25)
     state = gradients.init_optimiser(optimiser, params)
-    found, _, metrics = gradients.epochs(loss, optimiser, params, state, {"x": jnp.asarray(data)}, indices)
+    result, _, metrics = gradients.epochs(loss, optimiser, params, state, {"x": jnp.asarray(data)}, indices)
     a, losses, norms = np.array([[3.0, -1.0]]), [], []
     for index in np.asarray(indices):
         error = a - data[index]
@@ -49,8 +49,8 @@ def test_epochs_against_a_loop(key):
         gradient = error.sum(axis=0) / error.size * 2
         norms.append(np.linalg.norm(gradient))
         a = a - 0.25 * gradient
-    np.testing.assert_allclose(found["a"], a, rtol=1e-5)
-    np.testing.assert_array_equal(found["b"], np.zeros(3))
+    np.testing.assert_allclose(result["a"], a, rtol=1e-5)
+    np.testing.assert_array_equal(result["b"], np.zeros(3))
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
     np.testing.assert_allclose(metrics["grad_norm"], np.mean(norms), rtol=1e-5)
     assert metrics["size"] == 3
@@ -77,7 +77,7 @@ def test_epochs_end_where_a_walk_does(key):
 
     ends = []
     for limit in (-1.0, 3.2, 9.0):
-        found, opt_state, metrics = run(limit)
+        result, opt_state, metrics = run(limit)
         a, losses, taken = np.array([[3.0, -1.0]]), [], 0
         for i, index in enumerate(np.asarray(indices)):
             error = a - data[index]
@@ -85,7 +85,7 @@ def test_epochs_end_where_a_walk_does(key):
             if np.abs(a).sum() < limit:
                 break
             a, taken = a - 0.1 / (1 + i) * error.sum(axis=0) / error.size * 2, taken + 1
-        np.testing.assert_allclose(found["a"], a, rtol=1e-5)
+        np.testing.assert_allclose(result["a"], a, rtol=1e-5)
         np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
         np.testing.assert_allclose(metrics["updates_taken"], taken / 12, rtol=1e-6)
         assert counters.number(opt_state[0].updates) == 12
@@ -170,12 +170,12 @@ def test_gradient_step_is_an_epoch_of_one(key):
     params = {"a": jnp.array([[3.0, -1.0]]), "b": jnp.arange(3.0)}
     loss = lambda p, batch: (jnp.sum(p["a"] * batch) + jnp.sum(p["b"] ** 2), {"twice": 2 * jnp.sum(batch)})
     batch, optimiser = jnp.array([[0.5, 4.0]]), optax.adam(0.1)
-    found, _, aux, metrics = gradients.gradient_step(
+    result, _, aux, metrics = gradients.gradient_step(
         loss, optimiser, params, gradients.init_optimiser(optimiser, params), batch
     )
     grads = {"a": np.array([[0.5, 4.0]]), "b": 2 * np.arange(3.0)}
     moves, _ = optimiser.update(grads, optimiser.init(params), params)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found, optax.apply_updates(params, moves))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), result, optax.apply_updates(params, moves))
     assert aux == {"twice": 9.0} and metrics == {"loss": 2.5, "grad_norm": metrics["grad_norm"]}
     np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(0.25 + 16 + 4 + 16), rtol=1e-6)
 
@@ -187,5 +187,5 @@ def test_scan_means():
 
 
 def test_anneal_clamps():
-    found = schedules.anneal(1.0, 0.2, jnp.array([-1.0, 0.0, 0.25, 0.5, 1.0, 7.0]))
-    np.testing.assert_allclose(found, [1.0, 1.0, 0.8, 0.6, 0.2, 0.2], rtol=1e-6)
+    result = schedules.anneal(1.0, 0.2, jnp.array([-1.0, 0.0, 0.25, 0.5, 1.0, 7.0]))
+    np.testing.assert_allclose(result, [1.0, 1.0, 0.8, 0.6, 0.2, 0.2], rtol=1e-6)

@@ -48,21 +48,21 @@ def pair():
 
 def roles(num_agents):
     """Of each row: who owns it, the match, and whether it is the owner's own."""
-    size, found = ENVS // len(PLAYERS) // MATCHES, []
+    size, result = ENVS // len(PLAYERS) // MATCHES, []
     for env in range(ENVS):
         match = env // size
         seat = env % (size * MATCHES) % num_agents
-        found += [(match // MATCHES, match % MATCHES, agent == seat) for agent in range(num_agents)]
-    return found
+        result += [(match // MATCHES, match % MATCHES, agent == seat) for agent in range(num_agents)]
+    return result
 
 
 @pytest.mark.parametrize("num_agents", [2, 3])
 def test_who_plays_which_row(num_agents):
     """Everybody acts on their own rows' observations, noise and memories; opponents are players by number."""
-    rows, found = np.arange(ENVS * num_agents, dtype=np.int32), roles(num_agents)
+    rows, result = np.arange(ENVS * num_agents, dtype=np.int32), roles(num_agents)
     learner = in_league(CONFIG, num_agents)
     state = learner.init(KEY, jnp.asarray(rows))
-    own = [[row for row, role in enumerate(found) if role[0] == i and role[2]] for i in range(len(PLAYERS))]
+    own = [[row for row, role in enumerate(result) if role[0] == i and role[2]] for i in range(len(PLAYERS))]
     np.testing.assert_array_equal(state.learner.params, [1000 * x[0] for x in own])
     np.testing.assert_array_equal(state.past, [0] * KEPT)
     assert np.all(np.isin(state.met[:2], [0, len(PLAYERS)])) and np.all(state.met[2] == len(PLAYERS))
@@ -75,7 +75,7 @@ def test_who_plays_which_row(num_agents):
     behaviour, here = learner.behaviour(state), Situation(rows, 1000 * rows)
     action, carry, extras = jax.jit(learner.explore)(behaviour, here, rows)
     everyone = [5, 6, 7, 10, 20, 30, 40]
-    version = np.array([everyone[i] if mine else everyone[met[i, j]] for i, j, mine in found])
+    version = np.array([everyone[i] if mine else everyone[met[i, j]] for i, j, mine in result])
     np.testing.assert_array_equal(action, 10_000 * version + 101 * rows)
     np.testing.assert_array_equal(carry, 1000 * rows + version)
     np.testing.assert_array_equal(extras, rows)
@@ -189,9 +189,9 @@ def test_who_is_met(pair):
         share(1.0 * kept),
     ]
     for i, chance in enumerate(expected):
-        found = np.bincount(np.asarray(many.met[:, i]).reshape(-1), minlength=TOTAL)
-        assert np.all(found[chance == 0] == 0)
-        assert scipy.stats.chisquare(found[chance > 0], found.sum() * share(chance[chance > 0])).pvalue > 1e-3
+        result = np.bincount(np.asarray(many.met[:, i]).reshape(-1), minlength=TOTAL)
+        assert np.all(result[chance == 0] == 0)
+        assert scipy.stats.chisquare(result[chance > 0], result.sum() * share(chance[chance > 0])).pvalue > 1e-3
 
 
 @pytest.mark.rest

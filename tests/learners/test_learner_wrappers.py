@@ -128,10 +128,10 @@ def test_a_bonus_of_transitions(bonus):
     reward, slot = jnp.arange(5.0), jnp.zeros(5, jnp.int32)
     sample = Sample(Outcome(obs, slot, reward, reward, next_obs, (), ()), slot, slot, jnp.ones(5))
     updated = learner.update(state, sample, KEY)
-    found = updated.state.learner.given.items
-    np.testing.assert_allclose(found.reward, reward + 0.7 * error(next_obs) / 0.5, rtol=1e-5)
+    result = updated.state.learner.given.items
+    np.testing.assert_allclose(result.reward, reward + 0.7 * error(next_obs) / 0.5, rtol=1e-5)
     np.testing.assert_allclose(updated.metrics["intrinsic_reward"], np.mean(error(next_obs) / 0.5), rtol=1e-5)
-    assert found.obs is obs and found.next_obs is next_obs and updated.scores is sample.weight
+    assert result.obs is obs and result.next_obs is next_obs and updated.scores is sample.weight
 
 
 def test_a_bonus_of_sequences(bonus):
@@ -142,11 +142,11 @@ def test_a_bonus_of_sequences(bonus):
     truncated = jnp.zeros((4, 2), bool).at[2, 1].set(True)
     items = Transition(obs, reward, reward, terminated, truncated, (), ())
     sample = Sample(items, *[jnp.zeros(2, jnp.int32)] * 2, jnp.array([1.0, 0.0]))
-    found = learner.update(state, sample, KEY).state.learner.given.items.reward
+    result = learner.update(state, sample, KEY).state.learner.given.items.reward
     paid = np.zeros((4, 2))
     paid[:3] = error(obs[1:].reshape(-1, 3)).reshape(3, 2) / 0.5
     paid[1, 0] = paid[2, 1] = 0.0
-    np.testing.assert_allclose(found, reward + 0.7 * paid, rtol=1e-5)
+    np.testing.assert_allclose(result, reward + 0.7 * paid, rtol=1e-5)
 
 
 SMALL = {"hidden_sizes": (4,), "num_envs": 8, "total_steps": 4_000, "capacity": 256, "num_updates": 1}

@@ -124,27 +124,27 @@ def rows(request):
 
 def test_ignored_actions_move_nothing(rows):
     state, update, data, acting = rows
-    found, metrics, _ = update(state, data, KEY)
+    result, metrics, _ = update(state, data, KEY)
     other = (data.action + 1) % A
     again, same, _ = update(state, data._replace(action=jnp.where(acting, data.action, other)), KEY)
-    assert all(equal(found, again)) and all(equal(metrics, same))
-    assert not all(equal(found, update(state, data._replace(action=other), KEY)[0]))
+    assert all(equal(result, again)) and all(equal(metrics, same))
+    assert not all(equal(result, update(state, data._replace(action=other), KEY)[0]))
 
 
 def test_who_never_acts_moves_no_policy(rows):
     """Its rewards, and what it sees, move the critic."""
     state, update, data, acting = rows
-    found, *_ = update(state, data, KEY)
+    result, *_ = update(state, data, KEY)
     part = data.obs.get("obs", data.obs)
     blurred = {**part, "x": part["x"].at[:, 3].add(0.5)}
     other_obs = {**data.obs, "obs": blurred} if "obs" in data.obs else blurred
     assert not acting[:, 3].any()
     for change in ({"reward": data.reward.at[:, 3].add(3.0)}, {"obs": other_obs}):
         again, *_ = update(state, data._replace(**change), KEY)
-        assert all(equal(found.params["actor"], again.params["actor"]))
-        assert not all(equal(found.params["critic"], again.params["critic"]))
+        assert all(equal(result.params["actor"], again.params["actor"]))
+        assert not all(equal(result.params["critic"], again.params["critic"]))
     moved, *_ = update(state, data._replace(reward=data.reward.at[:, 2].add(np.arange(6.0))), KEY)
-    assert not any(equal(found.params["actor"], moved.params["actor"]))
+    assert not any(equal(result.params["actor"], moved.params["actor"]))
 
 
 L, BURN_IN, N, STEPS = 5, 1, 4, 2
@@ -249,12 +249,12 @@ def test_targets_of_teams(factored):
 def test_ignored_actions_of_teams_move_nothing(factored):
     *_, state, sample, update = factored
     items, rng = sample.items, np.random.default_rng(5)
-    found = update(state, sample, KEY)
+    result = update(state, sample, KEY)
     other = chosen(rng, np.asarray(items.obs["legal"]))
     ignored = items._replace(action=jnp.where(items.obs["acting"], items.action, other))
     assert np.any(ignored.action != items.action)
-    assert all(equal(found, update(state, sample._replace(items=ignored), KEY)))
-    assert not all(equal(found, update(state, sample._replace(items=items._replace(action=jnp.asarray(other))), KEY)))
+    assert all(equal(result, update(state, sample._replace(items=ignored), KEY)))
+    assert not all(equal(result, update(state, sample._replace(items=items._replace(action=jnp.asarray(other))), KEY)))
 
 
 def test_targets_copy_the_mixer_with_the_agents(factored):

@@ -38,7 +38,7 @@ def test_an_episode_pays_before_it_remembers():
         bonus, episode = bundle.pay(episode, inputs[0])
         return bundle.begin(episode, inputs[1]), bonus
 
-    found = jax.jit(lambda *xs: jax.lax.scan(step, bundle.init(2), xs))(jnp.float32(shown), last)[1]
+    result = jax.jit(lambda *xs: jax.lax.scan(step, bundle.init(2), xs))(jnp.float32(shown), last)[1]
     for env in range(2):
         memory, distances, expected = [], [], []
         for x, ends in zip(shown[:, env], last[:, env], strict=True):
@@ -46,7 +46,7 @@ def test_an_episode_pays_before_it_remembers():
             mean = np.mean(distances) if distances else 1.0
             expected.append(oracles.episodic_bonus(memory[-capacity:], x, num, mean, epsilon, cluster))
             memory = [] if ends else [*memory, x]
-        np.testing.assert_allclose(found[:, env], expected, rtol=1e-3)
+        np.testing.assert_allclose(result[:, env], expected, rtol=1e-3)
     assert last.sum() > 3 and np.flatnonzero(last[:, 0])[0] > capacity
 
 
@@ -198,10 +198,10 @@ def test_novelty_is_the_reward_of_the_step_that_led_there(played):
     config, trajectory, _ = played
     short = dataclasses.replace(config, burn_in=2)
     cut = trajectory._replace(next_obs=policy_families.Cut(np.array([3, -1, 0, 5]), np.zeros((4, 4))))
-    found = policy_families.experienced(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
+    result = policy_families.experienced(short, lambda action: action, jax.tree.map(jnp.asarray, cut))
     following = np.append(trajectory.extras.every.intrinsic[1:], np.zeros((1, 4)), axis=0)
-    np.testing.assert_array_equal(found.intrinsic, np.where(trajectory.last, 0, following)[2:])
-    obs, after = found.items.next_obs.obs
+    np.testing.assert_array_equal(result.intrinsic, np.where(trajectory.last, 0, following)[2:])
+    obs, after = result.items.next_obs.obs
     assert obs.shape == (4, 4)
     for row, step in enumerate([3, 0, 0, 5]):
         assert after.intrinsic[row] == trajectory.extras.every.intrinsic[step, row]

@@ -54,11 +54,11 @@ def roles(num_agents):
 @pytest.mark.parametrize("num_agents", [2, 3])
 def test_seats(num_agents):
     """Every row is learned from or is a past self's; the learner has one seat in each game, which takes turns."""
-    where, found = seats(CONFIG, num_agents), roles(num_agents)
+    where, result = seats(CONFIG, num_agents), roles(num_agents)
     assert sorted([*where.learned, *where.theirs.reshape(-1)]) == list(range(CONFIG.num_envs * num_agents))
-    assert where.learned.tolist() == [row for row, role in enumerate(found) if role is None]
+    assert where.learned.tolist() == [row for row, role in enumerate(result) if role is None]
     for i in range(MET):
-        assert where.theirs[i].tolist() == [row for row, role in enumerate(found) if role == i]
+        assert where.theirs[i].tolist() == [row for row, role in enumerate(result) if role == i]
         games = range(i * GAMES // MET, (i + 1) * GAMES // MET)
         assert where.ours[i].tolist() == [game * num_agents + game % num_agents for game in games]
 
@@ -72,7 +72,7 @@ def test_a_fifth_of_the_games_by_default():
 @pytest.mark.parametrize("num_agents", [2, 3])
 def test_who_plays_which_row(num_agents):
     """Past selves act on their own rows' observations, noise and memories; those of the learner are as without them."""
-    size, found = CONFIG.num_envs * num_agents, roles(num_agents)
+    size, result = CONFIG.num_envs * num_agents, roles(num_agents)
     learner, rows = against(CONFIG, num_agents), np.arange(size, dtype=np.int32)
     state = learner.init(KEY, jnp.asarray(rows))
     state = state._replace(
@@ -82,7 +82,7 @@ def test_who_plays_which_row(num_agents):
     )
     behaviour, here = learner.behaviour(state), Situation(rows, 1000 * rows)
     action, carry, extras = jax.jit(learner.explore)(behaviour, here, rows)
-    version = np.array([5 if role is None else [30, 10][role] for role in found])
+    version = np.array([5 if role is None else [30, 10][role] for role in result])
     np.testing.assert_array_equal(action, 10_000 * version + 101 * rows)
     np.testing.assert_array_equal(carry, 1000 * rows + version)
     np.testing.assert_array_equal(extras, rows)
@@ -141,10 +141,10 @@ def test_record(pair):
                 games[opponent] += 1
                 quality[opponent] -= 0.01 * (won[-1] == 1) / (2 * chance[opponent])
         assert {0.0, 0.5, 1.0} == set(won)
-        found, metrics, _ = update(state._replace(met=jnp.array(met, jnp.int32)), trajectory(12, reward, last), KEY)
-        np.testing.assert_allclose(found.score, score, rtol=1e-6)
-        np.testing.assert_allclose(found.games, games, rtol=1e-6)
-        np.testing.assert_allclose(found.quality, quality, rtol=1e-6)
+        result, metrics, _ = update(state._replace(met=jnp.array(met, jnp.int32)), trajectory(12, reward, last), KEY)
+        np.testing.assert_allclose(result.score, score, rtol=1e-6)
+        np.testing.assert_allclose(result.games, games, rtol=1e-6)
+        np.testing.assert_allclose(result.quality, quality, rtol=1e-6)
         np.testing.assert_allclose(metrics["score_against_past"], np.mean(won), rtol=1e-6)
     entered, *_ = update(state._replace(age=jnp.int32(10), score=state.score + 5), trajectory(12), KEY)
     np.testing.assert_allclose(entered.quality, [0.3, 0.3, 9.0], rtol=1e-6)
@@ -226,11 +226,11 @@ def test_what_past_selves_did_is_not_learned_from(real):
     theirs = np.isin(np.arange(12), seats(CONFIG, 2).theirs)
     mixed = jax.tree.map(lambda x, y: jnp.where(theirs.reshape(1, -1, *[1] * (x.ndim - 2)), y, x), one, other)
     update = jax.jit(counted.told(learner))
-    found, again, moved = (update(state, x, KEY) for x in (one, mixed, other))
-    jax.tree.map(np.testing.assert_array_equal, found, again)
-    differs = jax.tree.map(lambda x, y: np.any(x != y), found[0].learner, moved[0].learner)
+    result, again, moved = (update(state, x, KEY) for x in (one, mixed, other))
+    jax.tree.map(np.testing.assert_array_equal, result, again)
+    differs = jax.tree.map(lambda x, y: np.any(x != y), result[0].learner, moved[0].learner)
     assert all(jax.tree.leaves(differs.params)) and differs.reward_scale.moments.mean
-    entered = jax.tree.map(lambda x, y: np.array_equal(x[1], y), found[0].past.params, state.learner.params)
+    entered = jax.tree.map(lambda x, y: np.array_equal(x[1], y), result[0].past.params, state.learner.params)
     assert all(jax.tree.leaves(entered))
 
 
@@ -275,8 +275,8 @@ def test_latest_is_the_algorithm_itself(real):
 )
 def test_problems(change, line):
     config = dataclasses.replace(CONFIG, **{"num_minibatches": 4, **change})
-    found = problems(config, envs.make("KuhnPoker-v0"))
-    assert found == ([line] if line else [])
+    lines = problems(config, envs.make("KuhnPoker-v0"))
+    assert lines == ([line] if line else [])
 
 
 def test_problems_of_one_agent():

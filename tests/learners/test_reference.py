@@ -33,16 +33,16 @@ ENV = envs.make("KuhnPoker-v0")
 def test_what_one_pays_the_others_get(num_agents):
     rng = np.random.default_rng(num_agents)
     reward, ratio = rng.normal(size=(2, 5, 4 * num_agents)).astype(np.float32)
-    found = np.asarray(transformed(jnp.asarray(reward), jnp.asarray(ratio), 0.3, num_agents))
+    result = np.asarray(transformed(jnp.asarray(reward), jnp.asarray(ratio), 0.3, num_agents))
     for t in range(5):
         for row in range(4 * num_agents):
             first = row // num_agents * num_agents
             others = [ratio[t, i] for i in range(first, first + num_agents) if i != row]
             expected = reward[t, row] - 0.3 * ratio[t, row] + 0.3 * sum(others) / (num_agents - 1)
-            np.testing.assert_allclose(found[t, row], expected, atol=1e-6)
+            np.testing.assert_allclose(result[t, row], expected, atol=1e-6)
     games = lambda x: x.reshape(5, 4, num_agents).sum(axis=-1)
-    np.testing.assert_allclose(games(found), games(reward), atol=1e-6)
-    assert not np.allclose(found, reward, atol=0.01)
+    np.testing.assert_allclose(games(result), games(reward), atol=1e-6)
+    assert not np.allclose(result, reward, atol=0.01)
 
 
 class Held(NamedTuple):
@@ -118,14 +118,14 @@ def test_log_ratio(trained):
     assert 0 < acts.sum() < acts.size
     np.testing.assert_allclose(log_ratio(trajectory, PolicyGradientPolicy(learned.params, ())), 0.0, atol=1e-6)
     reference, carry = state.learner.reference, jax.tree.map(lambda x: x[0], trajectory.extras.carry)
-    found = np.asarray(log_ratio(trajectory, reference))
+    result = np.asarray(log_ratio(trajectory, reference))
     for t in range(3):
         logits, carry = parts.network.act(reference.params, trajectory.obs[t], carry)
         carry = trees.restart(carry, parts.network.init_carry(8), trajectory.last[t])
         both = np.stack([np.asarray(trajectory.extras.policy[t]), np.asarray(logits)]).astype(np.float64)
         chance = np.exp(both) / np.exp(both).sum(axis=-1, keepdims=True)
         taken = chance[:, np.arange(8), np.asarray(trajectory.action[t])]
-        np.testing.assert_allclose(found[t], np.where(acts[t], np.log(taken[0] / taken[1]), 0.0), atol=1e-5)
+        np.testing.assert_allclose(result[t], np.where(acts[t], np.log(taken[0] / taken[1]), 0.0), atol=1e-5)
 
 
 def test_without_a_period_there_is_no_reference():

@@ -73,8 +73,8 @@ def test_outputs_stay(algo, env, old, new, settings):
         return [outputs(algo, config, env, side.params, obs) for config, side in sides]
 
     states = (begun(algo, env, seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((old, new)))
-    expected, found, others = run(*states)
-    for a, b in zip(found, expected, strict=True):
+    expected, result, others = run(*states)
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     assert max(float(np.max(np.abs(a - b))) for a, b in zip(others, expected, strict=True)) > 0.01
 
@@ -89,8 +89,8 @@ def test_inputs_are_added():
     def run(params, fresh):
         return large.apply(surgery.widen_params(params, fresh), seen), small.apply(params, obs)
 
-    found, expected = run(at_random(small.init, KEY, obs), at_random(large.init, KEY, seen, seed=1))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    result, expected = run(at_random(small.init, KEY, obs), at_random(large.init, KEY, seen, seed=1))
+    np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_new_units_learn():
@@ -133,8 +133,8 @@ def test_moments_stay(form):
 
     ((grown, _), like), split = run(params, fresh, moments), ravel_pytree(fresh)[1]
     assert grown.count == 7 and trees.shapes(grown) == trees.shapes(like[0])
-    for found, expected in ((grown.mu, moments), (grown.nu, jax.tree.map(np.abs, moments))):
-        kept, total = corners(expected, split(found) if form == "vector" else found)
+    for result, expected in ((grown.mu, moments), (grown.nu, jax.tree.map(np.abs, moments))):
+        kept, total = corners(expected, split(result) if form == "vector" else result)
         jax.tree.map(np.testing.assert_array_equal, kept, expected)
         np.testing.assert_allclose(total, corners(expected, expected)[1], rtol=1e-5)
 
@@ -178,8 +178,8 @@ def test_every_learner_acts_as_before(algo):
         return taken
 
     states = (begun(algo, seed=seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((small, large), 2))
-    expected, found = run(*states)
-    np.testing.assert_array_equal(found, expected)
+    expected, result = run(*states)
+    np.testing.assert_array_equal(result, expected)
     assert len(np.unique(expected)) == 2
 
 

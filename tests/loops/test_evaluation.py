@@ -13,9 +13,9 @@ def test_against_a_plain_loop(key):
     env = envs.make("CartPole-v1")
     learner = ppo.make_learner(ppo.Config(), env)
     policy = learner.policy(learner.init(key, jnp.zeros((1, 4))))
-    found = jax.jit(lambda k, p: evaluate(k, env, learner, p, 16, 1000))(key, policy)
-    assert np.all(found.finished)
-    np.testing.assert_array_equal(found.episode_return, found.episode_length)
+    result = jax.jit(lambda k, p: evaluate(k, env, learner, p, 16, 1000))(key, policy)
+    assert np.all(result.finished)
+    np.testing.assert_array_equal(result.episode_return, result.episode_length)
     key_reset, _ = jax.random.split(key)
     state, obs = jax.vmap(env.reset)(jax.random.split(key_reset, 16))
     step = jax.jit(jax.vmap(env.step))
@@ -25,7 +25,7 @@ def test_against_a_plain_loop(key):
         state, out = step(env.noise(key, (16,)), state, action)
         obs, lengths = out.next_obs, lengths + running
         running &= ~np.asarray(out.terminated | out.truncated)
-    np.testing.assert_array_equal(found.episode_length, lengths)
+    np.testing.assert_array_equal(result.episode_length, lengths)
 
 
 def test_endless_episodes_are_cut(key):
@@ -33,8 +33,8 @@ def test_endless_episodes_are_cut(key):
     learner = ppo.make_learner(ppo.Config(), env)
     _, obs = env.reset(key)
     policy = learner.policy(learner.init(key, obs[None]))
-    found = evaluate(key, env, learner, policy, 3, max_steps=7)
-    assert not np.any(found.finished) and np.all(found.episode_length == 7)
+    result = evaluate(key, env, learner, policy, 3, max_steps=7)
+    assert not np.any(result.finished) and np.all(result.episode_length == 7)
 
 
 def test_players_of_a_game_remember_what_each_sees(key):
@@ -45,5 +45,5 @@ def test_players_of_a_game_remember_what_each_sees(key):
     wary = Player(
         lambda here, key: ((here.carry >= 0).astype(jnp.int32), here.carry), lambda rows: -jnp.ones(rows), total
     )
-    found = versus(key, env, wary, defect, 4)
-    np.testing.assert_array_equal(found.episode_return, [0 + 1 + 1] * 4)
+    result = versus(key, env, wary, defect, 4)
+    np.testing.assert_array_equal(result.episode_return, [0 + 1 + 1] * 4)

@@ -62,11 +62,11 @@ def collected(made, members, groups, steppers, rollouts=1):
     actor = collecting.Actor(made[groups], members.given, steppers, ENV, NUM_STEPS)
     actor.reset(seeds(members.keys, NUM_ENVS, groups, 0))
     state = made[groups].begin(members.given, members.keys)
-    behaviour, key, found = made[groups].behave(state, members.given), state.key, []
+    behaviour, key, result = made[groups].behave(state, members.given), state.key, []
     for _ in range(rollouts):
-        found.append(actor.collect(behaviour, 0, key))
-        key = found[-1].next_key
-    return state, behaviour, found
+        result.append(actor.collect(behaviour, 0, key))
+        key = result[-1].next_key
+    return state, behaviour, result
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +135,9 @@ def test_what_is_learned_is_what_a_program_would_learn(made, members, single):
     trajectory = jax.tree.map(lambda x: x[0], rollout.rows[0])
     expected, _ = jax.jit(trainer.learn)(alone, trajectory, rollout.key_learn[0])
     keys = rollout.next_key, rollout.key_learn
-    found, metrics = made[1].learn(jax.tree.map(jnp.copy, state), members.given, *keys, rollout.lanes, rollout.rows)
+    result, metrics = made[1].learn(jax.tree.map(jnp.copy, state), members.given, *keys, rollout.lanes, rollout.rows)
     close = lambda x, y: np.testing.assert_allclose(x[0], y, atol=1e-6)
-    jax.tree.map(close, found.learner.params, expected.learner.params)
+    jax.tree.map(close, result.learner.params, expected.learner.params)
     assert metrics["episodes"].tolist() == np.asarray(rollout.rows[0].terminated).sum(axis=(1, 2)).tolist()
 
 
@@ -201,8 +201,8 @@ def test_who_steps_changes_nothing(members):
 @pytest.mark.parametrize(("asked", "groups"), [("auto", 1), ("on", 2)])
 def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monkeypatch, asked, groups):
     """And are refused then, where the programs are made."""
-    found = []
-    monkeypatch.setattr(hosting, "programs", lambda *args: found.append(args[2]) or SimpleNamespace(chunk=None))
+    results = []
+    monkeypatch.setattr(hosting, "programs", lambda *args: results.append(args[2]) or SimpleNamespace(chunk=None))
 
     def make(config):
         trainer = make_trainer(config)
@@ -211,4 +211,4 @@ def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monk
     HostProgram(make, members, How("2", asked), ahead=0)
     with pytest.raises(ConfigError, match="rows of their own"):
         check_groups(make(CONFIG), 2)
-    assert found == [groups]
+    assert results == [groups]

@@ -38,24 +38,24 @@ def short(monkeypatch):
 @pytest.mark.parametrize("socket", sockets.SIZED)
 def test_a_smaller_network_does_the_same(socket, short, tmp_path):
     teacher = learned(socket)
-    found = distill_network.artefact(teacher, (6,), seed=0)
-    assert found.card["explained_change"] > 0.97 and found.card["explained"] > 0.97
-    assert found.card["distilled_from"] == artefacts.to_json(teacher)["sha256"]
-    assert found.card["generations"] == 3 and "evidence" not in found.card
+    result = distill_network.artefact(teacher, (6,), seed=0)
+    assert result.card["explained_change"] > 0.97 and result.card["explained"] > 0.97
+    assert result.card["distilled_from"] == artefacts.to_json(teacher)["sha256"]
+    assert result.card["generations"] == 3 and "evidence" not in result.card
     path = tmp_path / "network.json"
-    artefacts.save(path, found)
+    artefacts.save(path, result)
     read = artefacts.load(path)
     assert path.stat().st_size < 8192 and [x["kernel"].shape[-1] for x in read.meta_params][:-1] == [6]
     option = sockets.make(socket).option
     [again] = artefacts.read({option: artefacts.to_json(read)})  # as a run's description keeps it
     inputs = [jnp.linspace(-0.7, 0.7, 9)] * {"value-loss": 3, "policy-drift": 2, "td-loss": 1}[socket]
-    values = [each.parts(config(socket))[option](*inputs, config(socket)) for each in (found, again)]
+    values = [each.parts(config(socket))[option](*inputs, config(socket)) for each in (result, again)]
     np.testing.assert_array_equal(*values)
 
 
 def test_what_learned_nothing_stays_the_algorithms_own(short):
-    found = distill_network.artefact(learned("td-loss", moved=0.0), (3,), seed=0)
-    assert not np.any(found.meta_params[-1]["kernel"]) and found.card["explained"] == 1
+    result = distill_network.artefact(learned("td-loss", moved=0.0), (3,), seed=0)
+    assert not np.any(result.meta_params[-1]["kernel"]) and result.card["explained"] == 1
 
 
 def test_from_the_command_line(short, tmp_path, capsys):

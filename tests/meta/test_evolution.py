@@ -50,8 +50,8 @@ def test_lives_are_lone_trainings(devices):
     """Each candidate with each key, on one device or two: the fitness of a training alone, bit for bit."""
     population, keys = candidates(3), jax.random.split(jax.random.key(2), 2)
     live = evolution.lifetimes(make_trainer, 4, 3, 2, devices=jax.devices()[:devices])
-    found = jax.jit(live)(population, keys)
-    assert found.shape == (3, 2) and len(np.unique(found)) > 2  # returns are few, and a loss changes them little
+    result = jax.jit(live)(population, keys)
+    assert result.shape == (3, 2) and len(np.unique(result)) > 2  # returns are few, and a loss changes them little
 
     @jax.jit
     def alone(meta_params, key):
@@ -59,7 +59,7 @@ def test_lives_are_lone_trainings(devices):
 
     for p in range(3):
         for s in range(2):
-            np.testing.assert_array_equal(found[p, s], alone(jax.tree.map(lambda x, p=p: x[p], population), keys[s]))
+            np.testing.assert_array_equal(result[p, s], alone(jax.tree.map(lambda x, p=p: x[p], population), keys[s]))
 
 
 def test_scores_over_tasks():
@@ -159,8 +159,8 @@ def test_failed_candidates(count):
     """One, half or all of the candidates have no fitness: the search stays finite, and says so."""
 
     def live(population, key):
-        found = planted(jnp.ones(3))(population, key)
-        return found.at[:count].set(jnp.where(jnp.arange(3) % 2, jnp.nan, -jnp.inf)[None, None])
+        result = planted(jnp.ones(3))(population, key)
+        return result.at[:count].set(jnp.where(jnp.arange(3) % 2, jnp.nan, -jnp.inf)[None, None])
 
     mean, metrics, state = run(live, 5)
     assert np.all(np.isfinite(mean)) and all(np.all(np.isfinite(x)) for x in jax.tree.leaves(state.strategy.mean))
@@ -177,10 +177,10 @@ def test_a_loss_that_yields_nan_fails_alone():
     population, keys = candidates(4), jax.random.split(jax.random.key(2), 2)
     live = jax.jit(evolution.lifetimes(make_trainer, 4, 4, 2))
     poisoned = jax.tree.map(lambda x: x.at[1].set(jnp.nan), population)
-    sound, found = live(population, keys), live(poisoned, keys)
-    assert np.all(np.isneginf(found[1])) and np.all(np.isfinite(sound))
+    sound, result = live(population, keys), live(poisoned, keys)
+    assert np.all(np.isneginf(result[1])) and np.all(np.isfinite(sound))
     others = np.array([0, 2, 3])
-    np.testing.assert_array_equal(found[others], sound[others])
+    np.testing.assert_array_equal(result[others], sound[others])
 
 
 @pytest.mark.rest
@@ -188,12 +188,12 @@ def test_a_search_in_one_call():
     """In two environments: a function of a key, of which the meta-parameters go into any later training."""
     longer = envs.make("CartPole-v1", max_steps=40)
     options = {"strategy": "SNES", "population": 4, "strategy_options": {"sigma": 1.0}, "num_seeds": 2}
-    found = jax.jit(evolve(SOCKET, ppo, CONFIG, [ENV, longer], generations=3, **options))(jax.random.key(0))
-    assert found.metrics["fitness"].shape == (3,) and found.state.generation == 3
-    assert np.all(found.metrics["alive"] == 1) and np.all(np.isfinite(found.metrics["fitness"]))
+    result = jax.jit(evolve(SOCKET, ppo, CONFIG, [ENV, longer], generations=3, **options))(jax.random.key(0))
+    assert result.metrics["fitness"].shape == (3,) and result.state.generation == 3
+    assert np.all(result.metrics["alive"] == 1) and np.all(np.isfinite(result.metrics["fitness"]))
     start = SOCKET.init(jax.random.key(0))
-    assert jax.tree.map(jnp.shape, found.meta_params) == jax.tree.map(jnp.shape, start)
-    assert evolution.lifetime(make_trainer, 2)({"meta_params": found.meta_params}, jax.random.key(1)) > 5
+    assert jax.tree.map(jnp.shape, result.meta_params) == jax.tree.map(jnp.shape, start)
+    assert evolution.lifetime(make_trainer, 2)({"meta_params": result.meta_params}, jax.random.key(1)) > 5
 
 
 DECOMPOSES = """

@@ -109,8 +109,8 @@ def test_what_is_needed_is_made():
     run = jax.jit(
         jax.vmap(lambda needed, x: where_needed(needed, lambda: (x + 1, jax.random.key(3)), (x, jax.random.key(2))))
     )
-    found, keys = run(jnp.array([True, False, True]), jnp.arange(3))
-    np.testing.assert_array_equal(found, [1, 1, 3])
+    result, keys = run(jnp.array([True, False, True]), jnp.arange(3))
+    np.testing.assert_array_equal(result, [1, 1, 3])
     np.testing.assert_array_equal(jax.random.key_data(keys)[:, 1], [3, 2, 3])
 
 

@@ -60,10 +60,10 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
 
     monkeypatch.setattr(evolution, "lifetimes", lifetimes)
     monkeypatch.setattr(jax, "jit", lambda function, **options: function)
-    found = report.report(saved(socket, tmp_path), seeds=5, tuning_seeds=3, seed=11)
+    result = report.report(saved(socket, tmp_path), seeds=5, tuning_seeds=3, seed=11)
     baselines = sockets.make(socket).baselines
-    assert [row["baseline"] for row in found["rows"]] == [baseline.name for baseline in baselines]
-    assert len(asked) == 1 + 2 * len(baselines) and not any(row["at_edge"] for row in found["rows"])
+    assert [row["baseline"] for row in result["rows"]] == [baseline.name for baseline in baselines]
+    assert len(asked) == 1 + 2 * len(baselines) and not any(row["at_edge"] for row in result["rows"])
     held_out = asked[0][2]
     for baseline, tuning, compared in zip(baselines, asked[1::2], asked[2::2], strict=True):
         np.testing.assert_allclose(compared[1][baseline.tuned], tuning[1][baseline.tuned][2:3])
@@ -91,10 +91,10 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
 
     monkeypatch.setattr(evolution, "lives", lives)
     monkeypatch.setattr(jax, "jit", lambda function, **options: function)
-    found = report.report(saved("cheap-talk", tmp_path, inputs=4, messages=3), seeds=5, tuning_seeds=3, seed=11)
-    assert [row["baseline"] for row in found["rows"]] == ["no messages", "random messages"]
-    assert [row["difference"]["value"] for row in found["rows"]] == [2.0, -1.0]
-    assert all(row["tuned"] == {} and not row["at_edge"] for row in found["rows"])
+    result = report.report(saved("cheap-talk", tmp_path, inputs=4, messages=3), seeds=5, tuning_seeds=3, seed=11)
+    assert [row["baseline"] for row in result["rows"]] == ["no messages", "random messages"]
+    assert [row["difference"]["value"] for row in result["rows"]] == [2.0, -1.0]
+    assert all(row["tuned"] == {} and not row["at_edge"] for row in result["rows"])
     (learned, keys), (silent, silent_keys), (random, random_keys) = asked
     np.testing.assert_array_equal(learned, jnp.full((5, 4, 3), 2.0))
     assert not np.any(silent) and len(np.unique(random)) == 5 * 4 * 3
@@ -109,11 +109,11 @@ def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
     card = artefacts.load(saved("value-loss", tmp_path)).card
     path = tmp_path / "closed.json"
     artefacts.save(path, artefacts.of_expression("value-loss", ["square", "error"], card))
-    found = report.report(path, seeds=5, tuning_seeds=2)
+    result = report.report(path, seeds=5, tuning_seeds=2)
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "value-loss on CartPole-v1: 5 trainings ..." and len(told) == 1 + len(found["rows"])
+    assert told[0] == "value-loss on CartPole-v1: 5 trainings ..." and len(told) == 1 + len(result["rows"])
     assert told[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 5 of the best ..."
-    assert artefacts.load(path).card["evidence"]["rows"] == found["rows"]
+    assert artefacts.load(path).card["evidence"]["rows"] == result["rows"]
     assert {"closed-report.json", "closed.json", artefacts.NAME} == {path.name for path in tmp_path.iterdir()}
 
 

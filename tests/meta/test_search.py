@@ -221,10 +221,10 @@ def test_report(whole, capsys, monkeypatch):
     one = sockets.value_loss()._replace(baselines=sockets.value_loss().baselines[:1])
     monkeypatch.setitem(sockets.SOCKETS, "value-loss", lambda: one)
     assert run("evolve", "report", whole, "--seeds", 5, "--tuning-seeds", 2, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == json.loads((whole / "report.json").read_text()) == artefacts.load(whole).card["evidence"]
-    assert [row["baseline"] for row in found["rows"]] == ["L2"]
-    for row in found["rows"]:
+    result = json.loads(capsys.readouterr().out)
+    assert result == json.loads((whole / "report.json").read_text()) == artefacts.load(whole).card["evidence"]
+    assert [row["baseline"] for row in result["rows"]] == ["L2"]
+    for row in result["rows"]:
         gap = row["difference"]
         assert row["trained_on"] and row["without"] == row["baseline_without"] == 0
         np.testing.assert_allclose(gap["value"], row["fitness"] - row["baseline_fitness"], atol=1e-4)
@@ -237,12 +237,12 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     train = ["train", "ppo", "--env", "CartPole-v1", *TINY, "--eval-episodes", "2"]
     learned = artefacts.load(whole)
     moved = learned._replace(meta_params=jax.tree.map(lambda x: x + 0.1, learned.meta_params))  # it had found nothing
-    found = tmp_path / "found"
-    found.mkdir()
-    artefacts.save(found / artefacts.NAME, moved)
-    assert run("evolve", "distill", found, "--out", tmp_path / "closed.json") == 0
+    result = tmp_path / "search"
+    result.mkdir()
+    artefacts.save(result / artefacts.NAME, moved)
+    assert run("evolve", "distill", result, "--out", tmp_path / "closed.json") == 0
     assert "error" in capsys.readouterr().out
-    functions = {"plain": [], "learned": ["--value-loss", found], "closed": ["--value-loss", tmp_path / "closed.json"]}
+    functions = {"plain": [], "learned": ["--value-loss", result], "closed": ["--value-loss", tmp_path / "closed.json"]}
     policies = {}
     for name, more in functions.items():
         assert run(*train, *more, "--out", tmp_path / name) == 0
@@ -251,7 +251,7 @@ def test_used_by_a_training(whole, tmp_path, capsys):
         assert np.max(np.abs(policies["plain"] - policies[name])) > 1e-4, name
     assert load(tmp_path / "learned").saved["learned"]["value_loss"]["socket"] == "value-loss"
     capsys.readouterr()
-    assert run(*train, "--objective", found, "--out", tmp_path / "wrong") == 2
+    assert run(*train, "--objective", result, "--out", tmp_path / "wrong") == 2
     assert "holds a function for the socket value-loss, not for policy-drift" in capsys.readouterr().err
 
 

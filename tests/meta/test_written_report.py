@@ -92,10 +92,10 @@ def test_it_is_that_of_an_artefact(socket, own, fitness, capsys):
     args = f"written_own:{socket.replace('-', '_')}", "--socket", socket, "--env", "CartPole-v1", *TINY
     args = *args, *SIZES, *MORE.get(socket, []), "--out", own / "out"
     assert run(*args, "--json") == 0
-    found = json.loads(capsys.readouterr().out)  # whatever the function prints
-    assert found == json.loads((own / "out/report.json").read_text())
-    assert found["function"] == args[0] and found["config"]["total_steps"] == 256
-    assert [row["baseline"] for row in found["rows"]] == [each.name for each in sockets.make(socket).baselines]
+    result = json.loads(capsys.readouterr().out)  # whatever the function prints
+    assert result == json.loads((own / "out/report.json").read_text())
+    assert result["function"] == args[0] and result["config"]["total_steps"] == 256
+    assert [row["baseline"] for row in result["rows"]] == [each.name for each in sockets.make(socket).baselines]
     pictures = {"function.png"} if socket in ("value-loss", "policy-drift", "td-loss") else set()
     assert {"report.json", *pictures} == set(os.listdir(own / "out")) - {"run.lock"}
 

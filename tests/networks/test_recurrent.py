@@ -45,15 +45,15 @@ def test_unroll_is_the_steps_by_hand(kind):
     """Its carries are those that the steps leave, also at the end of an episode, after which the next one begins."""
     network = make(kind)
     params, obs, carry = made(network)
-    found = network.unroll(params, obs, carry, LAST)
+    result = network.unroll(params, obs, carry, LAST)
     outs, carries = [], []
     for t in range(T):
         out, carry = network.step(params, obs[t], carry)
         outs.append(out)
         carries.append(carry)
         carry = jax.tree.map(lambda x, ended=LAST[t]: np.stack([x[b] * (not ended[b]) for b in range(B)]), carry)
-    assert_close(found, (np.stack(outs), jax.tree.map(lambda *x: np.stack(x), *carries), carry))
-    assert all(np.all(x[2] == 0) and np.any(x[:2] != 0) for x in jax.tree.leaves(found[2]))
+    assert_close(result, (np.stack(outs), jax.tree.map(lambda *x: np.stack(x), *carries), carry))
+    assert all(np.all(x[2] == 0) and np.any(x[:2] != 0) for x in jax.tree.leaves(result[2]))
 
 
 @pytest.mark.parametrize("kind", memory.MEMORIES)
@@ -100,10 +100,10 @@ def test_a_cut_carry_is_no_memory(kind):
     """If every step ends an episode, the network is one of a single step from the start."""
     network = make(kind)
     params, obs, _ = made(network)
-    found, _, carry = network.unroll(params, obs, network.init_carry(B), np.ones((T, B), bool))
+    result, _, carry = network.unroll(params, obs, network.init_carry(B), np.ones((T, B), bool))
     alone = jnp.reshape(obs, (T * B, -1))
     expected, _ = network.step(params, alone, network.init_carry(T * B))
-    assert_close(found.reshape(T * B, -1), expected)
+    assert_close(result.reshape(T * B, -1), expected)
     assert_close(carry, network.init_carry(B))
 
 
@@ -168,7 +168,7 @@ def test_linear_recurrent_unit_by_hand():
     p, x, carry = float64(params), np.float64(obs), np.float64(carry)
     state = carry[:, 0] + 1j * carry[:, 1]
     eigenvalue = np.exp(-np.exp(p["log_nu"]) + 1j * np.exp(p["log_theta"]))
-    found, _, _ = jax.jit(network.unroll)(params, obs, jnp.float32(carry), LAST)
+    result, _, _ = jax.jit(network.unroll)(params, obs, jnp.float32(carry), LAST)
     for t in range(T):
         embedded = affine(x[t], p["embed"])
         u = normalised(embedded, p["norm"])
@@ -176,7 +176,7 @@ def test_linear_recurrent_unit_by_hand():
         y = np.real(state @ (p["out_real"] + 1j * p["out_imag"])) + p["direct"] * u
         y = np.float64(jax.nn.gelu(y))
         expected = embedded + affine(y, p["value"]) * sigmoid(affine(y, p["gate"]))
-        np.testing.assert_allclose(found[t], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result[t], expected, rtol=1e-4, atol=1e-4)
         state = state * ~LAST[t][:, None]
 
 
@@ -203,7 +203,7 @@ def test_gated_transformer_by_hand():
     params, obs, (past, there) = made(network)
     there = there.at[:, 0].set(0.0)
     p = float64(params)
-    found, (kept, _) = network.step(params, obs[0], (past, there))
+    result, (kept, _) = network.step(params, obs[0], (past, there))
     heads, parts = p["position_bias"].shape
     for b in range(B):
         embedded = affine(np.float64(obs[0, b]), p["embedding"])
@@ -223,7 +223,7 @@ def test_gated_transformer_by_hand():
         y = gate(embedded, np.maximum(affine(np.concatenate(mixed), p["mix"]), 0), p["gate"])
         hidden = np.maximum(affine(normalised(y, p["norm_out"]), p["hidden"]), 0)
         expected = gate(y, np.maximum(affine(hidden, p["out"]), 0), p["gate_out"])
-        np.testing.assert_allclose(found[b], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result[b], expected, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(kept[b], window[1:], rtol=1e-5, atol=1e-5)
 
 

@@ -42,7 +42,7 @@ def stepped(step, params, obs, carry):
         results.append(out)
         carries.append(carry)
         carry = anew(carry, LAST[t])
-    return *(jax.tree.map(lambda *x: np.stack(x), *found) for found in (results, carries)), carry
+    return *(jax.tree.map(lambda *x: np.stack(x), *result) for result in (results, carries)), carry
 
 
 @pytest.mark.parametrize("kind", ["none", *memory.MEMORIES])
@@ -54,16 +54,16 @@ def test_rows(kind):
     params = random(jax.eval_shape(network.init, KEY, jax.tree.map(lambda x: x[0], obs)), 1)
     carry = jax.tree.map(jnp.zeros_like, network.init_carry(B))
     assert all(x.shape[:2] == (B, N) for x in jax.tree.leaves(carry))
-    found = network.unroll(params, obs, carry, LAST)
-    assert found[0].shape == (T, B, N, 2)
-    assert_close(found, stepped(network.step, params, obs, carry))
-    middle = anew(jax.tree.map(lambda x: x[2], found[1]), LAST[2])
-    assert_close(network.unroll(params, jax.tree.map(lambda x: x[3:], obs), middle, LAST[3:])[0][0], found[0][3])
+    result = network.unroll(params, obs, carry, LAST)
+    assert result[0].shape == (T, B, N, 2)
+    assert_close(result, stepped(network.step, params, obs, carry))
+    middle = anew(jax.tree.map(lambda x: x[2], result[1]), LAST[2])
+    assert_close(network.unroll(params, jax.tree.map(lambda x: x[3:], obs), middle, LAST[3:])[0][0], result[0][3])
     alone = jax.jit(inner.unroll)
     for row in range(N):
         one = alone(params, obs["seen"][:, :, row], inner.init_carry(B), LAST)
-        assert_close(found[0][:, :, row], one[0])
-        assert_close(jax.tree.map(lambda x, row=row: x[:, row], found[2]), one[2])
+        assert_close(result[0][:, :, row], one[0])
+        assert_close(jax.tree.map(lambda x, row=row: x[:, row], result[2]), one[2])
 
 
 @pytest.fixture(scope="module")

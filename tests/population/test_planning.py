@@ -40,7 +40,7 @@ print(compiled.chunk.peak_bytes / (peak - before))
 def test_the_peak_is_predicted():
     """A program of about half a gigabyte, in a process of its own: within 10 % of what the process grew by."""
     code = MEASURE.format(agents=2, envs=2048)
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         env=shipped_environment(),
         capture_output=True,
@@ -48,7 +48,7 @@ def test_the_peak_is_predicted():
         timeout=300,
         check=True,
     )
-    assert 0.9 < float(found.stdout) < 1.1
+    assert 0.9 < float(result.stdout) < 1.1
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_flops_of_ppo_follow_from_its_matrices():
     config = ppo.Config()
     trainer = ppo.make_trainer(config, envs.make("CartPole-v1"))
     state = jax.eval_shape(trainer.init, jax.random.key(0))
-    found = flops(trainer.step, state) / trainer.env_steps
+    result = flops(trainer.step, state) / trainer.env_steps
     first, second = 4 * 64, 64 * 64
     actor, critic = first + second + 64 * 2, first + second + 64
     gradients = 3 * (actor + critic) - 2 * first
     products = 2 * (actor + 2 * critic + config.num_epochs * gradients)
-    assert products < found < 1.1 * products
+    assert products < result < 1.1 * products
     large = 2 * second * (3 + config.num_epochs * 3 * 2)  # not the rollout's, of 4 rows, nor those by 4 or 2 units
     assert product_flops(trainer.step, state) / trainer.env_steps == large
 

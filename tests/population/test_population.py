@@ -102,13 +102,13 @@ def train_alone(everyone, compiler_options):
 )
 def test_bits_do_not_depend_on_the_place(everyone, alone, devices, batch_size):
     make_train, config, keys, env_params = everyone
-    found = train_population(
+    result = train_population(
         make_train, config, keys, env_params=env_params, batch_size=batch_size, devices=jax.devices()[:devices]
     )
     # On one device: what is cut out of arrays on several cores is gathered, which has aborted a busy process.
-    assert all(x.shape[0] == SIZE and len(x.devices()) == 1 for x in jax.tree.leaves(found))
+    assert all(x.shape[0] == SIZE and len(x.devices()) == 1 for x in jax.tree.leaves(result))
     for i, one in alone.items():
-        assert_equal(one, member(found, i))
+        assert_equal(one, member(result, i))
 
 
 @pytest.mark.rest("r2d2", "dqn", "ppo")
@@ -122,10 +122,10 @@ def test_one_vmap_gives_the_same_bits(request, everyone):
     axes = dataclasses.replace(jax.tree.map(lambda x: None, config), learning_rate=0)
     train = lambda config, key, env_params: make_train(config, env_params)(key)
     together = jax.vmap(train, in_axes=(axes, 0, 0))
-    found = jax.jit(together, compiler_options=exact)(config, keys, env_params)
+    result = jax.jit(together, compiler_options=exact)(config, keys, env_params)
     for i, one in train_alone(everyone, exact).items():
-        assert_equal(one.state, member(found.state, i), rounded)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one.metrics, member(found.metrics, i))
+        assert_equal(one.state, member(result.state, i), rounded)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one.metrics, member(result.metrics, i))
 
 
 @pytest.mark.rest
@@ -135,13 +135,13 @@ def test_a_poisoned_member_is_frozen_and_alone(everyone):
     config = dataclasses.replace(config, max_grad_norm=1e30)
     healthy = train_population(make_train, config, keys, env_params=env_params)
     poisoned = dataclasses.replace(config, learning_rate=config.learning_rate.at[5].set(1e30))
-    found = train_population(make_train, poisoned, keys, env_params=env_params)
-    assert found.state.alive.tolist() == [i != 5 for i in range(SIZE)] and healthy.state.alive.all()
+    result = train_population(make_train, poisoned, keys, env_params=env_params)
+    assert result.state.alive.tolist() == [i != 5 for i in range(SIZE)] and healthy.state.alive.all()
     others = np.array([i for i in range(SIZE) if i != 5])
-    assert_equal(member(found, others), member(healthy, others))
-    alive = np.asarray(found.metrics["alive"][5])
+    assert_equal(member(result, others), member(healthy, others))
+    alive = np.asarray(result.metrics["alive"][5])
     assert not alive[-1] and np.all(np.diff(alive.astype(int)) <= 0)
-    assert all(np.all(np.isfinite(x[5])) for x in jax.tree.leaves(found.state.learner) if x.dtype == jnp.float32)
+    assert all(np.all(np.isfinite(x[5])) for x in jax.tree.leaves(result.state.learner) if x.dtype == jnp.float32)
 
 
 def test_shared_key_and_meta_params():
@@ -151,8 +151,8 @@ def test_shared_key_and_meta_params():
         return lambda key: config.gamma * jnp.sum(meta_params["w"]) + jax.random.normal(key)
 
     w = jnp.arange(15.0).reshape(5, 3)
-    found = train_population(make_train, ppo.Config(gamma=0.5), jax.random.key(1), meta_params={"w": w})
-    np.testing.assert_allclose(found, 0.5 * w.sum(axis=1) + jax.random.normal(jax.random.key(1)), rtol=1e-6)
+    result = train_population(make_train, ppo.Config(gamma=0.5), jax.random.key(1), meta_params={"w": w})
+    np.testing.assert_allclose(result, 0.5 * w.sum(axis=1) + jax.random.normal(jax.random.key(1)), rtol=1e-6)
     with pytest.raises(ValueError, match="lengths differ"):
         population.members(ppo.Config(gamma=jnp.ones(3)), jax.random.split(jax.random.key(0), 4))
 
@@ -197,9 +197,9 @@ def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
     room = int(sizes[0] * 0.9)
     monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: room)
-    found = train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
+    result = train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
     assert sizes[-1] <= room < sizes[0]
-    assert_equal(found, whole)
+    assert_equal(result, whole)
     monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: 100)
     with pytest.raises(planning.DoesNotFit, match=r"free.*largest: "):
         train_population(make_train, config, keys, env_params=env_params)

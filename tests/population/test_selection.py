@@ -103,11 +103,11 @@ def test_the_dead_are_replaced():
     """Steps of 1e30 kill half of the members in the first interval; in the end all live."""
     everyone = members(4)
     steps = everyone.given["config"].step_size.at[::2].set(1e30)
-    found = pbt(exploit=selection.truncation(0.5))(
+    result = pbt(exploit=selection.truncation(0.5))(
         jax.random.key(0), everyone._replace(given={"config": Config(steps)})
     )
-    assert np.all(np.isneginf(found.fitness[0, ::2])) and np.all(np.isfinite(found.fitness[0, 1::2]))
-    assert np.asarray(found.state.alive).all() and np.isfinite(found.fitness[-1]).all()
+    assert np.all(np.isneginf(result.fitness[0, ::2])) and np.all(np.isfinite(result.fitness[0, 1::2]))
+    assert np.asarray(result.state.alive).all() and np.isfinite(result.fitness[-1]).all()
 
 
 def test_ancestry_follows_parents():
@@ -131,23 +131,23 @@ def test_halving_keeps_the_best_and_leaves_it_alone(devices):
     halve = selection.successive_halving(
         noisy_quadratic, SIZE, num_rungs=5, num_iterations=10, devices=jax.devices()[:devices]
     )
-    found = jax.jit(halve)(everyone)
-    assert found.rungs.tolist() == [5, 4, 3, 3, 2, 2, 2, 2] + [1] * 8
-    assert sorted(found.member.tolist()) == list(range(SIZE))
-    np.testing.assert_array_equal(found.given["config"].step_size, everyone.given["config"].step_size[found.member])
+    result = jax.jit(halve)(everyone)
+    assert result.rungs.tolist() == [5, 4, 3, 3, 2, 2, 2, 2] + [1] * 8
+    assert sorted(result.member.tolist()) == list(range(SIZE))
+    np.testing.assert_array_equal(result.given["config"].step_size, everyone.given["config"].step_size[result.member])
     for rung in (1, 2, 3):
-        scores = np.asarray(found.fitness)[np.asarray(found.rungs) == rung]
+        scores = np.asarray(result.fitness)[np.asarray(result.rungs) == rung]
         assert np.all(np.diff(scores) <= 0)
-    best = int(found.member[0])
+    best = int(result.member[0])
     train = jax.jit(lambda config, key: loops.train(noisy_quadratic(config), 160)(key))
     alone = train(jax.tree.map(lambda x: x[best], everyone.given["config"]), everyone.keys[best])
-    assert found.state.iteration[0] == 160
-    np.testing.assert_array_equal(found.state.learner["theta"][0], alone.state.learner["theta"])
+    assert result.state.iteration[0] == 160
+    np.testing.assert_array_equal(result.state.learner["theta"][0], alone.state.learner["theta"])
 
 
 def test_halving_drops_the_dead_first():
     everyone = members(6)
     steps = everyone.given["config"].step_size.at[:6].set(1e30)
     halve = selection.successive_halving(noisy_quadratic, SIZE, num_rungs=3, num_iterations=10)
-    found = jax.jit(halve)(everyone._replace(given={"config": dataclasses.replace(Config(), step_size=steps)}))
-    assert set(found.member[-6:].tolist()) == set(range(6)) and np.all(np.isneginf(found.fitness[-6:]))
+    result = jax.jit(halve)(everyone._replace(given={"config": dataclasses.replace(Config(), step_size=steps)}))
+    assert set(result.member[-6:].tolist()) == set(range(6)) and np.all(np.isneginf(result.fitness[-6:]))

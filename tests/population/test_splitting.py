@@ -71,11 +71,11 @@ class Case:
         mapped = {"axis_name": shards.AXIS, "axis_size": SHARDS}
         state = jax.jit(jax.vmap(lambda _: trainer.init(self.key), **mapped))(jnp.arange(SHARDS))
         step = jax.jit(jax.vmap(trainer.step, **mapped))
-        found = []
+        results = []
         for _ in range(self.iterations):
             state, metrics = step(state)
-            found.append(jax.device_get((self.policy(state), metrics)))
-        return found
+            results.append(jax.device_get((self.policy(state), metrics)))
+        return results
 
     def program(self, devices, exact=False):
         """What makes the state on so many devices, and what goes on with it for an iteration."""
@@ -93,11 +93,11 @@ class Case:
 
     def run(self, devices, exact=False):
         init, step = self.program(devices, exact)
-        state, found = init(), []
+        state, result = init(), []
         for _ in range(self.iterations):
             state, metrics = step(state)
-            found.append(jax.device_get((jax.vmap(self.policy)(state), metrics)))
-        return found
+            result.append(jax.device_get((jax.vmap(self.policy)(state), metrics)))
+        return result
 
 
 @pytest.fixture(scope="module", params=ITERATIONS)
@@ -107,18 +107,18 @@ def case(request):
     return made
 
 
-def worst(found, expected):
+def worst(result, expected):
     """The largest difference of any parameter of the whole agent to that of each lane."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    pairs = zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True)
     return max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max() for a, b in pairs)
 
 
-def compare(found, expected):
+def compare(result, expected):
     """Asserts that iterations are those of the lanes, which all are alike."""
-    for (policy, metrics), (of_lanes, of_all) in zip(found, expected, strict=True):
+    for (policy, metrics), (of_lanes, of_all) in zip(result, expected, strict=True):
         assert worst(policy, of_lanes) < 1e-5
         np.testing.assert_array_equal(metrics["episodes"][0, 0], of_all["episodes"])
-    first = found[0][1]["grad_norm"][0, 0], expected[0][1]["grad_norm"]
+    first = result[0][1]["grad_norm"][0, 0], expected[0][1]["grad_norm"]
     np.testing.assert_allclose(first[0], first[1], rtol=1e-6)
 
 
@@ -155,26 +155,26 @@ def test_exact_sums_have_the_same_bits_on_any_devices(name, devices):
 
 def collectives(text):
     """Kinds and shapes of what the collectives of a compiled program take, by the computation that they are in."""
-    found = {}
+    results = {}
     for part in re.split(r"\n(?=(?:ENTRY )?%[\w.-]+ \()", text):
         for shapes, kind in re.findall(r"= (\([^)]*\)|\S+) (all-\w+|collective-\w+|reduce-scatter)\(", part):
             shapes = re.findall(r"\w+\[[\d,]*\]", shapes)
-            found.setdefault(part.split(" (")[0], []).extend((kind, shape) for shape in shapes)
-    return found
+            results.setdefault(part.split(" (")[0], []).extend((kind, shape) for shape in shapes)
+    return results
 
 
 def exchanged(name):
     """What the shards exchange in the loop of updates of an iteration, and outside of all loops."""
     made = Case(name)
     init, step = made.program(2)
-    found = collectives(step.lower(jax.eval_shape(init)).compile().as_text())
-    entry = next((key for key in found if key.startswith("ENTRY")), None)
-    inside = [found[key] for key in found if key != entry]
+    result = collectives(step.lower(jax.eval_shape(init)).compile().as_text())
+    entry = next((key for key in result if key.startswith("ENTRY")), None)
+    inside = [result[key] for key in result if key != entry]
     assert len(inside) == 1  # none in the rollout
     size = sum(
         x.size for x in jax.tree.leaves(jax.eval_shape(lambda: made.policy(made.trainer(made.config).init(made.key))))
     )
-    return sorted(inside[0]), f"f32[{size}]", found[entry]
+    return sorted(inside[0]), f"f32[{size}]", result[entry]
 
 
 def test_what_the_shards_of_ppo_exchange():
@@ -209,9 +209,9 @@ def test_what_must_be_alike_is_refused_if_it_is_not():
         trainer = plain(config)
 
         def update(state, trajectory, key):
-            found = trainer.learner.update(state, trajectory, key)
+            result = trainer.learner.update(state, trajectory, key)
             drift = jnp.mean(trajectory.obs)
-            return Updated(state._replace(params=jax.tree.map(lambda x: x + drift, state.params)), *found[1:])
+            return Updated(state._replace(params=jax.tree.map(lambda x: x + drift, state.params)), *result[1:])
 
         return trainer._replace(learn=learn_of(trainer, update))
 
@@ -268,9 +268,9 @@ def test_joined_moments_and_masked_means(numbers):
 def test_sums_and_numbers_over_shards(numbers):
     x, counts = numbers
     tree = {"a": x, "b": counts.astype(jnp.int32), "c": x[:, 0]}
-    for name, found in lanes(shards.total, tree).items():
-        np.testing.assert_allclose(found, np.broadcast_to(np.sum(tree[name], 0), tree[name].shape), rtol=1e-6)
-        assert found.dtype == tree[name].dtype
+    for name, result in lanes(shards.total, tree).items():
+        np.testing.assert_allclose(result, np.broadcast_to(np.sum(tree[name], 0), tree[name].shape), rtol=1e-6)
+        assert result.dtype == tree[name].dtype
     np.testing.assert_allclose(lanes(shards.mean, x)[0], np.mean(x, 0), rtol=1e-5)
     np.testing.assert_array_equal(lanes(shards.largest, x)[1], np.max(x, 0))
     np.testing.assert_array_equal(lanes(lambda c: shards.every(jnp.any(c)), counts), [False] * 4)

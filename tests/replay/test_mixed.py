@@ -197,5 +197,5 @@ SPACE = {"bits": Box(False, True, (8,), jnp.dtype(bool)), "frames": Box(0.0, 200
     ],
 )
 def test_what_are_no_episodes(change, line):
-    found = replay.dataset_problems(DATA._replace(**change), SPACE, Discrete(2))
-    assert (found[0] if found else None) == line
+    problems = replay.dataset_problems(DATA._replace(**change), SPACE, Discrete(2))
+    assert (problems[0] if problems else None) == line

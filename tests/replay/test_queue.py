@@ -41,9 +41,9 @@ def check(sample, held, expected, batch_size: int):
     assert sample.weight.dtype == np.float32
     for n, (age, env) in enumerate(expected):
         part = jax.tree.map(lambda x, env=env: x[:, env], held[age][0])
-        found = jax.tree.map(lambda x, n=n: x[:, n], sample.items)
-        jax.tree.map(np.testing.assert_array_equal, found, part)
-        assert jax.tree.map(lambda x: x.dtype, found) == jax.tree.map(lambda x: x.dtype, part)
+        result = jax.tree.map(lambda x, n=n: x[:, n], sample.items)
+        jax.tree.map(np.testing.assert_array_equal, result, part)
+        assert jax.tree.map(lambda x: x.dtype, result) == jax.tree.map(lambda x: x.dtype, part)
         assert sample.env[n] == env
 
 

@@ -165,9 +165,9 @@ def outcome(rows: Transition, row: int, env: int, n: int, held) -> tuple[float, 
     return total, discount, row + n, False
 
 
-def same(found, expected):
+def same(result, expected):
     jax.tree.map(
-        lambda x, y: (np.testing.assert_array_equal(x, y), np.testing.assert_equal(x.dtype, y.dtype)), found, expected
+        lambda x, y: (np.testing.assert_array_equal(x, y), np.testing.assert_equal(x.dtype, y.dtype)), result, expected
     )
 
 
@@ -197,9 +197,9 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
         same(items.extras, at(rows.extras, row, env))
         return
     same((items.obs, items.action, items.extras), at((rows.obs, rows.action, rows.extras), row, env))
-    found = [outcome(rows, *start, HORIZON[ring.view], held) for start in zip(row, env, strict=True)]
+    results = [outcome(rows, *start, HORIZON[ring.view], held) for start in zip(row, env, strict=True)]
     usable = np.array([is_usable(ring, rows, newest, *start) for start in zip(row, env, strict=True)])
-    reward, discount, after, cut = (np.array(x) for x in zip(*found, strict=True))
+    reward, discount, after, cut = (np.array(x) for x in zip(*results, strict=True))
     np.testing.assert_allclose(items.reward[usable], reward[usable], rtol=1e-6, atol=1e-4)
     np.testing.assert_allclose(items.discount[usable], discount[usable], rtol=1e-6)
     for some, shown in ((~cut, rows.obs), (cut, rows.next_obs)):
@@ -209,13 +209,13 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
         same(at(items.next_extras, some), at(rows.extras, *place))
 
 
-def check_cuts(found, rows: Transition, t: np.ndarray, env: np.ndarray, held):
+def check_cuts(result, rows: Transition, t: np.ndarray, env: np.ndarray, held):
     """The last truncated step of each sequence in rows ``t`` ``[L, N]`` whose next observation is there."""
     there = np.array([[rows.truncated[s, e] and held(s, e) for s, e in zip(row, env, strict=True)] for row in t])
     step = np.where(there.any(axis=0), len(t) - 1 - np.argmax(there[::-1], axis=0), -1)
-    np.testing.assert_array_equal(found.step, step)
+    np.testing.assert_array_equal(result.step, step)
     some = step >= 0
-    same(at(found.obs, some), at(rows.next_obs, t[step, np.arange(len(env))][some], env[some]))
+    same(at(result.obs, some), at(rows.next_obs, t[step, np.arange(len(env))][some], env[some]))
 
 
 def is_usable(ring: Ring, rows: Transition, newest: int, row: int, env: int) -> bool:
@@ -367,12 +367,12 @@ def test_importance_weights():
     for updates, beta in [(0, 0.4), (1, 0.55), (2, 0.7), (4, 1.0), (9, 1.0)]:
         sample = sampled(state._replace(updates=counters.of(updates)), jax.random.key(updates))
         assert len(np.unique(np.stack(drawn(ring, sample)), axis=1)[0]) == chance.size
-        found = np.zeros(chance.shape)
-        found[drawn(ring, sample)] = sample.weight
-        np.testing.assert_allclose(found, (chance / chance.min()) ** -beta, rtol=1e-4)
+        result = np.zeros(chance.shape)
+        result[drawn(ring, sample)] = sample.weight
+        np.testing.assert_allclose(result, (chance / chance.min()) ** -beta, rtol=1e-4)
     delta = np.random.default_rng(2).normal(size=chance.shape)
     largest = 1 / (chance.size * chance.min())
-    np.testing.assert_allclose(np.sum(chance * largest * found * delta), delta.mean(), rtol=1e-4)
+    np.testing.assert_allclose(np.sum(chance * largest * result * delta), delta.mean(), rtol=1e-4)
 
 
 def test_a_sample_knows_when_there_is_too_little():
@@ -500,9 +500,9 @@ def test_vmap():
         parts = [at(x, slice(4 * i, 4 * i + 4)) for x in rows]
         priority = rng.random((4, BATCH)).astype(np.float32)
         _, samples, states = together(states, jax.tree.map(lambda *x: np.stack(x), *parts), keys, priority)
-        found = [step(*x) for x in zip(apart, parts, keys, priority, strict=True)]
-        apart = [x[2] for x in found]
-        jax.tree.map(lambda x, *y: np.testing.assert_array_equal(x, np.stack(y)), samples, *(x[1] for x in found))
+        results = [step(*x) for x in zip(apart, parts, keys, priority, strict=True)]
+        apart = [x[2] for x in results]
+        jax.tree.map(lambda x, *y: np.testing.assert_array_equal(x, np.stack(y)), samples, *(x[1] for x in results))
         jax.tree.map(lambda x, *y: np.testing.assert_array_equal(x, np.stack(y)), states, *apart)
 
 
@@ -548,7 +548,7 @@ def test_a_termination_does_not_end_the_count_of_steps():
     column = {name: flag[:, None] for name, flag in flags.items()}
     obs, reward = jnp.arange(10.0, 15.0)[:, None], 2.0 ** jnp.arange(5)[:, None]
     items = Transition(obs=obs, action=reward, reward=reward, next_obs=(), extras=-obs, **column)
-    found, usable = replay.transitions(3, 0.5).read(items, jnp.array([0, 1, 2, 3]), jnp.zeros(4, int), 1)
+    result, usable = replay.transitions(3, 0.5).read(items, jnp.array([0, 1, 2, 3]), jnp.zeros(4, int), 1)
     assert usable.tolist() == [True, True, True, False]
-    assert found.reward.tolist()[:3] == [1 + 0.5 * 2, 2, 4] and found.discount.tolist()[:3] == [0, 0, 0.5]
-    assert found.next_obs.tolist()[:3] == [13, 13, 13] and found.next_extras.tolist()[:3] == [-13, -13, -13]
+    assert result.reward.tolist()[:3] == [1 + 0.5 * 2, 2, 4] and result.discount.tolist()[:3] == [0, 0, 0.5]
+    assert result.next_obs.tolist()[:3] == [13, 13, 13] and result.next_extras.tolist()[:3] == [-13, -13, -13]

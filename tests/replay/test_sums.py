@@ -102,5 +102,5 @@ def test_zeros_are_never_found(fan_out):
         borders = np.cumsum(values) / values.sum()
         near = np.concatenate([borders + d * 2.0**-24 for d in (-2, -1, 0, 1, 2)])
         fraction = np.concatenate([[0.0, 2.0**-149, 1 - 2.0**-24, 1.0], np.clip(near, 0, 1)]).astype(np.float32)
-        found = np.asarray(find(levels, fraction))
-        assert np.all(padded(values, levels)[found] > 0)
+        result = np.asarray(find(levels, fraction))
+        assert np.all(padded(values, levels)[result] > 0)

@@ -33,20 +33,20 @@ def test_a_memory_goes_on_and_is_reset(key):
     of = agent(CARTPOLE, a2c.Config(**SMALL, memory="gru", memory_size=8), key)
     act, alone = Acting(of), Acting(of)
     inputs = np.random.default_rng(0).normal(size=(12, 3, 4)) * 3
-    carry, found = of.learner.init_carry(3), []
+    carry, result = of.learner.init_carry(3), []
     exploit = jax.jit(of.learner.exploit)
     for i, obs in enumerate(inputs):
         if i == 6:
             act.reset([False, True, False])
             carry = jax.tree.map(lambda x: x.at[1].set(0.0), carry)
         action, carry = exploit(of.policy, Situation(jnp.asarray(obs, jnp.float32), carry), key)
-        found.append(act(obs))
-        np.testing.assert_array_equal(found[-1], action)
-        assert alone(obs[0]) == action[0] and np.ndim(found[-1]) == 1
+        result.append(act(obs))
+        np.testing.assert_array_equal(result[-1], action)
+        assert alone(obs[0]) == action[0] and np.ndim(result[-1]) == 1
     with pytest.raises(ConfigError, match=r"obs: 2 of them, but the memory is of 3; reset\(\)"):
         act(inputs[0, :2])
     act.reset()
-    np.testing.assert_array_equal(act(inputs[0]), found[0])
+    np.testing.assert_array_equal(act(inputs[0]), result[0])
 
 
 def test_dicts_of_observations_and_wrong_shapes(key):
@@ -79,10 +79,10 @@ def test_chunks_are_the_scan(key, monkeypatch):
     monkeypatch.setattr("purerl.runs.running.chunked.jax", types.SimpleNamespace(jit=compiled.jit))
     whole = compiled.jit(loops.train(trainer, 10))(key)
     seen = []
-    found = train_in_chunks(trainer, key, 10, lambda state, metrics: seen.append(len(metrics["loss"])), every=4)
+    result = train_in_chunks(trainer, key, 10, lambda state, metrics: seen.append(len(metrics["loss"])), every=4)
     assert sum(seen) == 10 and {4, 8} <= set(np.cumsum(seen).tolist())
-    jax.tree.map(np.testing.assert_array_equal, found.metrics, whole.metrics)
+    jax.tree.map(np.testing.assert_array_equal, result.metrics, whole.metrics)
     data = lambda x: jax.random.key_data(x) if x.dtype == key.dtype else x
     same = lambda a, b: np.testing.assert_array_equal(data(a), data(b))
-    jax.tree.map(same, found.state, whole.state)
+    jax.tree.map(same, result.state, whole.state)
     assert len(train_in_chunks(trainer, key, 10, lambda *_: True).metrics["loss"]) == 1 and program.CAPACITY > 10

@@ -77,11 +77,11 @@ def observations():
 @pytest.fixture(scope="module")
 def actions(cartpole, observations):
     """What agent 1 of the run itself does."""
-    found = evaluation.load(cartpole)
-    one = jax.tree.map(lambda x: x[1], found.policy)
+    result = evaluation.load(cartpole)
+    one = jax.tree.map(lambda x: x[1], result.policy)
     seen = observations.astype(np.float32)
     return np.asarray(
-        found.learner.exploit(one, Situation(seen, found.learner.init_carry(len(seen))), jax.random.key(0))[0]
+        result.learner.exploit(one, Situation(seen, result.learner.init_carry(len(seen))), jax.random.key(0))[0]
     )
 
 
@@ -109,8 +109,8 @@ def test_stablehlo_acts_as_the_original_for_any_batch(cartpole, observations, ac
     program = jax.export.deserialize(bytearray((tmp_path / "p.stablehlo").read_bytes()))
     assert program.platforms == ("cpu", "cuda", "tpu")
     for size in (10_000, 3):
-        [found] = program.call(observations[:size].astype(np.float32))
-        np.testing.assert_array_equal(found, actions[:size])
+        [result] = program.call(observations[:size].astype(np.float32))
+        np.testing.assert_array_equal(result, actions[:size])
     assert json.loads((tmp_path / "p.stablehlo.json").read_text())["inputs"][0]["shape"] == [4]
 
 
@@ -120,8 +120,8 @@ def test_onnx_acts_as_the_original_for_any_batch(cartpole, observations, actions
     run("export", str(cartpole), "--to", "onnx", "--agent", "1", "--out", str(tmp_path / "p.onnx"))
     model = reference.ReferenceEvaluator(onnx.load(tmp_path / "p.onnx"))
     for size in (10_000, 3):
-        [found] = model.run(["action"], {"obs": observations[:size].astype(np.float32)})
-        np.testing.assert_array_equal(found, actions[:size])
+        [result] = model.run(["action"], {"obs": observations[:size].astype(np.float32)})
+        np.testing.assert_array_equal(result, actions[:size])
 
 
 def given(structs, seed=0, rows=50):
@@ -146,11 +146,11 @@ def test_programs_compute_what_jax_does(algo, env, fields, tmp_path):
     made = ALGORITHMS[algo].view(config, envs.make(env))
     learner = ALGORITHMS[algo].make_learner(config, envs.make(env))
     fresh = lambda key: learner.policy(learner.init(key, fleet(made, config.num_envs).reset(key)[1]))
-    found = exporting.acting(learner, jax.jit(fresh)(jax.random.key(0)), made.observation_space, {})
-    exporting.write_numpy(tmp_path / "p", found)
+    result = exporting.acting(learner, jax.jit(fresh)(jax.random.key(0)), made.observation_space, {})
+    exporting.write_numpy(tmp_path / "p", result)
     policy = runner.load(tmp_path / "p")
-    obs, carry = given(found.obs), given(found.carry, seed=1)
-    action, *after = jax.jit(found.act)(*obs, *carry)
+    obs, carry = given(result.obs), given(result.carry, seed=1)
+    action, *after = jax.jit(result.act)(*obs, *carry)
     for batch in (slice(None), slice(0, 1)):
         ours, remembered = policy.act([x[batch] for x in obs], [x[batch] for x in carry])
         assert ours.dtype == action.dtype
@@ -166,8 +166,8 @@ def test_half_an_export_is_none(tmp_path, monkeypatch):
     env = envs.make("CartPole-v1")
     learner = ALGORITHMS["ppo"].make_learner(config, env)
     policy = jax.jit(lambda key: learner.policy(learner.init(key, fleet(env, 1).reset(key)[1])))(jax.random.key(0))
-    found = exporting.acting(learner, policy, env.observation_space, {})
-    exporting.write_numpy(tmp_path / "p", found)
+    result = exporting.acting(learner, policy, env.observation_space, {})
+    exporting.write_numpy(tmp_path / "p", result)
     before = {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()}
 
     def full(path, content):
@@ -177,7 +177,7 @@ def test_half_an_export_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting.json_files, "write_json", full)
     for write, name in ((exporting.write_numpy, "p"), (exporting.write_numpy, "q"), (exporting.write_stablehlo, "r")):
         with pytest.raises(OSError, match="No space"):
-            write(tmp_path / name, found)
+            write(tmp_path / name, result)
     assert {path.name: path.read_bytes() for path in (tmp_path / "p").iterdir()} == before
     assert {path.name for path in tmp_path.iterdir()} <= {"p", "r.json"}
 

@@ -88,11 +88,11 @@ def header(path):
     """What lies in a safetensors file: the shape and the bytes of each array that could not grow."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    found = {}
+    results = {}
     for name, entry in json.loads(data[8 : 8 + length]).items():
         begin, end = entry["data_offsets"]
-        found[name] = entry["shape"], data[8 + length + begin : 8 + length + end]
-    return found
+        results[name] = entry["shape"], data[8 + length + begin : 8 + length + end]
+    return results
 
 
 def test_grows_twice(runs, tmp_path):

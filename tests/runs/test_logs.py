@@ -45,14 +45,14 @@ def test_evaluating_and_logging_change_no_bit(runs):
 
 def test_evaluations(runs):
     """Every 100 frames, which are 7 iterations of 16, of each agent, and at the end, as in the summary."""
-    found, summary = rows(runs[1] / batches.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
+    result, summary = rows(runs[1] / batches.EVALUATIONS), json.loads((runs[1] / "summary.json").read_text())
     due = [7, 14, 21, 28, 32]
-    assert [(r["iteration"], r["seed"]) for r in found] == [
+    assert [(r["iteration"], r["seed"]) for r in result] == [
         *((i, seed) for i in due for seed in (0, 1)),
         *((i, 2) for i in due),
     ]
-    assert all(row["env_steps"] == 16 * row["iteration"] for row in found)
-    last = {row["seed"]: row for row in found if row["iteration"] == 32}
+    assert all(row["env_steps"] == 16 * row["iteration"] for row in result)
+    last = {row["seed"]: row for row in result if row["iteration"] == 32}
     for key, name in (("eval_return", "return_per_seed"), ("eval_length", "length_per_seed")):
         np.testing.assert_allclose([last[seed][key] for seed in range(3)], summary[name])
 
@@ -109,11 +109,11 @@ def test_learning_rates_are_those_of_the_schedule():
     config = dataclasses.replace(
         ppo.Config(total_steps=10 * 512), learning_rate=np.array([1e-3, 2e-3]), learning_rate_decay=np.array([1.0, 0.5])
     )
-    found = derived.columns(config, np.arange(1, 11))["learning_rate"]
+    result = derived.columns(config, np.arange(1, 11))["learning_rate"]
     for m, (rate, decay) in enumerate(((1e-3, 1.0), (2e-3, 0.5))):
         schedule = schedules.linear_decay(rate, decay, config.total_updates)
         expected = [float(schedule(counters.of(16 * i))) for i in range(1, 11)]
-        np.testing.assert_allclose(found[:, m], expected, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(result[:, m], expected, rtol=1e-5, atol=1e-9)
     assert "learning_rate" not in derived.columns(config, np.arange(3), own_optimiser=True)
 
 
@@ -121,14 +121,14 @@ def test_replays_and_lags():
     """Beside a ring that is filled row by row, each row with the update at which it came."""
     config = dqn.Config(num_envs=2, num_steps=4, num_updates=2, capacity=48, warmup_steps=16, total_steps=160)
     iterations = np.arange(1, 9)
-    found = derived.columns(config, iterations)
+    result = derived.columns(config, iterations)
     ring = [0.0] * config.warmup_rows
     for i in iterations:
         ring = (ring + [0.0] * config.num_steps)[-config.capacity_rows :]
         ages = np.arange(len(ring))[::-1] * config.num_envs
-        np.testing.assert_allclose(found["replay_fill"][i - 1, 0], len(ring) / config.capacity_rows)
-        np.testing.assert_allclose(found["replay_age"][i - 1, 0], ages.mean())
-        np.testing.assert_allclose(found["policy_lag"][i - 1, 0], ages.mean() / (2 * 4) * 2)
+        np.testing.assert_allclose(result["replay_fill"][i - 1, 0], len(ring) / config.capacity_rows)
+        np.testing.assert_allclose(result["replay_age"][i - 1, 0], ages.mean())
+        np.testing.assert_allclose(result["policy_lag"][i - 1, 0], ages.mean() / (2 * 4) * 2)
     epochs = ppo.Config(lag=3.0, max_lag=3)
     lags = [3 * 16 + update for update in range(16)]
     np.testing.assert_allclose(derived.columns(epochs, np.arange(1, 2))["policy_lag"], np.mean(lags))

@@ -108,9 +108,9 @@ def saved(tmp_path):
 
 
 def test_a_run_is_read_back(saved):
-    found = purerl.load(saved(seeds=[7, 8, 8]))
-    assert [label["seed"] for label in found.setup.labels] == [7, 8, 8] and dataclasses.asdict(
-        found.setup.config
+    result = purerl.load(saved(seeds=[7, 8, 8]))
+    assert [label["seed"] for label in result.setup.labels] == [7, 8, 8] and dataclasses.asdict(
+        result.setup.config
     ) == dataclasses.asdict(CONFIG)
 
 

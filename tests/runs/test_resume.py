@@ -159,8 +159,8 @@ def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     lines = [sorted(line for line in file.splitlines()) for _, files in kept for file in files[1:]]
     assert lines[0] == lines[2] and lines[1] == lines[3]  # an extended run logs its first batch twice over
     assert checkpoint.steps(tmp_path / "half" / "checkpoints" / "1") == [32]
-    found = json.loads((tmp_path / "half" / "config.json").read_text())
-    assert found["config"]["total_steps"] == 512 and "total_steps: 256 -> 512" in found["history"]
+    result = json.loads((tmp_path / "half" / "config.json").read_text())
+    assert result["config"]["total_steps"] == 512 and "total_steps: 256 -> 512" in result["history"]
     run("resume", tmp_path / "half", "--total-steps", 256, expect=2)
     assert "total_steps = 256: the run has done 512 of each agent" in capsys.readouterr().err
     run("eval", tmp_path / "whole" / "best", "--episodes", 2, "--json")

@@ -65,8 +65,8 @@ def test_what_learns_goes_on_exactly(stopped):
 
 
 def test_episodes_begin_anew_and_are_counted(stopped):
-    found = rows(stopped / "one")
-    cut = {(row["iteration"], row["seed"]): row["episodes_cut"] for row in found}
+    result = rows(stopped / "one")
+    cut = {(row["iteration"], row["seed"]): row["episodes_cut"] for row in result}
     assert sorted(cut) == [(i, seed) for i in range(1, 8) for seed in (0, 1)]
     assert all(bool(count) == (iteration == 5) for (iteration, _), count in cut.items())
     assert cut[5, 0] == cut[5, 1] <= 8

@@ -34,7 +34,7 @@ def test_each_agent_stops_by_the_definition(stopped):
         "at": 24.0,
         "episodes": 5,
     }
-    found = []
+    results = []
     for seed in range(3):
         total, ended, at = 0.0, 0, None
         for row in (row for row in log if row["seed"] == seed):
@@ -42,9 +42,9 @@ def test_each_agent_stops_by_the_definition(stopped):
             if at is None and ended >= 5:
                 at, total, ended = (row["env_steps"] if total / ended >= 24 else None), 0.0, 0
             assert row["stopped"] == (at is not None)
-        found.append(at)
-    assert summary["stopped_at_per_seed"] == found and len(set(found)) > 1
-    assert max(found) == log[-1]["env_steps"] == summary["env_steps"] < 4096
+        results.append(at)
+    assert summary["stopped_at_per_seed"] == results and len(set(results)) > 1
+    assert max(results) == log[-1]["env_steps"] == summary["env_steps"] < 4096
 
 
 def test_the_clock_changes_nothing(stopped, tmp_path, monkeypatch):
@@ -73,14 +73,14 @@ def test_evaluations_decide_where_there_are_any(tmp_path, monkeypatch):
     command = [*COMMAND, "--eval-every", "128", "--stop-at", "30", "--total-steps", "2048"]
     run(*command, "--out", tmp_path / "whole")
     summary = json.loads((tmp_path / "whole/summary.json").read_text())
-    found = [json.loads(line) for line in (tmp_path / "whole" / EVALUATIONS).read_text().splitlines()]
+    results = [json.loads(line) for line in (tmp_path / "whole" / EVALUATIONS).read_text().splitlines()]
     first = [
-        next((row["env_steps"] for row in found if row["seed"] == seed and row["eval_return"] >= 30), None)
+        next((row["env_steps"] for row in results if row["seed"] == seed and row["eval_return"] >= 30), None)
         for seed in range(3)
     ]
     assert summary["stopped_at_per_seed"] == first and len(set(first)) > 1
     for seed, at in enumerate(first):  # from there on the policy stays as it is
-        after = [row["eval_return"] for row in found if row["seed"] == seed and at and row["env_steps"] >= at]
+        after = [row["eval_return"] for row in results if row["seed"] == seed and at and row["env_steps"] >= at]
         assert len(set(after)) <= 1
     monkeypatch.setattr(program, "CHUNK_SECONDS", 1e-9)
     break_down(*command, "--out", tmp_path / "broken", after=5)
@@ -110,5 +110,5 @@ def test_runs_of_before_are_read(stopped):
     for name in ("stop", "warm_start"):
         del fields[name]
     del fields["config"]["target_kl"]
-    found = Description.of_json(fields, "policy.json")
-    assert found.stop == found.warm_start == {} and Setup.of(found).config.target_kl == 0
+    result = Description.of_json(fields, "policy.json")
+    assert result.stop == result.warm_start == {} and Setup.of(result).config.target_kl == 0

@@ -43,9 +43,9 @@ def test_it_is_the_training_that_python_has(source, warm):
     state = jax.jit(jax.vmap(train))(jax.vmap(jax.random.key)(jnp.arange(5, 8, dtype=jnp.uint32))).state
     made = ppo.make_learner(config, envs.make("CartPole-v1"))
     expected = jax.vmap(made.policy)(state.learner)
-    found = load(warm).policy
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4), found, expected)
-    counts = np.asarray(found.obs_moments.count)
+    result = load(warm).policy
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4), result, expected)
+    counts = np.asarray(result.obs_moments.count)
     assert (counts == 2 * 256).all()  # the moments go on
 
 

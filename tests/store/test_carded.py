@@ -55,13 +55,13 @@ def test_damage_anywhere_is_found(path):
         for damaged in (raw[:i] + bytes([raw[i] ^ 1 << i % 8]) + raw[i + 1 :], raw[:i] + raw[i + 1 :], raw[:i]):
             path.write_bytes(damaged)
             try:
-                found = carded.load(carded.DATASET, path, like)
+                result = carded.load(carded.DATASET, path, like)
             except ConfigError as error:
                 assert len(str(error).splitlines()) == 1
             else:
                 read += 1
-                assert found.card == whole.card
-                assert all(np.array_equal(found.arrays[name], x) for name, x in whole.arrays.items())
+                assert result.card == whole.card
+                assert all(np.array_equal(result.arrays[name], x) for name, x in whole.arrays.items())
     assert read <= 8
 
 

@@ -66,8 +66,8 @@ def directory(saved, tmp_path):
 
 def test_round_trip(directory):
     for like in (state(0), jax.eval_shape(lambda: state(0))):
-        step, found = restore(directory, like)
-        assert same(found, state(12)) and step.number == 12 and step.versions["jax"] == jax.__version__
+        step, result = restore(directory, like)
+        assert same(result, state(12)) and step.number == 12 and step.versions["jax"] == jax.__version__
         assert step.about == checkpoint.peek(directory) == {**ABOUT, "step": 12}
         assert step.about["frames"] == 100_000_000_007
 
@@ -233,8 +233,8 @@ def test_damage_of_any_file(saved, tmp_path):
         for harm in (truncate, flip, os.remove):
             directory = shutil.copytree(saved, tmp_path / "run")
             harm(directory / file)
-            step, found = restore(directory, state(0))
-            assert same(found, state(3)) and step.about["step"] == step.number == 3 and list(step.damaged) == [12]
+            step, result = restore(directory, state(0))
+            assert same(result, state(3)) and step.about["step"] == step.number == 3 and list(step.damaged) == [12]
             assert step.damaged[12].startswith(str(directory / "12"))
             with pytest.raises(checkpoint.Damaged, match=f"^{directory / '12'}"):
                 checkpoint.newest(directory, strict=True)
@@ -397,7 +397,7 @@ def test_killed_while_saving(tmp_path):
         process.send_signal(signal.SIGKILL)
         reported = int(([3] + [int(line) for line in process.stdout])[-1])
         process.wait()
-        step, found = restore(directory, {"x": jnp.zeros((1000, 100), jnp.int32)})
-        assert not step.damaged and step.number in (reported, reported + 1) and np.all(found["x"] == step.number)
-        checkpoint.save(directory, step.number + 1, found, {})  # over what the interrupted one left
+        step, result = restore(directory, {"x": jnp.zeros((1000, 100), jnp.int32)})
+        assert not step.damaged and step.number in (reported, reported + 1) and np.all(result["x"] == step.number)
+        checkpoint.save(directory, step.number + 1, result, {})  # over what the interrupted one left
         assert not list(directory.glob(f"{step.number + 1}.tmp"))

@@ -53,8 +53,8 @@ def test_policy():
 
 
 def test_artefact():
-    found = artefacts.load(WRITTEN / "artefact-1.json")
-    assert found.socket == "vtrace-weight" and found.card == {"algo": "impala", "note": "fixture"}
+    result = artefacts.load(WRITTEN / "artefact-1.json")
+    assert result.socket == "vtrace-weight" and result.card == {"algo": "impala", "note": "fixture"}
     np.testing.assert_allclose(
-        sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(found.meta_params)), 54.133007, rtol=1e-6
+        sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(result.meta_params)), 54.133007, rtol=1e-6
     )

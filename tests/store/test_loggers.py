@@ -67,14 +67,14 @@ def test_tensorboard(tmp_path):
             for step, point in POINTS:
                 logger.write(step, point)
         [path] = (folder / "tensorboard").iterdir()
-        raw, found, starts = path.read_bytes(), [], []
+        raw, result, starts = path.read_bytes(), [], []
         while raw:
             size = int.from_bytes(raw[:8], "little")
             event = event_pb2.Event.FromString(raw[12 : 12 + size])
-            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            result += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
             starts += [event.step] if event.session_log.status == event_pb2.SessionLog.START else []
             raw = raw[16 + size :]
-        assert found == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
+        assert result == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
         assert starts == begun
 
 

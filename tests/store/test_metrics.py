@@ -37,14 +37,14 @@ def test_lines_hold_every_bit(made):
 
 def test_means(made):
     """Returns count as often as episodes ended; other metrics where they exist; a sum of episodes; who lives now."""
-    found, ended = metrics.means(made), made["episodes"]
+    result, ended = metrics.means(made), made["episodes"]
     total = np.nansum(made["episode_return"].astype(np.float64) * ended)
-    np.testing.assert_allclose(found["episode_return"], total / ended.sum())
+    np.testing.assert_allclose(result["episode_return"], total / ended.sum())
     loss = made["loss %"].astype(np.float64)
-    np.testing.assert_allclose(found["loss %"], loss[np.isfinite(loss)].mean())
-    assert found["episodes"] == 10 and found["alive"] == 3
+    np.testing.assert_allclose(result["loss %"], loss[np.isfinite(loss)].mean())
+    assert result["episodes"] == 10 and result["alive"] == 3
     each = [np.nansum(made["episode_return"][:, m] * ended[:, m]) / ended[:, m].sum() for m in (1, 2, 3)]
     np.testing.assert_allclose(metrics.returns(made), [np.nan, *each], rtol=1e-6)
-    np.testing.assert_allclose(found["episode_return_0.5"], np.median(each), rtol=1e-6)
+    np.testing.assert_allclose(result["episode_return_0.5"], np.median(each), rtol=1e-6)
     lone = metrics.means({name: x[:, :1] for name, x in made.items()})
     assert np.isnan(lone["episode_return"]) and "episode_return_0.5" not in lone

@@ -22,9 +22,11 @@ def tree():
     """Arrays ``[4, 4, ...]`` in every layout, a key, a scalar that all devices have, and an empty array."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("P", "Q"))
     place = lambda x, *axes: jax.device_put(x, jax.NamedSharding(mesh, jax.P(*axes)))
-    found = {name: place(np.arange(48.0).reshape(4, 4, 3) + i, *axes) for i, (name, axes) in enumerate(LAYOUTS.items())}
-    found["keys"] = place(jax.random.split(jax.random.key(1), 4), "P")
-    return found | {"scalar": place(np.int32(7)), "empty": place(np.zeros((4, 0, 2)), "P")}
+    results = {
+        name: place(np.arange(48.0).reshape(4, 4, 3) + i, *axes) for i, (name, axes) in enumerate(LAYOUTS.items())
+    }
+    results["keys"] = place(jax.random.split(jax.random.key(1), 4), "P")
+    return results | {"scalar": place(np.int32(7)), "empty": place(np.zeros((4, 0, 2)), "P")}
 
 
 def own(process, rows=None):
@@ -63,10 +65,10 @@ def test_every_part_is_written_once():
 
 
 def test_the_whole_is_read_back(saved):
-    step, found = restored(saved, tree())
+    step, result = restored(saved, tree())
     assert step.pieces == 2 and step.about == ABOUT
     for name, x in tree().items():
-        np.testing.assert_array_equal(words(found[name]), words(x), name)
+        np.testing.assert_array_equal(words(result[name]), words(x), name)
     assert sorted(path.name for path in (saved / "1").iterdir()) == [
         "card.json",
         "state-0.safetensors",
@@ -77,9 +79,9 @@ def test_the_whole_is_read_back(saved):
 def test_rows(tmp_path):
     save(tmp_path, rows=3)
     rows = {name: x[:3] if x.ndim else x for name, x in tree().items()}
-    found = restored(tmp_path, rows)[1]
+    result = restored(tmp_path, rows)[1]
     for name, x in rows.items():
-        np.testing.assert_array_equal(words(found[name]), words(x), name)
+        np.testing.assert_array_equal(words(result[name]), words(x), name)
 
 
 def _card(folder, change):

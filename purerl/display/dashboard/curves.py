@@ -41,18 +41,18 @@ def curve(
     at, value = columns[x][there], columns[y][there]
     groups, members = (np.nan_to_num(columns.get(name, absent)[there], nan=-1.0) for name in labels)
     points, index = _binned(at)
-    found = []
+    curves = []
     for group in np.unique(groups):
         own = groups == group
-        found.append(
+        curves.append(
             (
                 None if labels[0] not in columns else int(group),
                 *_pivot(members[own], index[own], value[own], len(points)),
             )
         )
-    best = sorted(found, key=lambda each: _last(each[2]), reverse=True)[:MOST_GROUPS]
+    best = sorted(curves, key=lambda each: _last(each[2]), reverse=True)[:MOST_GROUPS]
     told = [_told(group, names, table) for group, names, table in sorted(best, key=lambda each: each[0] or 0)]
-    return {"x": points.tolist(), "groups": told, "left_out": len(found) - len(told)}
+    return {"x": points.tolist(), "groups": told, "left_out": len(curves) - len(told)}
 
 
 def _binned(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

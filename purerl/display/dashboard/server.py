@@ -137,14 +137,14 @@ def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, st
     if url.path == "/file":
         kind, body = answers.file(path, asked.get("name", ""))
         return HTTPStatus.OK, kind, body, OF_FILM
-    found = {
+    answer = {
         "/api/runs": answers.runs,
         "/api/run": lambda: answers.run(path),
         "/api/curve": lambda: answers.curve(path, asked.get("metric", "")),
     }.get(url.path)
-    if found is None:
+    if answer is None:
         raise Missing
-    body = json.dumps(finite(found()), allow_nan=False).encode()
+    body = json.dumps(finite(answer()), allow_nan=False).encode()
     return HTTPStatus.OK, "application/json", body, OF_PAGE
 
 

@@ -240,7 +240,7 @@ def _mask(
     def mask(state: PyTree) -> Array:
         moves = available(state)
         padded = _stacked([(size,) for size in sizes])
-        found = padded([jnp.asarray(moves[agent], bool) for agent in environment.agents])
-        return found | (~jnp.any(found, axis=-1, keepdims=True) & own)
+        legal = padded([jnp.asarray(moves[agent], bool) for agent in environment.agents])
+        return legal | (~jnp.any(legal, axis=-1, keepdims=True) & own)
 
     return mask, True

@@ -83,9 +83,9 @@ def _switch(value: Any) -> int:
 def _indices(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
         value = tuple(int(part) for part in value.split(","))
-    found = (value,) if type(value) is int else tuple(value)
-    _require(bool(found) and all(type(i) is int and i >= 0 for i in found) and len(set(found)) == len(found))
-    return found
+    indices = (value,) if type(value) is int else tuple(value)
+    _require(bool(indices) and all(type(i) is int and i >= 0 for i in indices) and len(set(indices)) == len(indices))
+    return indices
 
 
 def _ranges(value: Any) -> dict[str, tuple[float, float]]:
@@ -94,9 +94,9 @@ def _ranges(value: Any) -> dict[str, tuple[float, float]]:
         _require(len({name for name, *_ in parts}) == len(parts))
         value = {name: ends for name, *ends in parts}
     _require(isinstance(value, Mapping) and 1 <= len(value) <= MOST_PARAMETERS)
-    found = {name: (float(low), float(high)) for name, (low, high) in value.items()}
-    _require(all(name.isidentifier() and low < high for name, (low, high) in found.items()))
-    return found
+    ranges = {name: (float(low), float(high)) for name, (low, high) in value.items()}
+    _require(all(name.isidentifier() and low < high for name, (low, high) in ranges.items()))
+    return ranges
 
 
 MOST_PARAMETERS = 8

@@ -105,10 +105,10 @@ def problems(config: ActionValueConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete or MultiDiscrete.
     """
-    found = cfg.problems(config)
-    found += settings.with_head_problems(config) + settings.torso_problems(config, env)
+    problems = cfg.problems(config)
+    problems += settings.with_head_problems(config) + settings.torso_problems(config, env)
     return (
-        found
+        problems
         + lag_problems(config)
         + from_replay.problems(config, env)
         + checks.space_problems(env, (Discrete, MultiDiscrete))

@@ -57,11 +57,11 @@ def problems(config: FactoredValueConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete.
     """
-    found = checks.space_problems(env, (Discrete,))
-    joint = None if found or env is None else view(config, env)
-    found += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
-    found += action_values.lag_problems(config)
-    return found + from_replay.problems(config, joint) + sequences.problems(config)
+    problems = checks.space_problems(env, (Discrete,))
+    joint = None if problems or env is None else view(config, env)
+    problems += cfg.problems(config) + settings.with_head_problems(config) + settings.torso_problems(config, joint)
+    problems += action_values.lag_problems(config)
+    return problems + from_replay.problems(config, joint) + sequences.problems(config)
 
 
 def make_network(config: FactoredValueConfig, env: Env) -> Recurrent:

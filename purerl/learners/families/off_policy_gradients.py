@@ -140,12 +140,12 @@ def problems(config: OffPolicyGradientConfig, env: Env | None, kinds: tuple[type
         env: The environment.
         kinds: Types of action spaces that the algorithm can act in.
     """
-    found = cfg.problems(config) + settings.torso_problems(config, env)
-    found += from_replay.problems(config, env)
+    problems = cfg.problems(config) + settings.torso_problems(config, env)
+    problems += from_replay.problems(config, env)
     of_spaces = checks.space_problems(env, kinds)
     if of_spaces or env is None or not isinstance(env.action_space, spaces.Box) or spaces.is_bounded(env.action_space):
-        return found + of_spaces
-    return [*found, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
+        return problems + of_spaces
+    return [*problems, f"env = {env.name!r}: has actions without bounds; the algorithm needs a bounded Box"]
 
 
 def networks_for_box(config: OffPolicyGradientConfig, env: Env, outputs: int) -> ActorAndCritics:

@@ -119,19 +119,19 @@ Learn = Callable[[action_values.ActionValueState, Experience, Array], Updated]
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
-    found = action_values.problems(config, env) + sequences.problems(config)
+    problems = action_values.problems(config, env) + sequences.problems(config)
     if not cfg.sound(config, "num_policies", "neighbours", "episode_memory", "novelty_steps", "burn_in", "unroll"):
-        return found
+        return problems
     if config.num_policies < 2:
-        found.append(f"num_policies = {config.num_policies}: must be at least 2")
+        problems.append(f"num_policies = {config.num_policies}: must be at least 2")
     if config.novelty != "lifelong" and config.neighbours > config.episode_memory:
-        found.append(f"neighbours = {config.neighbours}: must be at most episode_memory = {config.episode_memory}")
+        problems.append(f"neighbours = {config.neighbours}: must be at most episode_memory = {config.episode_memory}")
     if config.novelty_steps >= config.sample_rows:
-        found.append(
+        problems.append(
             f"novelty_steps = {config.novelty_steps}: must be below burn_in + unroll = {config.sample_rows}, "
             "since each needs its next observation"
         )
-    return found
+    return problems
 
 
 def make_network(config: Any, env: Env) -> Recurrent:

@@ -144,19 +144,19 @@ def problems(config: PolicyGradientConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete, MultiDiscrete or Box.
     """
-    found = cfg.problems(config)
+    problems = cfg.problems(config)
     if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
-        found.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
+        problems.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
     if config.memory != "none" and config.hidden_sizes == ():
-        found.append("hidden_sizes = (): must have the width of the layer after the memory")
-    found += settings.torso_problems(config, env)
+        problems.append("hidden_sizes = (): must have the width of the layer after the memory")
+    problems += settings.torso_problems(config, env)
     if config.normalize_obs and env is not None and env.legal and spaces.is_leaf(env.observation_space):
-        found.append(
+        problems.append(
             f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
             "have a leaf of its own for them"
         )
-    found += checks.iteration_problems(config)
-    return found + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
+    problems += checks.iteration_problems(config)
+    return problems + checks.space_problems(env, (Discrete, MultiDiscrete, Box))
 
 
 def make_network(

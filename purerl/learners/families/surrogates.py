@@ -99,12 +99,12 @@ def problems(config: SurrogateConfig, env: Env | None) -> list[str]:
 
     Actions must be Discrete, MultiDiscrete or Box.
     """
-    found = policy_gradients.problems(config, env)
+    problems = policy_gradients.problems(config, env)
     if config.memory == "none" or not cfg.sound(config, "num_steps", "sequence_length"):
-        return found + checks.minibatch_problems(config)
+        return problems + checks.minibatch_problems(config)
     if config.num_steps % config.sequence_steps:
-        return [*found, f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
-    return found + checks.minibatch_problems(config, config.sequence_steps)
+        return [*problems, f"sequence_length = {config.sequence_length}: must divide num_steps = {config.num_steps}"]
+    return problems + checks.minibatch_problems(config, config.sequence_steps)
 
 
 def descend(

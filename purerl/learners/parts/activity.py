@@ -113,8 +113,8 @@ class _Notes:
 
             return jax.tree.map(of_parameter, tree)
 
-        found = {name: of_network(tree) for name, tree in networks(params).items()}
-        return found if networks(params).keys() == APART else found["actor"]
+        outputs = {name: of_network(tree) for name, tree in networks(params).items()}
+        return outputs if networks(params).keys() == APART else outputs["actor"]
 
 
 def _mean_size(out: Array) -> Array:

@@ -18,18 +18,18 @@ def iteration_problems(config: Any) -> list[str]:
     """
     if not sound(config, "num_envs", "num_steps", "total_steps"):
         return []
-    size, found, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
+    size, problems, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
     if size >= 2**31:
-        found.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
+        problems.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
     elif size * uses >= 2**31:
-        found.append(f"num_envs * num_steps * max_uses = {size * uses}: must lie below {2**31}")
+        problems.append(f"num_envs * num_steps * max_uses = {size * uses}: must lie below {2**31}")
     if config.total_steps < config.iteration_frames:
         twice = "2 * " if config.iteration_frames > size else ""
-        found.append(
+        problems.append(
             f"total_steps = {config.total_steps}: must be at least one iteration, {twice}num_envs * num_steps = "
             f"{config.iteration_frames}"
         )
-    return found
+    return problems
 
 
 def minibatch_problems(config: Any, sequence_length: int = 1) -> list[str]:
@@ -74,10 +74,10 @@ def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:
     """
     if env is None:
         return []
-    found = spaces.problems("observation_space", env.observation_space)
-    found += spaces.problems("action_space", env.action_space)
-    if found:
-        return [f"env = {env.name!r}: {line}" for line in found]
+    problems = spaces.problems("observation_space", env.observation_space)
+    problems += spaces.problems("action_space", env.action_space)
+    if problems:
+        return [f"env = {env.name!r}: {line}" for line in problems]
     if isinstance(env.action_space, spaces.Box) and not jnp.issubdtype(env.action_space.dtype, jnp.inexact):
         return [f"env = {env.name!r}: has Box actions of {jnp.dtype(env.action_space.dtype)}; must be floats"]
     if isinstance(env.action_space, kinds):

@@ -85,24 +85,24 @@ def problems(config: Any, env: Env | None) -> list[str]:
     counts = [field.name for field in dataclasses.fields(config) if isinstance(field.default, int)]
     if not cfg.sound(config, *counts):
         return []
-    found = []
+    problems = []
     least = replay.least_rows(
         config.sample_rows, config.sample_stride, replay.most_frames(spaces.frames(env.observation_space)) if env else 1
     )
     if config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
-        found.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
+        problems.append(f"total_steps = {config.total_steps}: must be at least the warm-up and one iteration, {frames}")
     frames, actors = least * config.num_envs, config.num_envs * (env.num_agents if env else 1)
     for name, rows in {"capacity": config.capacity // config.num_envs, "warmup_steps": config.warmup_rows}.items():
         if rows < least:
-            found.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
+            problems.append(f"{name} = {getattr(config, name)}: must hold {least} steps of each environment, {frames}")
     if frames <= config.capacity < config.batch_size:
-        found.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
+        problems.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
     if config.capacity_rows * actors >= 2**31:
-        found.append(
+        problems.append(
             f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations of all agents"
         )
-    return found
+    return problems
 
 
 def num_actors(config: Any, env: Env, rows: np.ndarray | None) -> int:

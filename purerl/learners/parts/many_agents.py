@@ -107,13 +107,13 @@ def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable
     rank = len(jax.tree.leaves(own, is_leaf=lambda x: isinstance(x, Box))[0].shape)
 
     def seen(obs: PyTree) -> PyTree:
-        found = {"obs": obs["agents"]}
+        inputs = {"obs": obs["agents"]}
         first = jax.tree.leaves(obs["agents"])[0]
         if ids:
-            found["id"] = jnp.broadcast_to(jnp.eye(num_agents), (*first.shape[: first.ndim - rank], num_agents))
+            inputs["id"] = jnp.broadcast_to(jnp.eye(num_agents), (*first.shape[: first.ndim - rank], num_agents))
         if previous:
-            found["previous"] = obs["previous"]
-        return found
+            inputs["previous"] = obs["previous"]
+        return inputs
 
     return space, seen
 

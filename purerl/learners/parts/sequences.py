@@ -60,14 +60,14 @@ def problems(config: Any) -> list[str]:
     """Returns the reasons why the sequences of ``config`` do not cover every step, a line each."""
     if not cfg.sound(config, "num_steps", "period", "unroll"):
         return []
-    found = []
+    problems = []
     if config.num_steps % config.period:
-        found.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
+        problems.append(f"period = {config.period}: must divide num_steps = {config.num_steps}")
     if config.unroll <= config.period:
-        found.append(
+        problems.append(
             f"unroll = {config.unroll}: must be above period = {config.period}; the last step is not learned from"
         )
-    return found
+    return problems
 
 
 def late(config: Sequences, x: Array) -> Array:

@@ -174,16 +174,16 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
     if any(not form.fullmatch(text) for text in config.convolutions):
         wanted = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"
         return [f"convolutions = {config.convolutions}: each must be {wanted}"]
-    found = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
+    problems = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
     asked = convolutions(config)
     if env is None or asked == networks.Convolutions():
-        return found
+        return problems
     name = "convolutions" if config.convolutions else "torso"
     asking, images = f"{name} = {getattr(config, name)!r}: ", _images(env.observation_space)
     if not images:
-        found.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
+        problems.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
     small = [shape for shape in images if not asked.fit(shape)]
-    return found + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
+    return problems + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
 
 
 def _images(space: spaces.Space) -> list[tuple[int, ...]]:

@@ -38,16 +38,16 @@ def problems(state: Any, fresh: Any) -> list[str]:
         return ["the learner keeps its parameters or its optimisers in a way that surgery does not know"]
     if not _is_like(state, fresh):
         return ["the network would have other layers"]
-    found = _params_problems(state.params, fresh.params)
+    problems = _params_problems(state.params, fresh.params)
     grown = {(old.shape, new.shape) for old, new in _pairs(state.params, fresh.params)}
     grown |= {((_size(state.params),), (_size(fresh.params),))}
     if any((old.shape, new.shape) not in grown for old, new in _pairs(state.opt_state, fresh.opt_state)):
-        found.append("the optimiser's state has a size of its own for each parameter")
+        problems.append("the optimiser's state has a size of its own for each parameter")
     for name in state._fields:
         old, new = getattr(state, name), getattr(fresh, name)
         if name != "opt_state" and not _is_like(old, state.params) and not isinstance(old, versions.Past):
-            found += [f"{name} would have the shape {b.shape} instead of {a.shape}" for a, b in _pairs(old, new)][:1]
-    return found
+            problems += [f"{name} would have the shape {b.shape} instead of {a.shape}" for a, b in _pairs(old, new)][:1]
+    return problems
 
 
 def widen(state: Any, fresh: Any) -> Any:
@@ -107,18 +107,18 @@ def widen_moments(opt_state: PyTree, params: PyTree, fresh: PyTree, fresh_params
 
 def _params_problems(params: PyTree, fresh: PyTree) -> list[str]:
     """Returns a line for each parameter that cannot grow as it would have to."""
-    found, wider = [], trees.named_leaves(fresh)
+    problems, wider = [], trees.named_leaves(fresh)
     for name, old in trees.named_leaves(params).items():
         before, after, parts = old.shape, wider[name].shape, name.split(".")
         if before == after:
             continue
         if any(part.startswith("LayerNorm") for part in parts):
-            found.append(f"{name}: a wider layer would be normalised by another mean and deviation")
+            problems.append(f"{name}: a wider layer would be normalised by another mean and deviation")
         elif DENSE.get(parts[-1]) != len(before):
-            found.append(f"{name}: only dense layers can be widened, and this is {list(before)}")
+            problems.append(f"{name}: only dense layers can be widened, and this is {list(before)}")
         elif any(b < a for a, b in zip(before, after, strict=True)):
-            found.append(f"{name}: cannot shrink from {list(before)} to {list(after)}")
-    return found
+            problems.append(f"{name}: cannot shrink from {list(before)} to {list(after)}")
+    return problems
 
 
 def _pairs(old: PyTree, new: PyTree) -> list[tuple[Any, Any]]:

@@ -25,8 +25,8 @@ def warm(learner: Learner, policy: PyTree) -> Learner:
     def init(key: Key, obs: PyTree) -> Any:
         state = learner.init(key, obs)
         own = learner.policy(state)
-        if found := problem(own, policy):
-            raise ConfigError(found)
+        if line := problem(own, policy):
+            raise ConfigError(line)
         given = {id(leaf): new for leaf, new in zip(jax.tree.leaves(own), jax.tree.leaves(policy), strict=True)}
         if not given.keys() <= {id(leaf) for leaf in jax.tree.leaves(state)}:
             raise ConfigError("warm_start: the learner's policies are computed from its state, not a part of it")
@@ -45,13 +45,13 @@ def problem(own: PyTree, policy: PyTree) -> str:
         own: A policy of the training, of arrays or `jax.ShapeDtypeStruct`s.
         policy: The policy in question, of arrays or `jax.ShapeDtypeStruct`s.
     """
-    wanted, found = trees.named_leaves(own), trees.named_leaves(policy)
-    for name in [*wanted, *found]:
-        if name not in found:
+    wanted, given = trees.named_leaves(own), trees.named_leaves(policy)
+    for name in [*wanted, *given]:
+        if name not in given:
             return f"{name}: is missing in it"
         if name not in wanted:
             return f"{name}: is in it, and not in the policies of this training"
-        here, there = (f"{x.dtype}{list(x.shape)}" for x in (wanted[name], found[name]))
+        here, there = (f"{x.dtype}{list(x.shape)}" for x in (wanted[name], given[name]))
         if here != there:
             return f"{name}: is {there} in it, and {here} in this training"
     same: Any = [jax.tree.structure(tree) for tree in (own, policy)]

@@ -56,19 +56,19 @@ def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
 
     The first layer of an `MLP` is left out, because its inputs are observations, or the outputs of a convolution.
     """
-    found: dict[int, Array] = {}
+    inputs: dict[int, Array] = {}
 
     def look(call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
         module = context.module
         if isinstance(module, nn.Dense) and context.method_name == "__call__":
             first = isinstance(module.parent, MLP) and module.name == "Dense_0"
             if not first and args[0].ndim == 2 and args[0].shape[0] == size:
-                found.setdefault(id(args[0]), args[0])
+                inputs.setdefault(id(args[0]), args[0])
         return call(*args, **kwargs)
 
     with nn.intercept_methods(look):
         forward()
-    return list(found.values())
+    return list(inputs.values())
 
 
 def _observations(given: Transition | Sample) -> PyTree:

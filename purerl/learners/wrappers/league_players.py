@@ -74,16 +74,16 @@ def problems(config: Any, env: Env | None) -> list[str]:
     counts = "main_exploiters", "league_exploiters", "past_met", "past_selves", "num_envs", "num_steps"
     if not cfg.sound(config, *counts):
         return []
-    found, players = [], num_players(config)
+    problems, players = [], num_players(config)
     if config.past_selves < players:
-        found.append(f"past_selves = {config.past_selves}: must be at least the {players} players that learn")
+        problems.append(f"past_selves = {config.past_selves}: must be at least the {players} players that learn")
     if config.num_envs % (players * config.past_met):
-        found.append(
+        problems.append(
             f"num_envs = {config.num_envs}: must be a multiple of past_met = {config.past_met} times the {players} "
             "players that learn"
         )
-    if env is None or found:
-        return found
+    if env is None or problems:
+        return problems
     return minibatch_problems(config, config.num_envs // players)
 
 

@@ -89,14 +89,14 @@ def problems(config: Any, env: Env | None) -> list[str]:
         return [f"opponents = {config.opponents!r}: {env.name} has one agent"]
     if not cfg.sound(config, "past_met", "past_games", "num_envs", "num_steps"):
         return []
-    found, games = [], num_games(config)
+    problems, games = [], num_games(config)
     if games % config.past_met or games > config.num_envs:
-        found.append(
+        problems.append(
             f"past_games = {games}: must be a multiple of past_met = {config.past_met}, at most num_envs = "
             f"{config.num_envs}"
         )
-    if env is None or found:
-        return found
+    if env is None or problems:
+        return problems
     return minibatch_problems(config, seats(config, env.num_agents).learned.size)
 
 

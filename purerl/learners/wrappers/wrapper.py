@@ -92,18 +92,18 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
         env: The environment; None: not known.
     """
     asked = [each for each in wrappers if each.asked(config)]
-    found = []
+    problems = []
     for i, each in enumerate(asked):
         given = f"{each.setting} = {each.value(config)!r}"
         if lacking := [need for need in each.needs if need not in offered(own)]:
-            found.append(f"{given}: needs {' and '.join(lacking)}")
+            problems.append(f"{given}: needs {' and '.join(lacking)}")
             continue
         for other in asked[i + 1 :]:
             if withheld := [need for need in each.needs if need in other.withholds]:
                 beside = f"{other.setting} = {other.value(config)!r}"
-                found.append(f"{given}: must be {each.off!r} with {beside}; it needs {' and '.join(withheld)}")
-        found += each.problems(config, env)
-    return found
+                problems.append(f"{given}: must be {each.off!r} with {beside}; it needs {' and '.join(withheld)}")
+        problems += each.problems(config, env)
+    return problems
 
 
 def inside(learner: Learner, **functions: Any) -> Learner:

@@ -36,11 +36,11 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
     def expected(card: dict[str, Any]) -> dict[str, Any]:
         wanted = played or {}
         for name, value in wanted.items():
-            found = card.get(name)
-            if name == "env_params" and isinstance(found, dict):
-                found = envs.renamed(found, wanted["env"])
-            if found != value:
-                told = f"{name} = {reprlib.repr(found)}, the run has {reprlib.repr(value)}"
+            recorded = card.get(name)
+            if name == "env_params" and isinstance(recorded, dict):
+                recorded = envs.renamed(recorded, wanted["env"])
+            if recorded != value:
+                told = f"{name} = {reprlib.repr(recorded)}, the run has {reprlib.repr(value)}"
                 raise ConfigError(f"{path}: was played with {told}")
         return trees.named_leaves(like(card))
 
@@ -78,7 +78,7 @@ def described(
     Raises:
         ConfigError: As `read` does, and if a path is missing; with a line for each problem.
     """
-    found, problems = {}, []
+    entries, problems = {}, []
     for name in names:
         path, before = getattr(options, name, ""), recorded.get(name, {})
         if not path:
@@ -91,10 +91,10 @@ def described(
             continue
         if before.get(PATH) == path and before.get(DIGEST, digest) != digest:
             problems.append(f"{name}: {path}: is another dataset than the run began with (sha256 differs)")
-        found[name] = {PATH: path, DIGEST: digest}
+        entries[name] = {PATH: path, DIGEST: digest}
     if problems:
         raise ConfigError("\n".join(problems))
-    return found
+    return entries
 
 
 def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
@@ -103,12 +103,12 @@ def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
     Raises:
         ConfigError: As `read` does, and if a file was replaced.
     """
-    found = {}
+    datasets = {}
     for name, entry in described.items():
-        found[name], card = read(Path(entry[PATH]), env)
+        datasets[name], card = read(Path(entry[PATH]), env)
         if card[DIGEST] != entry[DIGEST]:
             raise ConfigError(f"{name}: {entry[PATH]}: is another dataset than the run began with (sha256 differs)")
-    return found
+    return datasets
 
 
 def nbytes(parts: dict[str, Dataset], env: Env) -> int:

@@ -67,8 +67,8 @@ class Description(NamedTuple):
         """
         if problems := file_checks.problems(fields, trust, Path(source).parent):
             raise ConfigError("\n".join(f"{source}: {line[: file_checks.MOST_CHARACTERS]}" for line in problems))
-        found = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
-        return found._replace(env_params=envs.renamed(found.env_params, found.env))
+        description = cls(**{"learned": {}, **{name: fields[name] for name in cls._fields if name in fields}})
+        return description._replace(env_params=envs.renamed(description.env_params, description.env))
 
     @property
     def size(self) -> int:
@@ -123,14 +123,14 @@ def start(file: ConfigFile) -> Start:
 
 def _programs(file: ConfigFile) -> dict[str, list[Any]]:
     """Returns settings that shape programs, with a value for each program. Raises `ConfigError` for anything else."""
-    found = {}
+    columns = {}
     for name, column in file.take("programs", dict, {}).items():
         if not isinstance(column, list) or not 0 < len(column) <= MOST_PROGRAMS:
             raise ConfigError(f"{file.path}: programs must hold lists of 1 to {MOST_PROGRAMS} values")
-        found[name] = [tuple(value) if isinstance(value, list) else value for value in column]
-    if len({len(column) for column in found.values()}) > 1:
+        columns[name] = [tuple(value) if isinstance(value, list) else value for value in column]
+    if len({len(column) for column in columns.values()}) > 1:
         raise ConfigError(f"{file.path}: programs must hold lists of one length")
-    return found
+    return columns
 
 
 def env_options(file: ConfigFile, *names: str) -> dict[str, Any]:

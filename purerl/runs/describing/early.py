@@ -40,8 +40,8 @@ def options(described: dict[str, Any], source: str) -> dict[str, Any]:
     Raises:
         ConfigError: If the description has a fault; each line begins with ``source``.
     """
-    if found := problems(described):
-        raise ConfigError("\n".join(f"{source}: {line}" for line in found))
+    if lines := problems(described):
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines))
     names = {"at": "stop_at", "episodes": "stop_episodes"}
     return {names.get(name, name): value for name, value in described.items()}
 

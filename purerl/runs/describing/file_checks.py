@@ -61,21 +61,21 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
         return str(error).splitlines()
     own = dataclasses.fields(ALGORITHMS[algo].own_config)  # those of wrappers came later, and are off by default
     missing = [field.name for field in own if field.name not in (*fields["config"], *LATER)]
-    found = [f"config lacks {name}" for name in missing] + cfg.problems(config)
-    found += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
-    if not found and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
-        found.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
-    if found:
-        return found
+    lines = [f"config lacks {name}" for name in missing] + cfg.problems(config)
+    lines += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
+    if not lines and len(seeds) * len(next(iter(swept.values()), [0])) > cfg.MEMBERS:
+        lines.append(f"seeds and swept: more than {cfg.MEMBERS} agents")
+    if lines:
+        return lines
     params = envs.renamed(fields["env_params"], env)
     env, problem = _environment(env, {**params, **env_part(swept, 0)})
     extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
-    found = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
-    found += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
-    found += sharding.problems_of_file(fields["split"])
-    found += warm_start_problems(fields["warm_start"])
-    return found + _learned_problems(algo, fields["learned"])
+    lines = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
+    lines += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
+    lines += sharding.problems_of_file(fields["split"])
+    lines += warm_start_problems(fields["warm_start"])
+    return lines + _learned_problems(algo, fields["learned"])
 
 
 def warm_start_problems(begun: dict[str, Any]) -> list[str]:

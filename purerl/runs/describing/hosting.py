@@ -22,15 +22,15 @@ def problems(options: Any, config: Any, env: Env) -> list[str]:
     if not env.host:
         given = [(name, getattr(options, name)) for name in OPTIONS if getattr(options, name) != usual[name]]
         return [f"{name} = {value!r}: has no effect; {env.name} is stepped in the program" for name, value in given]
-    found = opening.problems(how(options))
+    lines = opening.problems(how(options))
     if options.processes:
-        found.append(f"processes = {options.processes!r}: {env.name} is stepped on the host, by one process")
+        lines.append(f"processes = {options.processes!r}: {env.name} is stepped on the host, by one process")
     if getattr(config, "lag", 0) != 0:
-        found.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
+        lines.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
     if options.kernels != "off":
-        found.append(f"kernels = 'auto': makes a rollout one kernel; {env.name} is stepped on the host")
+        lines.append(f"kernels = 'auto': makes a rollout one kernel; {env.name} is stepped on the host")
     if options.num_devices > 1:
-        found.append(f"num_devices = {options.num_devices}: {env.name} is stepped on the host, for one device")
+        lines.append(f"num_devices = {options.num_devices}: {env.name} is stepped on the host, for one device")
     if options.double_buffering == "on" and config.num_envs % 2:
-        found.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
-    return found
+        lines.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
+    return lines

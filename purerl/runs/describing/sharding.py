@@ -30,30 +30,30 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
 
     ``config`` must have no problem of its own.
     """
-    shards, found = options.shards, []
+    shards, lines = options.shards, []
     if shards % options.devices_per_agent:
         asked = f"devices_per_agent = {options.devices_per_agent}"
-        found.append(f"{asked}: must divide shards = {shards}, the parts into which an agent is cut")
+        lines.append(f"{asked}: must divide shards = {shards}, the parts into which an agent is cut")
     if options.num_devices % options.devices_per_agent:
-        found.append(f"num_devices = {options.num_devices}: must be a multiple of devices_per_agent")
+        lines.append(f"num_devices = {options.num_devices}: must be a multiple of devices_per_agent")
     if shards == 1:
-        return found + (["exact = True: has no effect without shards"] if options.exact else [])
+        return lines + (["exact = True: has no effect without shards"] if options.exact else [])
     if env.host:
-        return [*found, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
+        return [*lines, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
     if options.kernels != "off":
-        found.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
+        lines.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
     if not teaching.is_plain(config):
-        found.append(f"shards = {shards}: curriculum = {config.curriculum!r} chooses among the levels of a whole agent")
+        lines.append(f"shards = {shards}: curriculum = {config.curriculum!r} chooses among the levels of a whole agent")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     uneven = [name for name in splitting.SHARED_OUT if settings.get(name, 0) % shards]
-    found += [f"{name} = {settings[name]}: must be a multiple of shards = {shards}" for name in uneven]
+    lines += [f"{name} = {settings[name]}: must be a multiple of shards = {shards}" for name in uneven]
     if uneven:
-        return found
+        return lines
     part = splitting.share(config, shards)
-    found += [f"shards = {shards}: in one of them {line}" for line in algorithm.problems(part, env)]
-    if not found and algorithm.make_learner(part, env).rows is not None:
-        found.append(f"shards = {shards}: cannot be with past selves or a league, whose environments differ")
-    return found
+    lines += [f"shards = {shards}: in one of them {line}" for line in algorithm.problems(part, env)]
+    if not lines and algorithm.make_learner(part, env).rows is not None:
+        lines.append(f"shards = {shards}: cannot be with past selves or a league, whose environments differ")
+    return lines
 
 
 def problems_of_file(described: dict[str, Any]) -> list[str]:
@@ -69,6 +69,6 @@ def options(described: dict[str, Any], source: str) -> dict[str, Any]:
     Raises:
         ConfigError: If the description has a fault; each line begins with ``source``.
     """
-    if found := problems_of_file(described):
-        raise ConfigError("\n".join(f"{source}: {line}" for line in found))
+    if lines := problems_of_file(described):
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines))
     return described

@@ -39,5 +39,7 @@ def columns(programs: dict[str, list[Any]], swept: dict[str, list[Any]]) -> dict
     each = len(next(iter(swept.values()), [0]))
     count = len(next(iter(programs.values())))
     shown = lambda value: value if type(value) in (int, float) else as_text(value)
-    found = {name: [shown(value) for value in column for _ in range(each)] for name, column in programs.items()}
-    return found | {name: column * count for name, column in swept.items()}
+    columns_of_programs = {
+        name: [shown(value) for value in column for _ in range(each)] for name, column in programs.items()
+    }
+    return columns_of_programs | {name: column * count for name, column in swept.items()}

@@ -89,10 +89,10 @@ def of_run(options: ExportOptions) -> Acting:
     Raises:
         ConfigError: As `evaluation.agent` and `acting` do.
     """
-    found = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
-    card = {name: found.saved[name] for name in ("algo", "env")}
-    card |= {"env_params": found.env_params, **found.label, "purerl": __version__}
-    return acting(found.learner, found.policy, found.env.observation_space, card)
+    played = evaluation.agent(options.run, options.agent, trust=trusted.memory(options.trust))
+    card = {name: played.saved[name] for name in ("algo", "env")}
+    card |= {"env_params": played.env_params, **played.label, "purerl": __version__}
+    return acting(played.learner, played.policy, played.env.observation_space, card)
 
 
 def export_run(options: ExportOptions) -> Path:
@@ -107,25 +107,25 @@ def export_run(options: ExportOptions) -> Path:
     check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
     if path.is_symlink():
         raise ConfigError(f"out = {str(path)!r}: is something else than an export --to {options.to}")
-    found = of_run(options)
-    {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, found)
+    policy = of_run(options)
+    {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, policy)
     return path
 
 
-def write_stablehlo(path: Path, found: Acting) -> None:
+def write_stablehlo(path: Path, policy: Acting) -> None:
     """Writes a program of `jax.export` for any batch size, and its card beside it as ``NAME.json``.
 
     Raises:
         ConfigError: If the package flatbuffers is missing.
     """
-    made = export.export(jax.jit(found.act), platforms=PLATFORMS)(*programs.batched(found.leaves))
+    made = export.export(jax.jit(policy.act), platforms=PLATFORMS)(*programs.batched(policy.leaves))
     try:
         body = made.serialize()
     except ImportError:
         raise ConfigError("to = 'stablehlo': needs the package flatbuffers; pip install 'purerl[export]'") from None
     with atomic(path) as temporary:
         temporary.write_bytes(body)
-        json_files.write_json(_card_of(path), {**found.card, **_arrays(found)})
+        json_files.write_json(_card_of(path), {**policy.card, **_arrays(policy)})
 
 
 def _card_of(path: Path) -> Path:
@@ -133,27 +133,27 @@ def _card_of(path: Path) -> Path:
     return path.parent / f"{path.name}.json"
 
 
-def write_numpy(path: Path, found: Acting) -> None:
+def write_numpy(path: Path, policy: Acting) -> None:
     """Writes a directory that needs numpy alone: the program, its arrays, and the Python file that runs it.
 
     Raises:
         ConfigError: If the policy needs an operation that numpy does not have, or if the directory holds anything else.
     """
-    program = traced(found)
+    program = traced(policy)
     named = lambda values: [value.name for value in values]
     steps = [{"op": s.op, "in": named(s.given), "out": named(s.made), "with": s.how} for s in program.steps]
     outputs = named(program.outputs)
     own = {runner.PROGRAM, runner.ARRAYS, "policy.py", "__pycache__"}
     if path.exists() and not {each.name for each in path.iterdir()} <= own:
         raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
-    card = {"format": runner.FORMAT, **found.card, **_arrays(found), "steps": steps, "outputs": outputs}
+    card = {"format": runner.FORMAT, **policy.card, **_arrays(policy), "steps": steps, "outputs": outputs}
     with atomic_folder(path) as folder:
         (folder / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))
         (folder / "policy.py").write_bytes(Path(runner.__file__).read_bytes())
         json_files.write_json(folder / runner.PROGRAM, card)
 
 
-def write_onnx(path: Path, found: Acting) -> None:
+def write_onnx(path: Path, policy: Acting) -> None:
     """Writes a graph of ONNX.
 
     Raises:
@@ -164,24 +164,24 @@ def write_onnx(path: Path, found: Acting) -> None:
         from purerl.runs.exports import onnx_graph
     except ImportError:
         raise ConfigError("to = 'onnx': needs the package onnx; pip install 'purerl[export]'") from None
-    body = onnx_graph.serialized(traced(found), found.card)
+    body = onnx_graph.serialized(traced(policy), policy.card)
     with atomic(path) as temporary:
         temporary.write_bytes(body)
 
 
-def traced(found: Acting) -> programs.ExportedProgram:
+def traced(policy: Acting) -> programs.ExportedProgram:
     """Traces the program of a policy.
 
     Raises:
         ConfigError: As `programs.trace` does.
     """
-    return programs.trace(found.act, [*found.obs, *found.carry], found.leaves)
+    return programs.trace(policy.act, [*policy.obs, *policy.carry], policy.leaves)
 
 
-def _arrays(found: Acting) -> dict[str, Any]:
+def _arrays(policy: Acting) -> dict[str, Any]:
     """Returns the arguments of a policy as a card has them: names, shapes of a row, and dtypes."""
 
     def told(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
         return [{"name": n, "shape": list(x.shape), "dtype": np.dtype(x.dtype).name} for n, x in named.items()]
 
-    return {"inputs": told(found.obs), "carry": told(found.carry)}
+    return {"inputs": told(policy.obs), "carry": told(policy.carry)}

@@ -230,8 +230,8 @@ def _cast(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None
 
 def _best(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     op = {"argmax": "ArgMax", "argmin": "ArgMin"}[step.op]
-    found = graph.node(op, given, axis=step.how["axes"][0], keepdims=0)
-    graph.node("Cast", [found], out, to=_dtype(step.how["dtype"]))
+    index = graph.node(op, given, axis=step.how["axes"][0], keepdims=0)
+    graph.node("Cast", [index], out, to=_dtype(step.how["dtype"]))
 
 
 def _any(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:

@@ -91,13 +91,13 @@ class _Writing:
         self._count += 1
         return Value(name or f"v{self._count}", [_size(size) for size in var.aval.shape], _dtype(var.aval.dtype))
 
-    def named(self, found: Any) -> Value:
+    def named(self, value: Any) -> Value:
         """Returns a value as it is; keeps an array as a constant, and returns the value of that."""
-        if isinstance(found, Value):
-            return found
+        if isinstance(value, Value):
+            return value
         name = f"c{len(self.constants)}"
-        self.constants[name] = np.array(found, order="C")
-        return Value(name, list(found.shape), _dtype(found.dtype))
+        self.constants[name] = np.array(value, order="C")
+        return Value(name, list(value.shape), _dtype(value.dtype))
 
     def run(self, jaxpr: Any, known: dict[Any, Any]) -> list[Any]:
         """Writes the steps of a program of JAX, and returns its outputs.
@@ -107,8 +107,8 @@ class _Writing:
         at = lambda var: np.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else known[var]
         for equation in jaxpr.eqns:
             given = [at(var) for var in equation.invars]
-            for var, found in zip(equation.outvars, self._made(equation, given), strict=True):
-                known[var] = found
+            for var, value in zip(equation.outvars, self._made(equation, given), strict=True):
+                known[var] = value
         return [at(var) for var in jaxpr.outvars]
 
     def _made(self, equation: Any, given: list[Any]) -> list[Any]:
@@ -121,8 +121,8 @@ class _Writing:
             return self.run(jaxpr, known | dict(zip(jaxpr.invars, given, strict=True)))
         fixed = all(isinstance(size, int) for var in equation.outvars for size in var.aval.shape)
         if fixed and name != "dim_as_value" and not any(isinstance(each, Value) for each in given):
-            found = equation.primitive.bind(*given, **params)
-            return list(found) if equation.primitive.multiple_results else [found]
+            results = equation.primitive.bind(*given, **params)
+            return list(results) if equation.primitive.multiple_results else [results]
         if name == "gather":
             return [self._cut(equation, given)]
         if name in ("squeeze", "expand_dims"):
@@ -191,7 +191,7 @@ def _how(op: str, params: dict[str, Any], given: list[Any], made: list[Value]) -
         if any(inner or low < 0 or high < 0 for low, high, inner in params["padding_config"]):
             raise ConfigError(f"this policy pads between elements, which numpy cannot do here; {INSTEAD}")
         return {"widths": [[low, high] for low, high, _ in params["padding_config"]]}
-    found: dict[str, Callable[[], dict[str, Any]]] = {
+    readers: dict[str, Callable[[], dict[str, Any]]] = {
         "reshape": lambda: {"shape": made[0].shape},
         "broadcast_in_dim": lambda: {"shape": made[0].shape, "axes": list(params["broadcast_dimensions"])},
         "transpose": lambda: {"axes": list(params["permutation"])},
@@ -212,7 +212,7 @@ def _how(op: str, params: dict[str, Any], given: list[Any], made: list[Value]) -
     }
     if op.startswith("reduce_"):
         return {"axes": list(params["axes"])}
-    return found[op]() if op in found else {}
+    return readers[op]() if op in readers else {}
 
 
 def _size(size: Any) -> Any:

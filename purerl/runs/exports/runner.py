@@ -75,12 +75,12 @@ def _arrays(path: Path) -> dict:
     """Reads the arrays of a safetensors file by name."""
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
-    header, found = json.loads(raw[8 : 8 + size]), {}
+    header, arrays = json.loads(raw[8 : 8 + size]), {}
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = (8 + size + offset for offset in entry["data_offsets"])
-            found[name] = np.frombuffer(raw[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return found
+            arrays[name] = np.frombuffer(raw[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
 
 
 def _sizes(shape: list, batch: int) -> tuple:

@@ -55,8 +55,8 @@ class Acting:
         pairs = zip(likes.values(), arrays, strict=True)
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
         action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry)
-        found = np.asarray(action)
-        return found if lead else found[0]
+        actions = np.asarray(action)
+        return actions if lead else actions[0]
 
     def reset(self, ended: Any = None) -> None:
         """Resets the memory of the policy.
@@ -82,7 +82,9 @@ def acting(directory: str | Path, agent: int = 0, *, trust: Trust = False) -> Ac
         ConfigError: The run cannot be read (`load`); or it has no such agent; or the memory of the agent depends on
             rewards.
     """
-    found = evaluation.agent(directory, agent, trust=trust)
-    if found.learner.restart is not None:
-        raise ConfigError(f"{directory}: {found.saved['algo']} remembers its rewards; play it by purerl.evaluate")
-    return Acting(found)
+    agent_of_run = evaluation.agent(directory, agent, trust=trust)
+    if agent_of_run.learner.restart is not None:
+        raise ConfigError(
+            f"{directory}: {agent_of_run.saved['algo']} remembers its rewards; play it by purerl.evaluate"
+        )
+    return Acting(agent_of_run)

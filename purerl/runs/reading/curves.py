@@ -116,13 +116,13 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
     if len(groups) > len(COLOURS):
         raise ConfigError(f"{directory}: has {len(groups)} configurations, too many for curves; --kind map draws all")
     swept = _swept(directory)
-    found = []
+    result = []
     for which, members in groups.items():
         x = np.array(sorted({frames for values in members.values() for frames in values if math.isfinite(frames)}))
         values = np.array([[of_member.get(frames, math.nan) for frames in x] for of_member in members.values()])
         told = _configuration(directory, swept, which) if which and swept else name
-        found.append(Line(told, seconds(directory, x) if axis == "seconds" else x, values))
-    return found
+        result.append(Line(told, seconds(directory, x) if axis == "seconds" else x, values))
+    return result
 
 
 def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -> str:

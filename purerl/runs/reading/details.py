@@ -47,7 +47,7 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     summary, fields, shown = untrusted.contents(directory, "summary.json"), file.fields, shown_in(directory)
     names = [name for log in LOGS for name in columns(directory, log)]
     ranked = untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")
-    swept = found if isinstance(found := fields.get("swept"), dict) else {}
+    swept = document if isinstance(document := fields.get("swept"), dict) else {}
     columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
     settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
     hidden = (*fields, "card", *(("return_mean", "return_iqm") if columns_of else ()))  # of all configurations
@@ -90,7 +90,7 @@ def _members(fields: dict[str, Any], summary: dict[str, Any]) -> list[dict[str, 
 
 def _checkpoints(directory: Path) -> list[dict[str, Any]]:
     """Lists the checkpoints of a run: the batch of members, the number, bytes and time of each."""
-    top, found = directory / "checkpoints", []
+    top, checkpoints = directory / "checkpoints", []
     for place, folders, files in os.walk(top):
         parts = Path(place).relative_to(top).parts
         folders[:] = [name for name in folders if name.isascii() and name.isdigit()] if len(parts) < 2 else []
@@ -98,8 +98,8 @@ def _checkpoints(directory: Path) -> list[dict[str, Any]]:
             sizes = [path.lstat().st_size for name in files if regular_files.is_plain(path := Path(place) / name)]
             batch = int(parts[0][:9]) if len(parts) > 1 else None
             when = Path(place).lstat().st_mtime
-            found.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
-    return sorted(found, key=lambda each: (each["batch"] or 0, each["step"]))
+            checkpoints.append({"batch": batch, "step": int(parts[-1][:18]), "bytes": sum(sizes), "changed": when})
+    return sorted(checkpoints, key=lambda each: (each["batch"] or 0, each["step"]))
 
 
 def _place(row: dict[str, Any], swept: dict[str, list[Any]]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
 
     Reports of earlier versions hold means alone.
     """
-    found = []
+    rows = []
     for row in untrusted.listed(untrusted.contents(directory, name), "rows")[:MOST_MEMBERS]:
         if not isinstance(row, dict):
             continue
@@ -125,7 +125,7 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
             "compared": row.get("baseline_iqm") if named else {"value": row.get("baseline_fitness")},
             "difference": row.get("iqm_difference" if named else "difference"),
         }
-        found.append(
+        rows.append(
             {
                 "env": untrusted.text(row.get("env")),
                 "held_out": row.get("trained_on") is False,
@@ -136,7 +136,7 @@ def _report(directory: Path, name: str) -> list[dict[str, Any]]:
                 **{key: _estimate(value) for key, value in estimates.items()},
             }
         )
-    return found
+    return rows
 
 
 def _estimate(value: Any) -> dict[str, float | None]:
@@ -158,12 +158,12 @@ def _function(name: str, document: dict[str, Any]) -> dict[str, Any]:
     from purerl.learned import artefacts, expressions
 
     try:
-        found = artefacts.of_json(document)
+        artefact = artefacts.of_json(document)
     except ConfigError as error:
         return {"name": name, "problem": str(error)[:MOST_CHARACTERS]}
-    words = None if found.expression is None else expressions.in_words(found.expression)[:MOST_CHARACTERS]
-    card = {key: value for key, value in found.card.items() if not isinstance(value, dict | list)}
-    return {"name": name, "socket": found.socket, "words": words, "card": plain(card)}
+    words = None if artefact.expression is None else expressions.in_words(artefact.expression)[:MOST_CHARACTERS]
+    card = {key: value for key, value in artefact.card.items() if not isinstance(value, dict | list)}
+    return {"name": name, "socket": artefact.socket, "words": words, "card": plain(card)}
 
 
 def shown_in(directory: Path) -> list[str]:

@@ -288,22 +288,22 @@ def prepare(
     def on_host(everyone: Any) -> Evaluation:
         given, keys, policy, theirs = everyone
         mine = given, policy, theirs
-        found = host_evaluation.evaluate(hosted, keys, mine, episodes, max_steps)
+        results = host_evaluation.evaluate(hosted, keys, mine, episodes, max_steps)
         rows = seats(*trees.take(mine, 0))[2]
-        return Evaluation(*(x[:, rows] for x in found))
+        return Evaluation(*(x[:, rows] for x in results))
 
     def plays(policy: PyTree, *, first: int = 0, seed: int = 0) -> dict[str, Any]:
-        size, found = trees.length(policy), []
+        size, batches = trees.length(policy), []
         members = trees.take(setup.members, slice(first, first + size))
         fold = lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed)
         theirs = trees.take(others.policies, slice(first, first + size)) if others else ()
         everyone = members.given, jax.vmap(fold)(members.keys), policy, theirs
         if setup.host:
-            found.append(on_host(everyone))
+            batches.append(on_host(everyone))
         for start in range(0, 0 if setup.host else size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
-            found.append(jax.device_get(program(population.place(batch, layout), ())[1]))
-        episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*found, strict=True))
+            batches.append(jax.device_get(program(population.place(batch, layout), ())[1]))
+        episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*batches, strict=True))
         per_seed = episode_return.mean(axis=1, dtype=np.float64)
         return {
             "return_mean": float(per_seed.mean()),
@@ -339,5 +339,5 @@ def results(episode_return: np.ndarray) -> dict[str, list[float]]:
     Args:
         episode_return: ``[P, E]``.
     """
-    found = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
-    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in found.items()}
+    outcomes = {"won": episode_return > 0, "drawn": episode_return == 0, "lost": episode_return < 0}
+    return {f"{name}_per_seed": x.mean(axis=1).tolist() for name, x in outcomes.items()}

@@ -114,8 +114,8 @@ def evaluate(playing: Playing, keys: Key, given: PyTree, num_episodes: int, max_
             finished |= last
             if finished.all():
                 break
-    found: Any = total, length, finished
-    return Evaluation(*found)
+    result: Any = total, length, finished
+    return Evaluation(*result)
 
 
 def record(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int) -> Dataset:

@@ -47,10 +47,10 @@ def evaluate_run(
     run = load(directory, trust=trust)
     asked = chosen_levels.chosen(levels, run.env, run.saved["env"])
     with own_code(run.saved["algo"]):
-        found = play(run, asked, episodes, max_steps, seed)
-    of_each = {"return": found["return"].mean(axis=2, dtype=np.float64)}
+        episodes_of_levels = play(run, asked, episodes, max_steps, seed)
+    of_each = {"return": episodes_of_levels["return"].mean(axis=2, dtype=np.float64)}
     if run.env.design and run.env.design.solved is not None:
-        of_each["solved"] = (found["return"] > float(run.env.design.solved)).mean(axis=2)
+        of_each["solved"] = (episodes_of_levels["return"] > float(run.env.design.solved)).mean(axis=2)
     results: dict[str, Any] = {}
     for name, scores in of_each.items():
         results[f"{name}_per_seed"] = scores.mean(axis=1).tolist()
@@ -62,7 +62,7 @@ def evaluate_run(
         "members": run.setup.labels,
         "episodes": episodes,
         "levels": asked.names,
-        "unfinished_per_seed": (~found["finished"]).sum(axis=(1, 2)).tolist(),
+        "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,
     }
 
@@ -97,13 +97,13 @@ def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> d
     def own_key(key: Key, start: int) -> Key:
         return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed), start)
 
-    found = []
+    results = []
     for start in range(0, number, at_once):
         levels = trees.take(asked.levels, np.minimum(np.arange(start, start + at_once), number - 1))
         shared = jax.tree.map(lambda x: jnp.broadcast_to(x, (setup.members.size, *x.shape)), levels)
         keys = jax.vmap(lambda key, start=start: own_key(key, start))(setup.members.keys)
         everyone = setup.members.given, keys, run.policy, shared
-        found.append(jax.device_get(program(population.place(everyone, layout), ())[1]))
+        results.append(jax.device_get(program(population.place(everyone, layout), ())[1]))
     size = setup.members.size
-    returns, finished = (np.concatenate(x, axis=1)[:size, :number] for x in zip(*found, strict=True))
+    returns, finished = (np.concatenate(x, axis=1)[:size, :number] for x in zip(*results, strict=True))
     return {"return": returns, "finished": finished}

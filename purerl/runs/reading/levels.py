@@ -104,11 +104,11 @@ def chosen(text: str, env: Env, name: str) -> Levels:
     if env.design is None:
         raise ConfigError(f"levels = {text!r}: {name} has no levels to choose from")
     if text == HELD_OUT:
-        found = held_out(name)
+        by_name = held_out(name)
         like = jax.eval_shape(lambda key: env.levels(key, ()), jax.random.key(0))
-        if any(jax.eval_shape(lambda level: level, level) != like for level in found.values()):
+        if any(jax.eval_shape(lambda level: level, level) != like for level in by_name.values()):
             raise ConfigError(f"levels = {text!r}: are of another size than those of the run's environment")
-        return Levels(jax.tree.map(lambda *x: jnp.stack(x), *found.values()), list(found))
+        return Levels(jax.tree.map(lambda *x: jnp.stack(x), *by_name.values()), list(by_name))
     if not text.startswith("random:"):
         return load(Path(text), env, name)
     match = re.fullmatch(r"random:([1-9]\d{0,6}):(\d{1,9})", text)
@@ -147,8 +147,8 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
 
 def _numbers(levels: PyTree, i: int) -> str:
     """Formats the real numbers of a level, such as drawn parameters, by name."""
-    found = {name.rpartition(".")[2]: leaf for name, leaf in trees.named_leaves(levels).items() if leaf.ndim == 1}
-    real = {name: leaf for name, leaf in found.items() if jnp.issubdtype(leaf.dtype, jnp.inexact)}
+    leaves = {name.rpartition(".")[2]: leaf for name, leaf in trees.named_leaves(levels).items() if leaf.ndim == 1}
+    real = {name: leaf for name, leaf in leaves.items() if jnp.issubdtype(leaf.dtype, jnp.inexact)}
     return "".join(f"{name} {float(leaf[i]):.3g}\n" for name, leaf in real.items())
 
 

@@ -57,9 +57,14 @@ def answers(folder: Path) -> Answers:
         return {}
 
     def runs() -> dict[str, Any]:
-        found = sorted(_runs(root), key=_changed, reverse=True)
-        rows = [_row(root, directory, columns) for directory in found[:MOST_RUNS]]
-        return {"folder": str(folder), "runs": rows, "left_out": max(0, len(found) - MOST_RUNS), "now": time.time()}
+        directories = sorted(_runs(root), key=_changed, reverse=True)
+        rows = [_row(root, directory, columns) for directory in directories[:MOST_RUNS]]
+        return {
+            "folder": str(folder),
+            "runs": rows,
+            "left_out": max(0, len(directories) - MOST_RUNS),
+            "now": time.time(),
+        }
 
     def run(path: str) -> dict[str, Any]:
         directory = _inside(root, path)
@@ -189,8 +194,8 @@ def _score(directory: Path, command: str, summary: dict[str, Any]) -> float | No
     if command == "sweep":
         best = next(iter(untrusted.listed(untrusted.contents(directory, "sweep.json"), "ranked")), None)
         return untrusted.number(best.get("value")) if isinstance(best, dict) else None
-    found = summary.get("return_iqm")
-    return untrusted.number(found.get("value")) if isinstance(found, dict) else None
+    estimate = summary.get("return_iqm")
+    return untrusted.number(estimate.get("value")) if isinstance(estimate, dict) else None
 
 
 def _status(directory: Path, summary: dict[str, Any]) -> str:

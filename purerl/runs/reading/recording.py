@@ -88,10 +88,10 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in."""
     if options.env or env_params:
         raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
-    found = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
-    about = {"run": Path(options.who).name, **found.label}
-    about |= {name: found.saved[name] for name in ("algo", "sha256")}
-    return Cast(found.saved["env"], found.env_params, found.env, player(found.learner, found.policy), about)
+    agent = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
+    about = {"run": Path(options.who).name, **agent.label}
+    about |= {name: agent.saved[name] for name in ("algo", "sha256")}
+    return Cast(agent.saved["env"], agent.env_params, agent.env, player(agent.learner, agent.policy), about)
 
 
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:

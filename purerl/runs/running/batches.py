@@ -141,14 +141,14 @@ def train_batches(
                     before = time.perf_counter()
                     try:
                         policy = on_host(state, batch.size)
-                        found = processes.told(plays(policy, first=first) if processes.is_first() else None)
+                        evaluated = processes.told(plays(policy, first=first) if processes.is_first() else None)
                     except HostError as error:
                         failed = error
                         break
-                    saving.later(functools.partial(written.evaluation, found, done, first))
+                    saving.later(functools.partial(written.evaluation, evaluated, done, first))
                     start += time.perf_counter() - before
                     if early.by_evaluations(stop):
-                        state = ending.after_evaluation(state, found, stop["at"], done, program.chunk.layout)
+                        state = ending.after_evaluation(state, evaluated, stop["at"], done, program.chunk.layout)
                         paced = program.chunks(batch, state, done, num_iterations, every)
                 learning = ending.learning(state, batch.size)
                 due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds

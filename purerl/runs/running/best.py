@@ -31,10 +31,10 @@ class Best:
         self._total, self._ended = np.zeros(0), np.zeros(0, np.int64)
         if self._directory.exists():
             try:
-                found = evaluation.load(self._directory, trust=True)
-                returns = found.saved["best_return_per_seed"]
+                best = evaluation.load(self._directory, trust=True)
+                returns = best.saved["best_return_per_seed"]
                 self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
-                self._policy = jax.tree.map(np.array, found.policy)
+                self._policy = jax.tree.map(np.array, best.policy)
             except (ConfigError, KeyError, TypeError, ValueError) as error:
                 say(console, f"the best policies begin anew: {error}")
 

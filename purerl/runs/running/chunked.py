@@ -40,14 +40,14 @@ def train_in_chunks(
     Returns:
         The last state, and the metrics of all iterations as numpy arrays.
     """
-    found: list[Any] = []
+    rows: list[Any] = []
     with contextlib.ExitStack() as stack:
         state, chunks = (_hosted if trainer.fleet.host else _compiled)(trainer, key, num_iterations, every, stack)
         for state, metrics in chunks:
-            found.append(metrics)
+            rows.append(metrics)
             if on_chunk(state, metrics) is True:
                 break
-    joined: Any = {name: np.concatenate([each[name] for each in found]) for name in (found or [{}])[0]}
+    joined: Any = {name: np.concatenate([each[name] for each in rows]) for name in (rows or [{}])[0]}
     return Result(state, joined)
 
 

@@ -24,16 +24,16 @@ def columns(config: Any, iterations: np.ndarray, *, own_optimiser: bool = False)
     """
     done = np.asarray(iterations, np.float64)[:, None]
     updates = config.total_updates / config.num_iterations if hasattr(config, "total_updates") else None
-    found = {}
+    derived = {}
     if hasattr(config, "learning_rate_decay") and not own_optimiser:
         rate, decay = np.asarray(config.learning_rate, np.float64), np.asarray(config.learning_rate_decay, np.float64)
-        found["learning_rate"] = rate * (1 - decay * np.minimum(done / config.num_iterations, 1.0))
+        derived["learning_rate"] = rate * (1 - decay * np.minimum(done / config.num_iterations, 1.0))
     if hasattr(config, "capacity_rows"):
         rows = np.minimum(config.warmup_rows + done * config.num_steps, config.capacity_rows)
-        found["replay_fill"] = rows / config.capacity_rows
-        found["replay_age"] = (rows - 1) / 2 * config.num_envs
-        found["policy_lag"] = (rows - 1) / 2 * updates / config.num_steps
+        derived["replay_fill"] = rows / config.capacity_rows
+        derived["replay_age"] = (rows - 1) / 2 * config.num_envs
+        derived["policy_lag"] = (rows - 1) / 2 * updates / config.num_steps
     elif updates is not None:
         lag = np.asarray(getattr(config, "lag", 0.0), np.float64)
-        found["policy_lag"] = lag * updates + (updates - 1) / 2 + 0 * done
-    return {name: np.atleast_2d(values).astype(np.float32) for name, values in found.items()}
+        derived["policy_lag"] = lag * updates + (updates - 1) / 2 + 0 * done
+    return {name: np.atleast_2d(values).astype(np.float32) for name, values in derived.items()}

@@ -13,8 +13,8 @@ from purerl.types import Trainer, TrainState
 def learning(state: TrainState, size: int) -> np.ndarray:
     """Returns which of the first ``size`` members of a state still learn, ``[size]`` bool."""
     alive, so_far = processes.fetch((state.alive, state.stopping))
-    found: np.ndarray = (alive & ~so_far.stopped if so_far else alive)[:size]
-    return found
+    still_learning: np.ndarray = (alive & ~so_far.stopped if so_far else alive)[:size]
+    return still_learning
 
 
 def cut(chunk: Chunk) -> Chunk:
@@ -38,13 +38,13 @@ def cut(chunk: Chunk) -> Chunk:
 
 
 def after_evaluation(
-    state: TrainState, found: dict[str, Any], target: float, iteration: int, layout: population.Layout
+    state: TrainState, evaluated: dict[str, Any], target: float, iteration: int, layout: population.Layout
 ) -> TrainState:
     """Stops the members that have reached a target in an evaluation.
 
     Args:
         state: The state of a batch of members.
-        found: The results of the evaluation (`evaluation.prepare`).
+        evaluated: The results of the evaluation (`evaluation.prepare`).
         target: The return at which a member stops. Only members that still learn stop.
         iteration: The iteration after which the evaluation took place.
         layout: The layout of the members on the devices.
@@ -52,7 +52,7 @@ def after_evaluation(
     Returns:
         The state, in which these members have stopped after ``iteration``.
     """
-    returns = np.array(found["return_per_seed"])
+    returns = np.array(evaluated["return_per_seed"])
     reached = (returns >= target) & learning(state, len(returns))
     everyone = trees.fill(reached, len(state.alive))
     now = stopping.stopped_by(processes.fetch(state.stopping), everyone, iteration)

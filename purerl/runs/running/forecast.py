@@ -58,33 +58,33 @@ def forecast(setup: Setup, program: RunProgram, cost: planning.Plan, target: str
     frames = setup.trainer.frames(iterations) * cost.members
     products = cost.product_flops_per_frame * frames if backend.tensor_cores() else 0.0
     of_a_device = (cost.flops_per_frame * frames / cost.devices, gpu, products / cost.devices)
-    found = speed.of_program(census, *of_a_device)
+    result = speed.of_program(census, *of_a_device)
     return Forecast(
         target=target,
         kernels=census.kernels,
         traffic_bytes=census.traffic_bytes,
-        bound=found.bound,
-        wall_seconds=found.seconds,
-        frames_per_second_at_most=frames / found.least_seconds,
-        frames_per_second=frames / found.seconds,
+        bound=result.bound,
+        wall_seconds=result.seconds,
+        frames_per_second_at_most=frames / result.least_seconds,
+        frames_per_second=frames / result.seconds,
         loops=[{**loop._asdict(), **speed.of_loop(loop, gpu)._asdict()} for loop in census.loops],
     )
 
 
-def in_words(found: Forecast) -> str:
+def in_words(forecast: Forecast) -> str:
     """Formats a forecast as text, in the columns of `planning.in_words`, with a table of its loops."""
     quantities = {
-        "target": GPUS[found.target].name,
-        "kernels": f"{found.kernels:.3g}",
-        "traffic": planning.gigabytes(found.traffic_bytes),
-        "bound by": found.bound,
-        "speed at most": progress.frames_per_second(found.frames_per_second_at_most),
-        "speed expected": f"{progress.frames_per_second(found.frames_per_second)} (a prediction: nothing was run)",
-        "whole training": f"{progress.duration(found.wall_seconds)} (expected)",
+        "target": GPUS[forecast.target].name,
+        "kernels": f"{forecast.kernels:.3g}",
+        "traffic": planning.gigabytes(forecast.traffic_bytes),
+        "bound by": forecast.bound,
+        "speed at most": progress.frames_per_second(forecast.frames_per_second_at_most),
+        "speed expected": f"{progress.frames_per_second(forecast.frames_per_second)} (a prediction: nothing was run)",
+        "whole training": f"{progress.duration(forecast.wall_seconds)} (expected)",
     }
     rows = [f"{'loop':<36}{'runs':>12}{'kernels':>10}{'traffic':>12}{'bound by':>10}{'time':>7}"]
-    for loop in found.loops:
-        share = loop["seconds"] / found.wall_seconds
+    for loop in forecast.loops:
+        share = loop["seconds"] / forecast.wall_seconds
         if share >= SHOWN or not loop["depth"]:
             moved = planning.gigabytes(loop["traffic_bytes"])
             name = "  " * loop["depth"] + loop["label"]

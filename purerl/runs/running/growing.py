@@ -52,19 +52,19 @@ def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
         ConfigError: The networks cannot grow so; a line for each reason.
     """
     had, memory = tuple(getattr(config, "hidden_sizes", ())), getattr(config, "memory", "none")
-    told, found = f"hidden_sizes = {sizes}: the run has {had}", []
+    told, problems = f"hidden_sizes = {sizes}: the run has {had}", []
     if ":" in algo:
-        found.append(f"algo = {algo!r}: only networks of purerl's own algorithms can grow")
+        problems.append(f"algo = {algo!r}: only networks of purerl's own algorithms can grow")
     if memory != "none":
-        found.append(f"memory = {memory!r}: a network with a memory cannot grow")
+        problems.append(f"memory = {memory!r}: a network with a memory cannot grow")
     if len(sizes) != len(had):
-        found.append(f"{told}; layers can be widened, but not added or taken away")
+        problems.append(f"{told}; layers can be widened, but not added or taken away")
     elif any(new < old for new, old in zip(sizes, had, strict=True)):
-        found.append(f"{told}; layers cannot shrink")
+        problems.append(f"{told}; layers cannot shrink")
     elif sizes == had:
-        found.append(f"{told}; nothing would grow")
-    if found:
-        raise ConfigError("\n".join(found))
+        problems.append(f"{told}; nothing would grow")
+    if problems:
+        raise ConfigError("\n".join(problems))
     return dataclasses.replace(config, hidden_sizes=sizes)
 
 
@@ -98,8 +98,8 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
     run = Run(new, Setup.of(new), options, target, console)
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
-    if found := _problems(before, after):
-        raise ConfigError("\n".join(f"hidden_sizes = {asked.hidden_sizes}: {line}" for line in found))
+    if lines := _problems(before, after):
+        raise ConfigError("\n".join(f"hidden_sizes = {asked.hidden_sizes}: {line}" for line in lines))
     steps, batch_size = _steps(run, source, file)
     if old.warm_start and len(steps) * batch_size < run.setup.members.size:
         raise ConfigError(f"{source}: has agents that have not begun, and would begin without its warm start")
@@ -121,8 +121,8 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
 def _problems(before: TrainState, after: TrainState) -> list[str]:
     """Returns a line for each reason why a state of the shapes ``before`` cannot become one of ``after``."""
     rest = [jax.tree.map(lambda x: (x.shape, x.dtype), state._replace(learner=())) for state in (before, after)]
-    found = surgery.problems(before.learner, after.learner)
-    return found if found or rest[0] == rest[1] else ["more than the learner would have another size"]
+    problems = surgery.problems(before.learner, after.learner)
+    return problems if problems or rest[0] == rest[1] else ["more than the learner would have another size"]
 
 
 def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.CheckpointStep], int]:

@@ -103,9 +103,9 @@ class HostProgram:
         behaviour = self._made.behave(state, self._given)
         key: Key = jax.vmap(lambda key: jax.random.fold_in(key, WARMUP))(state.key)
         for _ in range(trainer.warmup_steps // trainer.env_steps):
-            found = actor.collect(behaviour, 0, key)
-            key, self._cut = found.next_key, self._cut + found.cut
-            state, _nothing = self._made.fill(state, self._given, found.lanes, found.rows)
+            collected = actor.collect(behaviour, 0, key)
+            key, self._cut = collected.next_key, self._cut + collected.cut
+            state, _nothing = self._made.fill(state, self._given, collected.lanes, collected.rows)
         return state
 
     def chunks(
@@ -130,7 +130,7 @@ class HostProgram:
             self._collector = Collector(self._actor, behaviour, done, jnp.copy(state.key), left, self._ahead)
             self._open.callback(self._collector.close)
         while done < num_iterations:
-            start, found, failed = time.perf_counter(), [], None
+            start, rows_of_iterations, failed = time.perf_counter(), [], None
             while True:
                 try:
                     state, metrics, seconds, of_host = self._iterate(state, done)
@@ -138,13 +138,13 @@ class HostProgram:
                     failed = error
                     break
                 done += 1
-                found.append((metrics, seconds, of_host))
+                rows_of_iterations.append((metrics, seconds, of_host))
                 full = time.perf_counter() - start >= CHUNK_SECONDS
                 if full or done == num_iterations or (every and done % every == 0):
                     break
-            if failed and not found:
+            if failed and not rows_of_iterations:
                 raise failed
-            rows = [self._row(*each, members.size) for each in found]
+            rows = [self._row(*each, members.size) for each in rows_of_iterations]
             stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
             yield Chunk(state, done, len(rows), stacked, time.perf_counter() - start)
             if failed:
@@ -197,10 +197,10 @@ def seeds(keys: Key, num_envs: int, groups: int, done: int) -> list[np.ndarray]:
     Returns:
         For each group its seeds ``[P * num_envs // groups]``, int64, member after member.
     """
-    found = []
+    seeds_of_rows = []
     for words in np.asarray(jax.random.key_data(keys)).reshape(len(keys), -1).tolist():
         drawn = np.random.SeedSequence([*words, done]).generate_state(num_envs)
-        found.append(drawn.astype(np.int64) >> 1)
-    rows = np.stack(found)  # [P, B]
+        seeds_of_rows.append(drawn.astype(np.int64) >> 1)
+    rows = np.stack(seeds_of_rows)  # [P, B]
     part = num_envs // groups
     return [rows[:, group * part : (group + 1) * part].reshape(-1) for group in range(groups)]

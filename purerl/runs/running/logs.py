@@ -26,7 +26,7 @@ class Written(NamedTuple):
     - ``files``: its own files, whose rows a checkpoint counts.
     - ``chunk(chunk, iteration, first, seconds)``: writes a chunk that begins with iteration ``iteration``, of the
       members from number ``first`` on; ``seconds`` is the time of training in all.
-    - ``evaluation(found, iteration, first)``: writes the results of an evaluation (`evaluation.prepare`) after
+    - ``evaluation(evaluated, iteration, first)``: writes the results of an evaluation (`evaluation.prepare`) after
       ``iteration``, of the members from number ``first`` on.
     """
 
@@ -62,20 +62,20 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
             size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
             ours = trees.take(config, slice(first, first + size))
             more = derived.columns(ours, np.array(numbers), own_optimiser=own)
-            found = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
+            values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
             steps = [trainer.frames(i) for i in numbers]
-            files[METRICS].write(metrics.rows(found, steps, iteration, setup.labels[first : first + size]))
-            files[QUANTILES].write(metrics.quantile_rows(found, steps, iteration, first))
+            files[METRICS].write(metrics.rows(values, steps, iteration, setup.labels[first : first + size]))
+            files[QUANTILES].write(metrics.quantile_rows(values, steps, iteration, first))
             speed = len(numbers) * trainer.env_steps * size / chunk.seconds
             paced = {"seconds": seconds, "frames_per_second": speed}
             about = {"iteration": chunk.done, "first_member": first, "env_steps": steps[-1]}
             files[TIMES].write([metrics.line({**about, **paced})])
             if run.options.log:
-                elsewhere.write(steps[-1], {**metrics.means(found), **paced})
+                elsewhere.write(steps[-1], {**metrics.means(values), **paced})
 
-        def evaluation(found: dict[str, Any], iteration: int, first: int) -> None:
+        def evaluation(evaluated: dict[str, Any], iteration: int, first: int) -> None:
             names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
-            columns = {name: found[f"{told}_per_seed"] for name, told in names.items()}
+            columns = {name: evaluated[f"{told}_per_seed"] for name, told in names.items()}
             frames = trainer.frames(iteration)
             lines = []
             for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):

@@ -81,8 +81,8 @@ class RunProgram(NamedTuple):
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
         )
         for chunk in paced:
-            found = processes.fetch(chunk.metrics) if processes.count() > 1 else chunk.metrics
-            metrics = {name: _rows(values, chunk.length)[:size].T for name, values in found.items()}
+            fetched = processes.fetch(chunk.metrics) if processes.count() > 1 else chunk.metrics
+            metrics = {name: _rows(values, chunk.length)[:size].T for name, values in fetched.items()}
             yield chunk._replace(metrics=metrics)
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
     Raises:
         ConfigError: Something changed that may not; a line for each.
     """
-    found, refused = [], []
+    changed, refused = [], []
     hard = early.FOLLOWS_FROM if getattr(now.options, "stop_at", None) is not None else ()
     for old, new in ((before.options, now.options), (before.config, now.config)):
         free = (*UNSHAPED, *(cfg.traced_fields(new) if new is now.config else ()))
@@ -108,13 +108,13 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
             if was == value or name in NOW or hasattr(ResumeOptions, name):
                 continue
             if (name in (*SOFT, *soft) and name not in hard) or (override and name in free):
-                found.append(f"{name}: {was!r} -> {value!r}")
+                changed.append(f"{name}: {was!r} -> {value!r}")
             else:
                 advice = "--override changes it all the same" if name in free else "it cannot change"
                 refused.append(f"{name} = {value!r}: the run has {was!r}; {advice}")
     if refused:
         raise ConfigError("\n".join(refused))
-    return found
+    return changed
 
 
 def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
@@ -170,16 +170,16 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Che
     return step
 
 
-def agreed(found: Any) -> None:
+def agreed(value: Any) -> None:
     """Waits until all processes have read where they continue from.
 
     Args:
-        found: What this process has read, as JSON.
+        value: What this process has read, as JSON.
 
     Raises:
         ConfigError: The processes have read different things.
     """
-    every = processes.gathered(found)
+    every = processes.gathered(value)
     if any(each != every[0] for each in every):
         raise ConfigError(f"the processes read different checkpoints: {every}; must be of one file system")
 

@@ -53,9 +53,9 @@ def is_interrupted(received: list[int]) -> bool:
     Args:
         received: The signals that this process has received. It gains the signal of another process if it is empty.
     """
-    found = [number for number in processes.gathered(received[0] if received else 0) if number]
-    received[:] = received or found[:1]
-    return bool(found)
+    signals = [number for number in processes.gathered(received[0] if received else 0) if number]
+    received[:] = received or signals[:1]
+    return bool(signals)
 
 
 def advance(

@@ -48,8 +48,8 @@ def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
         raise ConfigError(f"{told}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
     policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
     one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
-    if found := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
-        raise ConfigError(f"{told}, of {saved['algo']} on {saved['env']}: {found}")
+    if problem := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
+        raise ConfigError(f"{told}, of {saved['algo']} on {saved['env']}: {problem}")
     entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
     return description._replace(warm_start=entry), jax.tree.map(np.asarray, policy)
 

@@ -22,7 +22,7 @@ def init(config: dict, **_: Any) -> Any:
     return types.SimpleNamespace(config=globals()["config"])
 
 
-def log(found: Any) -> None:
+def log(result: Any) -> None:
     """Prints the time, in seconds."""
     print("logged at", time.perf_counter(), flush=True)
 

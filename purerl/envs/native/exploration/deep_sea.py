@@ -41,9 +41,9 @@ def deep_sea(*, depth: int = 10, seed: int = 0, move_cost: Scalar = 0.01) -> Env
 
     def dynamics(now, action):
         goes_right = jnp.clip(action, 0, 1) == jnp.asarray(right)[now.row, now.column]
-        found = goes_right & (now.column == depth - 1)
+        treasure = goes_right & (now.column == depth - 1)
         column = jnp.clip(now.column + jnp.where(goes_right, 1, -1), 0, depth - 1)
-        reward = jnp.where(found, 1.0, 0.0) - jnp.where(goes_right, move_cost / depth, 0.0)
+        reward = jnp.where(treasure, 1.0, 0.0) - jnp.where(goes_right, move_cost / depth, 0.0)
         return Physical(now.row + 1, column), reward, now.row + 1 == depth
 
     def observe(now):
