@@ -23,7 +23,8 @@ class A2CConfig(policy_gradients.PolicyGradientConfig):
     """
 
     gae_lambda: cfg.Fraction = 1.0
-    """Trace parameter (lambda) of generalised advantage estimation; 1 sums all rewards to the end of the rollout."""
+    """Trace parameter (lambda) of generalised advantage estimation (GAE). 1: sum all rewards to the end of the
+    rollout."""
 
 
 def make_learner(config: A2CConfig, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:

@@ -29,11 +29,11 @@ class Agent57Config(ngu.NGUConfig):
     gamma_middle: Annotated[float, cfg.Range(0, 1)] = 0.997
     """Discount factor at the end of the first quarter of the policies; below 1."""
     bandit_window: cfg.Count = 90
-    """Last episodes of an actor by whose returns it chooses the next one's policy."""
+    """Number of an actor's latest episodes by whose returns its bandit chooses the next policy."""
     bandit_epsilon: cfg.Fraction = 0.5
-    """Probability that this policy is a random one."""
+    """Probability that the bandit chooses a random policy."""
     bandit_width: cfg.NonNegative = 1.0
-    """Weight of how rarely a policy was chosen, beside its mean return."""
+    """Weight of the bandit's exploration bonus for rarely chosen policies. 0: no bonus."""
 
 
 class Twins(NamedTuple):

@@ -52,9 +52,9 @@ class APPOConfig(surrogates.SurrogateConfig):
     rho_bar: cfg.Positive = 1.0
     """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
     c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, by which later TD errors reach back."""
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
     target_period: cfg.Count = 1
-    """Iterations between two refreshes of the target network."""
+    """Iterations between two updates of the target network."""
     ratio_bound: cfg.Positive = 2.0
     """Upper clip of the ratio of the target policy's probability of an action to that of the policy that acted."""
 

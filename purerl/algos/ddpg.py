@@ -22,11 +22,12 @@ class DDPGConfig(off_policy_gradients.OffPolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     noise: Literal["gaussian", "ornstein-uhlenbeck"] = "gaussian"
-    """Noise added to actions while acting: independent at each step, or drifting back to 0."""
+    """Exploration noise added to actions. gaussian: independent at each step. ornstein-uhlenbeck: correlated over
+    steps, decaying to 0."""
     noise_deviation: cfg.NonNegative = 0.2
-    """Standard deviation of the noise of each step, in units in which actions lie in [-1, 1]."""
+    """Standard deviation of the noise per step, for actions scaled to [-1, 1]."""
     noise_damping: Annotated[cfg.Fraction, WITH_DRIFT] = 0.15
-    """Fraction of the noise that is forgotten at each step."""
+    """Fraction by which the noise decays at each step."""
 
 
 def make_network(config: DDPGConfig, env: Env) -> ActorAndCritics:

@@ -81,15 +81,15 @@ class DiscoConfig(sequences.Spans, from_replay.ReplayConfig, settings.Torso, set
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     head_size: cfg.Count = 128
-    """Units of the LSTM that reads an action, and of the hidden layer of each output about actions."""
+    """Units of the LSTM over actions, and of the hidden layer of each output per action."""
     trace_lambda: cfg.Fraction = 0.95
     """Trace parameter (lambda) of Retrace's targets."""
     value_coef: cfg.NonNegative = 0.2
-    """Weight of the loss of action values; the others have 1."""
+    """Weight of the action-value loss; the other losses have weight 1."""
     tau: cfg.Fraction = 0.1
-    """Fraction of the way that the target network moves, at each update, towards the network before it."""
+    """Fraction by which the target network moves towards the online network at each update."""
     max_update: cfg.Positive = 1.0
-    """Largest size of each element of Adam's direction, before it is multiplied by the step size."""
+    """Upper clip of the magnitude of each element of Adam's update, before the learning rate multiplies it."""
 
 
 class DiscoState(NamedTuple):

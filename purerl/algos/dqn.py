@@ -18,11 +18,11 @@ class DQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     double: Annotated[bool, cfg.Needs("td_error = 'q_learning'", lambda config: config.td_error == "q_learning")] = True
-    """Choose the next action by the online network instead of the target network."""
+    """Double Q-learning: choose the target's next action by the online network instead of the target network."""
     td_error: Literal["q_learning", "munchausen"] = "q_learning"
     """Formula of the TD error; munchausen (Vieillard et al. 2020) needs n_step 1 and does not use double."""
     huber_delta: cfg.Positive = 10.0
-    """Size of the TD error beyond which the Huber loss is linear instead of quadratic."""
+    """Magnitude of the TD error above which the Huber loss is linear instead of quadratic."""
 
 
 def problems(config: DQNConfig, env: Env | None) -> list[str]:

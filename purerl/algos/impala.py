@@ -37,13 +37,14 @@ class ImpalaConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     corrected: bool = True
-    """Correct for the lag by V-trace; without, experience counts as on-policy, as in GA3C (Babaeizadeh et al. 2017)."""
+    """Correct for off-policy experience by V-trace. If False, experience is treated as on-policy, as in GA3C
+    (Babaeizadeh et al. 2017)."""
     trace_lambda: cfg.Fraction = 1.0
     """Trace parameter (lambda) of V-trace's targets."""
     rho_bar: cfg.Positive = 1.0
     """V-trace's rho-bar: upper clip of the importance weight of a step's own TD error."""
     c_bar: cfg.Positive = 1.0
-    """V-trace's c-bar: upper clip of the trace weight, by which later TD errors reach back."""
+    """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
 
 
 def make_learner(config: ImpalaConfig, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:

@@ -18,13 +18,14 @@ class IQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_quantiles: cfg.Count = 16
-    """Number of random quantile fractions per observation, for learning, for targets and for acting."""
+    """Number of quantile fractions sampled per observation, for learning, for targets and for acting."""
     num_cosines: cfg.Count = 64
-    """Number of cosine features that a quantile fraction is embedded by."""
+    """Number of cosine features that embed a quantile fraction."""
     kappa: cfg.Positive = 1.0
-    """Size of the TD error beyond which the quantile loss is linear instead of quadratic."""
+    """Magnitude of the TD error above which the quantile loss is linear instead of quadratic."""
     risk_level: Annotated[float, cfg.Range(0, 1, open_low=True, open_high=False)] = 1.0
-    """Fraction of the lowest returns whose mean chooses actions: 1 is the whole mean, less is averse to risk (CVaR)."""
+    """Risk level of CVaR: actions maximise the mean of this fraction of the lowest returns. 1: the mean of all
+    returns."""
 
 
 def make_network(config: IQNConfig, env: Env) -> value_networks.ValueNetwork:

@@ -27,15 +27,15 @@ class NGUConfig(family_novelty.NoveltySettings, r2d2.R2D2Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     gamma: Annotated[float, cfg.Range(0, 1)] = 0.997
-    """Discount factor per step of the policy that seeks no novelty; below 1."""
+    """Discount factor per step of the policy without an intrinsic reward; below 1."""
     gamma_end: Annotated[float, cfg.Range(0, 1)] = 0.99
-    """Discount factor of the policy that seeks the most; below 1."""
+    """Discount factor per step of the policy with the largest intrinsic reward; below 1."""
     trace_lambda: cfg.Fraction = 0.95
-    """Decay of Retrace's traces."""
+    """Trace parameter (lambda) of Retrace's targets."""
     n_step: Annotated[cfg.Count, RETRACE] = 5
     """Not used: Retrace's targets have no fixed number of steps."""
     memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "lstm"  # type: ignore[assignment]  # wider than R2D2's
-    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    """Recurrent layer between the torso and the head."""
 
 
 def make_network(config: NGUConfig, env: Env) -> Recurrent:

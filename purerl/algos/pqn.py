@@ -42,11 +42,11 @@ class PQNConfig(settings.Epsilon, settings.Torso, settings.Adam, settings.OnPoli
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_epochs: cfg.Count = 4
-    """Passes over each batch."""
+    """Number of passes over each batch."""
     num_minibatches: cfg.Count = 16
     """Number of minibatches that a batch is split into; must divide num_envs * num_steps."""
     learning_rate: cfg.Positive = 5e-4
-    """RAdam's step size at the start."""
+    """RAdam's learning rate at the start."""
     trace_lambda: cfg.Fraction = 0.65
     """Trace parameter (lambda) of the return."""
 

@@ -20,7 +20,7 @@ class QMIXConfig(factored_values.FactoredValueConfig):
     mixer_size: cfg.Count = 32
     """Width of the hidden layer of the mixer."""
     hyper_size: cfg.NonNegativeCount = 64
-    """Width of the hidden layer of the networks that give the mixer's weights. 0: none."""
+    """Width of the hidden layer of the networks that compute the mixer's weights. 0: no hidden layer."""
 
 
 def make_learner(config: QMIXConfig, env: Env, **parts: Any) -> Learner:

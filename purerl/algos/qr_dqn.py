@@ -16,9 +16,9 @@ class QRDQNConfig(action_values.ActionValueConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_quantiles: cfg.Count = 50
-    """Number of quantiles of the return that are learned, at the midpoints of equal parts of [0, 1]."""
+    """Number of quantiles of the return to learn, at the midpoints of equal parts of [0, 1]."""
     kappa: cfg.Positive = 1.0
-    """Size of the TD error beyond which the quantile loss is linear instead of quadratic."""
+    """Magnitude of the TD error above which the quantile loss is linear instead of quadratic."""
 
 
 def make_network(config: QRDQNConfig, env: Env) -> value_networks.ValueNetwork:

@@ -72,11 +72,11 @@ class R2D2Config(settings.Recall, sequences.Sequences, action_values.ActionValue
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     priority_mix: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.9
-    """Weight of the largest TD error in a sequence's priority; the mean TD error has the rest."""
+    """Weight of the largest TD error in a sequence's priority. The mean TD error has the remaining weight."""
     rescale_epsilon: cfg.Positive = 1e-3
     """Epsilon of the value rescaling h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x."""
     memory: Literal["gru", "lstm", "lru", "gtrxl"] = "lstm"
-    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    """Recurrent layer between the torso and the head."""
 
 
 def problems(config: R2D2Config, env: Env | None) -> list[str]:

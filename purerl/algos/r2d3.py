@@ -25,8 +25,8 @@ class R2D3Config(r2d2.R2D2Config):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     demo_ratio: cfg.Fraction = 1 / 16
-    """Probability that a sequence comes from the demonstrations. 1: from nothing else. Paine et al. found 1/256 best of
-    a batch of 64, with 256 actors."""
+    """Probability that a sequence of a batch is from the demonstrations. 1: all are. Paine et al. report 1/256 as best,
+    with batches of 64 and 256 actors."""
 
 
 def make_trainer(config: R2D3Config, env: Env, learner: Learner, demos: Dataset) -> Trainer:

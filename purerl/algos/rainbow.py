@@ -16,7 +16,7 @@ class RainbowConfig(c51.C51Config):
     """Every float may be traced, swept and evolved; the rest shapes the program. An epsilon would add to the noise."""
 
     noisy: bool = True
-    """Explore by learned noise on the weights of the last layers (noisy networks)."""
+    """Noisy networks: explore by learned noise on the weights of the last layers."""
 
 
 def problems(config: RainbowConfig, env: Env | None) -> list[str]:

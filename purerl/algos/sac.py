@@ -38,12 +38,11 @@ class SACConfig(off_policy_gradients.OffPolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     learn_temperature: bool = True
-    """Adjust the temperature so that the policy's entropy approaches its target."""
+    """Learn the temperature so that the policy's entropy approaches target_entropy."""
     initial_temperature: cfg.Positive = 1.0
-    """Reward that a nat of the policy's entropy is worth, at the start."""
+    """Initial temperature: reward per nat of the policy's entropy."""
     target_entropy: Annotated[float, cfg.Range(), WHILE_LEARNED] = -1.0
-    """Entropy that the temperature aims at, in nats for each dimension of an action in [-1, 1], where uniform actions
-    have 0.69."""
+    """Target entropy of the policy, in nats per dimension of an action in [-1, 1]. Uniform actions have 0.69."""
 
 
 def make_network(config: SACConfig, env: Env) -> ActorAndCritics:

@@ -26,7 +26,7 @@ class SACDiscreteConfig(sac.SACConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     target_entropy: Annotated[cfg.Fraction, sac.WHILE_LEARNED] = 0.5
-    """Entropy that the temperature aims at, as a fraction of that of uniform actions."""
+    """Target entropy of the policy, as a fraction of the entropy of uniform actions."""
 
 
 def problems(config: SACDiscreteConfig, env: Env | None) -> list[str]:

@@ -21,9 +21,9 @@ class TD3Config(ddpg.DDPGConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     target_noise: cfg.NonNegative = 0.2
-    """Standard deviation of the noise on the actions of targets, in units in which actions lie in [-1, 1]."""
+    """Standard deviation of the noise on target actions, for actions scaled to [-1, 1]."""
     target_noise_clip: cfg.NonNegative = 0.5
-    """Largest size of the noise on the actions of targets."""
+    """Upper clip of the magnitude of the noise on target actions."""
 
 
 def make_learner(config: TD3Config, env: Env, *, network=None, **parts: Any) -> Learner:

@@ -78,10 +78,10 @@ class ListOptions:
     what: Literal["algos", "envs"]
     """What to list."""
     family: Family = "all"
-    """Environments to list. Those of gymnasium, envpool and pettingzoo, which the host steps, are listed by their name
-    alone."""
+    """Library whose environments to list. For the host libraries gymnasium, envpool and pettingzoo only names are
+    listed."""
     json: bool = False
-    """Print a JSON list of names instead of lines."""
+    """Print a JSON list of names instead of text."""
 
 
 def list_names(args: list[str]) -> int:

@@ -23,7 +23,7 @@ class TimeAware:
     """The settings of a function that may see where in its training an agent is."""
 
     time_aware: bool = False
-    """Whether the function also sees how far the training is, and the logarithm of its length in frames."""
+    """Also give the function the training's progress and the logarithm of its length in frames."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ class GeneratorSettings:
     """How levels are generated."""
 
     generator_noise: Size = 4
-    """Random numbers that a level is made of, beside those of its single choices."""
+    """Number of random inputs of the network that generates levels, besides those of its single choices."""
     generator_layers: tuple[Size, ...] = (16,)
     """Widths of the hidden layers of the network that generates levels."""
 

@@ -34,13 +34,14 @@ class LPGSettings(chosen.TimeAware):
     """What updates an agent."""
 
     lpg_base: Literal["a2c", "none"] = "a2c"
-    """What the rule changes. a2c: its advantages, while the critic predicts a value as ever, and more. none: as
-    published; nothing is there but what the rule says."""
+    """What the rule changes. a2c: A2C's advantages and additional predictions; the critic still learns values. none: as
+    published, the rule alone gives all targets."""
     lpg_size: Size = 32
-    """Units of the recurrent network that reads a trajectory; 256 as published. A search moves some 3 times its square
-    numbers, with the more noise the more they are."""
+    """Units of the recurrent network over a trajectory; 256 as published. The rule has about 3 * lpg_size ** 2
+    meta-parameters; with more of them a search is noisier."""
     lpg_predictions: Annotated[int, cfg.Range(2, MOST, open_high=False)] = 8
-    """Categories of the prediction: 30 as published, 8 in GROOVE. Each is one more output of the agent and the rule."""
+    """Number of categories of the prediction: 30 as published, 8 in GROOVE. Each adds an output to the agent and to the
+    rule."""
 
 
 class Reader(nn.Module):

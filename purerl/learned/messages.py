@@ -30,15 +30,17 @@ class MessageSettings:
     much. guide: trained agents go to any goal that other messages then name; in CartPole-v1, Pendulum-v1, Reacher-misc.
     """
     messages: Size = 2
-    """Numbers of a message."""
+    """Number of elements of a message."""
     message_scale: Annotated[float, cfg.Range(0, 1e6, open_low=True)] = 2 * math.pi
-    """Largest magnitude of these numbers."""
+    """Largest magnitude of an element of a message."""
     message_gain: Annotated[float, cfg.Range(0, 1e6, open_low=True)] = 3.0
-    """Factor on the network's outputs, before they are brought into range by tanh."""
+    """Factor on the network's outputs before tanh."""
     message_layers: tuple[Size, ...] = ()
-    """Widths of the hidden layers of the network that speaks; none: a linear function of the observation."""
+    """Widths of the hidden layers of the network that computes messages. Empty: a linear function of the
+    observation."""
     unseen: tuple[Annotated[int, cfg.Range(0, MOST)], ...] = ()
-    """Elements of the observation that only the network sees, and not the agent: 1 3 are CartPole's velocities."""
+    """Indices of elements of the observation that the message network receives and the agent does not. 1 3 are
+    CartPole's velocities."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,13 +39,14 @@ class OpenSettings:
     """What moves parameters."""
 
     optimiser_form: Literal["adam", "open"] = "adam"
-    """adam: a network changes Adam's direction, number by number. open: OPEN's recurrent network of 19 features."""
+    """Form of the optimiser. adam: a network changes Adam's update, element by element. open: OPEN's recurrent network
+    of 19 features."""
     optimiser_base: Annotated[Literal["none", "adam"], FORM] = "adam"
-    """What updates are added to. none: as published. adam: to Adam's direction, before its step size."""
+    """What learned updates are added to. none: nothing, as published. adam: Adam's update, before its learning rate."""
     optimiser_memory: Annotated[Size, FORM] = 8
-    """Numbers that are remembered of each parameter."""
+    """Size of the recurrent state per parameter."""
     optimiser_layers: Annotated[tuple[Size, ...], FORM] = (16, 16)
-    """Widths of the layers after the memory."""
+    """Widths of the dense layers after the recurrent layer."""
 
 
 class OpenState(NamedTuple):

@@ -41,17 +41,18 @@ class ActionValueConfig(from_replay.ReplayConfig, settings.Epsilon, settings.Tor
     n_step: cfg.Count = 5
     """Number of rewards that a target sums before it bootstraps."""
     double: bool = True
-    """Choose the target's next action by the online network instead of the target network (double Q-learning)."""
+    """Double Q-learning: choose the target's next action by the online network instead of the target network."""
     dueling: bool = False
-    """Compute action values as the sum of a state value and advantages (dueling network)."""
+    """Dueling network: compute action values as the sum of a state value and advantages."""
     target_period: cfg.Count = 125
-    """Updates between two refreshes of the target network."""
+    """Gradient steps between two updates of the target network."""
     lag: cfg.NonNegativeCount = 0
-    """Updates by which the parameters at which a gradient is taken are older than those that it changes."""
+    """Age in updates of the parameters at which gradients are computed, relative to those that they change."""
     max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 1_000
-    """Largest lag at which a gradient still counts; a larger lag is refused."""
+    """Upper bound of lag."""
     epsilon_ladder: Annotated[cfg.NonNegative, settings.WITH_EPSILON] = 0.0
-    """Exponent that spreads the probability p over B environments: number i has p ** (1 + ladder * i / (B - 1))."""
+    """Spreads the probability p of a random action over B environments: environment i uses p ** (1 + epsilon_ladder * i
+    / (B - 1)). 0: the same for all."""
     hidden_sizes: tuple[cfg.Count, ...] = (128, 128)
     """Widths of the dense layers; the last one belongs to the head (with dueling, to each of its two streams)."""
 

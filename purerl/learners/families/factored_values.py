@@ -41,7 +41,7 @@ class FactoredValueConfig(many_agents.Numbers, settings.Recall, sequences.Sequen
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     last_action: bool = True
-    """Let each agent observe what it did last."""
+    """Add each agent's last action to its observation."""
 
 
 def view(config: FactoredValueConfig, env: Env) -> Env:

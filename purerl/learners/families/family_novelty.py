@@ -22,31 +22,31 @@ class NoveltySettings:
     """Settings of novelty and of the family."""
 
     num_policies: cfg.Count = 8
-    """Policies, from one that seeks reward alone to one that seeks what is new; the actors take turns."""
+    """Number of policies, with intrinsic rewards from none to the largest weight. The actors alternate between them."""
     intrinsic_scale: cfg.NonNegative = 0.3
-    """Largest weight (beta) of the intrinsic reward, that of the last policy. What is unlike anything in the episode,
-    as its first observation is, pays about 30, and up to five times as much with what is new at all."""
+    """Largest weight (beta) of the intrinsic reward, that of the last policy. The episodic reward is at most about 30,
+    as for an episode's first observation; lifelong novelty multiplies it by up to 5."""
     novelty: Literal["both", "episodic", "lifelong"] = "both"
-    """What the intrinsic reward pays for: what is new to the episode, multiplied by what is new at all, or one of the
-    two."""
+    """Intrinsic reward. episodic: for observations new in the episode. lifelong: for observations new in the training.
+    both: their product."""
     embedding: Annotated[Literal["inverse", "observations"], EPISODIC] = "inverse"
-    """Where distances between observations are taken. inverse: in an embedding from which the action between two of
-    them can be told. observations: between the observations themselves."""
+    """Space in which distances between observations are measured. inverse: an embedding learned by predicting the
+    action between two observations. observations: the observations themselves."""
     embedding_size: Annotated[cfg.Count, EPISODIC] = 32
-    """Numbers in an embedding."""
+    """Size of the embedding."""
     episode_memory: Annotated[cfg.Count, EPISODIC] = 1_000
-    """Observations of an episode that each actor remembers, the last ones."""
+    """Number of latest observations of an episode that each actor stores."""
     neighbours: Annotated[cfg.Count, EPISODIC] = 10
-    """Nearest neighbours of an observation by which it is judged."""
+    """Number of nearest neighbours from which an observation's novelty is computed."""
     kernel_epsilon: Annotated[cfg.Positive, EPISODIC] = 1e-4
-    """Epsilon of the kernel: how slowly similarity falls with distance."""
+    """Epsilon of the kernel. With a larger epsilon similarity falls more slowly with distance."""
     cluster_distance: Annotated[cfg.NonNegative, EPISODIC] = 8e-3
-    """Distances below so many mean ones count as none."""
+    """Distances below this multiple of the mean distance count as 0."""
     novelty_learning_rate: cfg.Positive = 5e-4
-    """Adam's step size of the embedding and of the distillation."""
+    """Adam's learning rate for the embedding and the distillation."""
     novelty_steps: cfg.Count = 5
-    """Last steps of each sequence from which these two learn. If they are fewer than period, and all episodes last a
-    multiple of period, some steps of the episodes are never learned from."""
+    """Number of last steps of each sequence that the embedding and the distillation learn from. If it is less than
+    period and all episode lengths are multiples of period, some steps are never used."""
 
 
 class Judges(NamedTuple):

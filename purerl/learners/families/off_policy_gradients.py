@@ -55,19 +55,19 @@ class OffPolicyGradientConfig(from_replay.ReplayConfig, settings.Torso, settings
     n_step: cfg.Count = 1
     """Number of rewards that a target sums before it bootstraps."""
     num_critics: cfg.Count = 2
-    """Critics, the least of whose values counts; 1 tends to overestimate."""
+    """Number of critics; targets use their smallest value. 1 tends to overestimate."""
     tau: cfg.Fraction = 0.005
-    """Fraction of the way that target networks move towards the networks at each of their updates."""
+    """Fraction by which target networks move towards the online networks at each of their updates."""
     policy_delay: cfg.Count = 1
-    """Updates of the critics for each update of the actor and of the target networks."""
+    """Number of critic updates for each update of the actor and of the target networks."""
     huber_delta: cfg.Positive = 1e4
-    """Size of the TD error beyond which the critics' loss is linear instead of quadratic."""
+    """Magnitude of the TD error above which the critics' loss is linear instead of quadratic."""
     learning_rate: cfg.Positive = 1e-3
-    """Adam's step size of the critics at the start."""
+    """Adam's learning rate for the critics at the start."""
     actor_learning_rate: cfg.Positive = 1e-3
-    """Adam's step size of the actor at the start."""
+    """Adam's learning rate for the actor at the start."""
     normalize_obs: bool = False
-    """Normalise observations by the running mean and standard deviation of those that were learned from."""
+    """Normalise observations by the running mean and standard deviation of the observations learned from."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers of the actor and of each critic."""
 

@@ -71,15 +71,15 @@ class PolicyGradientConfig(reuse.ReuseSettings, settings.Recall, settings.Torso,
     entropy_coef: cfg.NonNegative = 0.01
     """Weight of the entropy bonus."""
     lag: cfg.NonNegative = 0.0
-    """Iterations by which the acting parameters are older than the learning ones; a whole number up to max_lag."""
+    """Age in iterations of the parameters that act, relative to those that learn; a whole number, at most max_lag."""
     max_lag: Annotated[cfg.NonNegativeCount, settings.WITH_LAG] = 0
-    """Number of past parameter versions to keep; the upper bound of lag."""
+    """Upper bound of lag: the number of past parameter versions to keep."""
     normalize_obs: bool = False
     """Normalise observations by their running mean and standard deviation."""
     normalize_reward: bool = False
     """Scale rewards by the running standard deviation of the discounted return."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
-    """Widths of the dense layers of actor and critic; with a memory, the last one comes after it."""
+    """Widths of the dense layers of actor and critic. With a memory, the last layer follows it."""
 
     @property
     def total_updates(self) -> int:

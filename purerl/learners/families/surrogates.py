@@ -52,17 +52,17 @@ class SurrogateConfig(policy_gradients.PolicyGradientConfig):
     """Every float may be traced, swept and evolved; the rest shapes the program."""
 
     num_epochs: cfg.Count = 4
-    """Passes over each batch."""
+    """Number of passes over each batch."""
     num_minibatches: cfg.Count = 4
-    """Number of minibatches of a batch; must divide num_envs * num_steps or, with a memory, the number of sequences."""
+    """Number of minibatches of a batch. Must divide num_envs * num_steps or, with a memory, the number of sequences."""
     sequence_length: Annotated[cfg.NonNegativeCount, settings.WITH_MEMORY] = 16
-    """With a memory, number of steps that gradients flow back through; must divide num_steps. 0: all steps."""
+    """Number of steps that gradients flow back through, with a memory. Must divide num_steps. 0: num_steps."""
     clip_epsilon: cfg.Positive = 0.2
-    """Largest distance of the probability ratio from 1, and of a value from its old value, that the loss rewards."""
+    """Clip range of the probability ratio around 1, and of a value around its old value."""
 
     target_kl: cfg.Limit = 0
-    """Approximate KL divergence of a minibatch from the policy that acted above which an iteration takes no further
-    gradient step, nor the one for that minibatch. 0: it takes all."""
+    """Upper bound of a minibatch's approximate KL divergence from the policy that acted. Above it an iteration skips
+    that minibatch's gradient step and all later ones. 0: no bound."""
 
     @property
     def sequence_steps(self) -> int:

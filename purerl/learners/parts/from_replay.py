@@ -23,21 +23,21 @@ class ReplayConfig(settings.Loop):
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, warm-up included, rounded down to whole iterations."""
     num_updates: cfg.Count = 4
-    """Gradient steps in one iteration."""
+    """Number of gradient steps in one iteration."""
     batch_size: cfg.Count = 64
-    """Samples in one gradient step, each a transition or a sequence of them."""
+    """Number of samples in one gradient step, each a transition or a sequence."""
     capacity: cfg.Count = 100_000
-    """Environment steps that the replay holds, rounded up to whole iterations of num_envs * num_steps. They must be at
-    least a batch, and what one sample spans in each environment. Of several agents each has as many transitions."""
+    """Environment steps that the replay stores, rounded up to whole iterations of num_envs * num_steps. At least a
+    batch, and the span of one sample in each environment. With several agents, per agent."""
     store_next_obs: bool = False
     """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32.
-    Needed only where time limits cut episodes off sooner than that."""
+    Needed only if episodes are truncated more often than that."""
     warmup_steps: cfg.Count = 5_000
     """Environment steps before the first gradient step, rounded up to whole iterations."""
     prioritised: bool = False
-    """Sample in proportion to priority instead of uniformly."""
+    """Prioritised replay: sample in proportion to priority instead of uniformly."""
     priority_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.6
-    """Exponent (alpha) of the priority that a sample's probability is proportional to."""
+    """Exponent (alpha) of priorities in the sampling probabilities. 0: uniform."""
     importance_exponent: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 0.4
     """Importance-sampling exponent (beta) at the start of training."""
     importance_exponent_end: Annotated[cfg.Fraction, settings.WITH_PRIORITIES] = 1.0

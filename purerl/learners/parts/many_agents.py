@@ -20,7 +20,7 @@ class Numbers:
     """Settings of how agents recognise themselves."""
 
     agent_ids: bool = True
-    """Let each agent observe which one it is, so that agents with shared parameters can play different parts."""
+    """Add each agent's index to its observation, so that agents with shared parameters can act differently."""
 
 
 @cfg.config
@@ -28,7 +28,8 @@ class AgentSettings(Numbers):
     """Settings of agents that are rows of a trajectory."""
 
     share_parameters: bool = True
-    """One network for all agents, instead of one for each. One for each computes all of them for every agent."""
+    """Use one network for all agents instead of one for each. Without sharing, every network is computed for every
+    agent."""
 
 
 def tells_ids(config: AgentSettings) -> bool:

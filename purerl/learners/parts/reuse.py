@@ -16,8 +16,8 @@ class ReuseSettings:
     """Settings of `make`."""
 
     max_uses: cfg.Count = 1
-    """Iterations that learn from a trajectory before it is dropped. Above 1 an iteration learns from the newest
-    trajectory and, off policy, from the max_uses - 1 before it, in minibatches that are as many times larger."""
+    """Number of iterations that learn from a trajectory. Above 1 each iteration learns off policy also from the
+    max_uses - 1 trajectories before the newest, in minibatches that are max_uses times larger."""
 
 
 class Reuse(NamedTuple):

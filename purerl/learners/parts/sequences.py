@@ -20,9 +20,9 @@ class Spans:
     """Settings of which steps make a sequence. A Config that extends them has ``num_steps``."""
 
     unroll: cfg.Count = 16
-    """Steps of a sequence that are learned from, but for the last one, which bootstraps."""
+    """Length of a sequence in steps. All steps but the last are learned from; the last one bootstraps."""
     period: cfg.Count = 8
-    """Steps between the starts of consecutive sequences; a divisor of num_steps, and less than unroll, so that all
+    """Steps between the starts of consecutive sequences. Must divide num_steps and be less than unroll, so that all
     steps are learned from."""
 
     @property
@@ -41,11 +41,11 @@ class Sequences(Spans):
     """Settings of a sequence for a network with a memory."""
 
     burn_in: cfg.NonNegativeCount = 8
-    """First steps of a sequence, which only warm up the recurrent state (carry) and are not learned from."""
+    """Number of first steps of a sequence that only compute the recurrent state (carry) and are not learned from."""
     unroll: cfg.Count = 16
-    """Steps of a sequence after the burn-in; the last one only bootstraps, unless a time limit cuts it off."""
+    """Number of steps of a sequence after the burn-in. The last one only bootstraps, unless it is truncated."""
     stored_carry: bool = True
-    """Start a replayed sequence from the recurrent state (carry) that the actor had, instead of zeros."""
+    """Start a replayed sequence from the actor's stored recurrent state (carry) instead of zeros."""
     store_next_obs: bool = False
     """Store the next observation of every step, for twice the memory, instead of that of one truncated step in 32. A
     sequence learns from its last truncated step alone, either way."""

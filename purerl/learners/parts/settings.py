@@ -31,7 +31,7 @@ class Loop:
     total_steps: cfg.Frames = 500_000
     """Environment steps of the whole training of one agent, rounded down to whole iterations."""
     num_envs: cfg.Count = 4
-    """Number of environments that step in parallel."""
+    """Number of environments that run in parallel."""
     num_steps: cfg.Count = 128
     """Steps of each environment in one iteration."""
     gamma: cfg.Fraction = 0.99
@@ -65,9 +65,9 @@ class StepSize:
     """Settings of Adam's step size. A Config that extends them has ``total_updates``, its gradient steps in all."""
 
     learning_rate: cfg.Positive = 2.5e-4
-    """Adam's step size at the start."""
+    """Adam's learning rate at the start."""
     learning_rate_decay: cfg.Fraction = 1.0
-    """Fraction of each learning rate that linear annealing takes away by the end; 0 keeps it constant."""
+    """Fraction by which each learning rate has decayed, linearly, at the end of training. 0: constant."""
     adam_epsilon: ClassVar[float] = 1e-8
 
 
@@ -76,7 +76,7 @@ class Adam(StepSize):
     """Settings of `make_optimiser`."""
 
     max_grad_norm: cfg.Positive = 0.5
-    """Global norm that gradients are clipped to."""
+    """Upper clip of the global norm of gradients."""
 
 
 @cfg.config
@@ -85,18 +85,18 @@ class Torso:
 
     offers: ClassVar[tuple[str, ...]] = (TORSO,)
     torso: Literal["plain", "resnet", "nature"] = "plain"
-    """plain: dense layers, after a convolution for images. resnet: IMPALA's residual network, for images only. nature:
-    the three convolutions of DQN on Atari, for images of 36 x 36 and more; its dense layer is hidden_sizes = 512."""
+    """Network before the heads. plain: dense layers, after a convolution for images. resnet: IMPALA's residual network,
+    for images only. nature: the three convolutions of DQN on Atari, for images of at least 36 x 36; its paper has
+    hidden_sizes = 512."""
     convolutions: tuple[str, ...] = ()
-    """Convolutions of the torso, each as CHANNELS:KERNEL:STRIDE, such as 32:8:4, or the CHANNELS of a 3 x 3 one; of
-    resnet, the CHANNELS of each section. None given: 16 for plain, 16 32 32 for resnet, 32:8:4 64:4:2 64:3:1 for
-    nature."""
+    """Convolutions of the torso, each as CHANNELS:KERNEL:STRIDE, such as 32:8:4, or as CHANNELS for a 3 x 3 kernel; for
+    resnet, the CHANNELS of each section. Empty: 16 for plain, 16 32 32 for resnet, 32:8:4 64:4:2 64:3:1 for nature."""
     hidden_sizes: tuple[cfg.Count, ...] = (64, 64)
     """Widths of the dense layers."""
     activation: Literal["tanh", "relu", "silu", "gelu", "elu"] = "tanh"
     """Activation of the dense and convolutional layers."""
     layer_norm: bool = False
-    """Normalise the outputs of each layer of a plain torso before its activation."""
+    """Layer normalisation before each activation of a plain torso."""
 
 
 WITH_MEMORY = cfg.Needs("a memory", lambda config: config.memory != "none")
@@ -114,9 +114,9 @@ class Recall:
     """Settings of `make_memory`."""
 
     memory: Literal["none", "gru", "lstm", "lru", "gtrxl"] = "none"
-    """Recurrent layer between the torso and the head, which remembers the episode so far."""
+    """Recurrent layer between the torso and the head. Its state is reset at the end of an episode."""
     memory_size: Annotated[cfg.Count, WITH_MEMORY] = 64
-    """Width of the memory."""
+    """Width of the recurrent layer."""
     memory_window: Annotated[cfg.Count, WITH_WINDOW] = 32
     """Number of past steps that gtrxl attends to."""
 
@@ -128,9 +128,10 @@ class Epsilon:
     epsilon_start: cfg.Fraction = 1.0
     """Probability of a random action at the start."""
     epsilon_end: cfg.Fraction = 0.05
-    """Probability of a random action once exploration_fraction of the training is over."""
+    """Probability of a random action after exploration_fraction of the training."""
     exploration_fraction: Annotated[cfg.OpenFraction, WITH_ANNEALING] = 0.1
-    """Fraction of the training over which the probability falls linearly."""
+    """Fraction of the training over which the probability of a random action decays linearly from epsilon_start to
+    epsilon_end."""
 
 
 def make_optimiser(config: Any, *change: optax.GradientTransformation, period: int = 1) -> gradients.Elementwise:

@@ -36,26 +36,29 @@ class TeachingSettings:
     """Which levels of the environment an agent learns in."""
 
     curriculum: Literal["none", "dr", "plr", "robust-plr", "accel", "sfl", "paired"] = "none"
-    """How levels are chosen. dr: each episode draws a new one. plr: those with high scores are replayed. robust-plr:
-    and only they are learned from. accel: and they are changed a little. sfl: those that are solved now and then.
-    paired: a teacher builds them. All but dr begin each iteration anew, in levels that last for num_steps."""
+    """How levels are chosen. none: the environment draws them. dr: a new random level for each episode. plr: levels
+    with high scores are replayed. robust-plr: as plr, learning from replayed levels only. accel: as robust-plr, with
+    edited copies of replayed levels. sfl: levels that are solved sometimes, but not always. paired: a teacher builds
+    levels. All but dr restart the environments at each iteration, in levels that last for num_steps."""
     level_share: Annotated[cfg.Fraction, WITH_BUFFER] = 0.5
-    """Probability that an iteration replays levels of the buffer; of sfl, the fraction of environments that do."""
+    """Probability that an iteration replays levels of the buffer; for sfl, the fraction of environments that do."""
     level_capacity: Annotated[cfg.Count, WITH_BUFFER] = 4000
-    """Levels in the buffer. sfl holds at most a tenth of the levels that are scored for it."""
+    """Number of levels in the buffer. For sfl at most a tenth of the levels that it scores."""
     level_score: Annotated[Literal["max-mc", "positive-value"], WITH_SCORES] = "max-mc"
-    """What a level is replayed for. max-mc: the largest return seen there less the critic's values. positive-value: the
-    mean positive advantage."""
+    """Score of a level. max-mc: the largest return in the level minus the critic's values. positive-value: the mean
+    positive advantage."""
     level_temperature: Annotated[cfg.Positive, WITH_SCORES] = 0.3
-    """A level whose score has rank r is replayed in proportion to r^(-1 / level_temperature)."""
+    """Temperature of replay: the level with rank r of scores is replayed in proportion to r ** (-1 /
+    level_temperature)."""
     level_staleness: Annotated[cfg.Fraction, WITH_SCORES] = 0.3
-    """Share of the probability of being replayed that goes by how long ago a level was played."""
+    """Share of the replay probability that depends on how long ago a level was played instead of its score."""
     level_edits: Annotated[cfg.Count, WITH_EDITS] = 5
-    """Changes that make a new level of a replayed one."""
+    """Number of edits that turn a replayed level into a new one."""
     level_period: Annotated[cfg.Count, WITH_REFRESH] = 100
-    """Iterations after which the most learnable of the num_envs levels scored in each become the new buffer."""
+    """Iterations between two updates of the buffer, which then holds the most learnable of the num_envs levels scored
+    in each of these iterations."""
     teacher_entropy_coef: Annotated[cfg.NonNegative, WITH_TEACHER] = 0.05
-    """Weight of the entropy bonus of the teacher, where the algorithm has one."""
+    """Weight of the teacher's entropy bonus, if the algorithm has an entropy bonus."""
 
     @property
     def iteration_frames(self) -> int:

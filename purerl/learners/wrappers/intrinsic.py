@@ -24,16 +24,17 @@ class IntrinsicSettings:
     """A bonus for what is new, beside the rewards of the environment."""
 
     intrinsic: Literal["none", "rnd"] = "none"
-    """Bonus for what is new, added to every reward. rnd: random network distillation."""
+    """Intrinsic reward for novel observations, added to every reward. rnd: random network distillation."""
     intrinsic_coef: Annotated[cfg.NonNegative, WITH_BONUS] = 1.0
-    """Weight of the bonus, which is divided by the running standard deviation of its discounted sum or, where an
-    algorithm learns from a replay, of the bonus itself."""
+    """Weight of the intrinsic reward. It is divided by the running standard deviation of its discounted sum or, if the
+    algorithm has a replay, of the intrinsic reward itself."""
     intrinsic_gamma: Annotated[cfg.Fraction, WITH_SUM] = 0.99
-    """Discount factor of that sum, which goes on beyond the end of an episode. With 1 the bonus fades."""
+    """Discount factor of the sum of intrinsic rewards that normalises them. The sum continues across episodes. With 1
+    the normalised reward tends to 0."""
     intrinsic_learning_rate: Annotated[cfg.Positive, WITH_BONUS] = 3e-3
-    """Adam's step size of the network that learns what is no longer new."""
+    """Adam's learning rate for the predictor network of the distillation."""
     intrinsic_size: Annotated[cfg.Count, WITH_BONUS] = 32
-    """Outputs of that network and of its random target."""
+    """Number of outputs of the predictor network and of its random target."""
 
 
 class IntrinsicState(NamedTuple):

@@ -33,11 +33,11 @@ class LeagueSettings:
     """
 
     main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
-    """Number of learners in a league that look for what beats the main agent."""
+    """Number of main exploiters in a league: learners that search for weaknesses of the main agent."""
     league_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
-    """Number of learners in a league that look for what beats everybody in it."""
+    """Number of league exploiters in a league: learners that search for weaknesses of all of its players."""
     match_period: Annotated[cfg.Count, IN_LEAGUE] = 5
-    """Iterations for which opponents in a league stay the same. Games across its end count for nobody."""
+    """Iterations between two draws of opponents in a league. Games that are unfinished at a draw do not count."""
 
 
 class LeagueState(NamedTuple):

@@ -33,19 +33,20 @@ class PastSettings:
     """Who the opponents are, in environments of several agents."""
 
     opponents: Literal["latest", "past", "prioritised", "league"] = "latest"
-    """Who plays the other agents. latest: the learner itself. past: in some games older versions of it, chosen by
-    OpenAI Five's quality scores. prioritised: those chosen that it beats least often. league: AlphaStar's league of a
-    main agent and exploiters, who learn together."""
+    """Opponents in training. latest: the learner itself. past: in some games older versions of it, chosen by OpenAI
+    Five's quality scores. prioritised: older versions, chosen the more often the less often it beats them. league:
+    AlphaStar's league of a main agent and exploiters, which learn together."""
     past_selves: Annotated[cfg.Count, WITH_PAST] = 8
-    """Number of older versions that are kept: the newest ones. In a league, of all its players together."""
+    """Number of older versions to keep, the newest ones. In a league: of all its players together."""
     snapshot_period: Annotated[cfg.Count, WITH_PAST] = 10
-    """Iterations between two versions that are kept; in a league, of the main agent, and after which an exploiter is
-    kept at the latest (a main exploiter after twice as many)."""
+    """Iterations between two kept versions of the learner or of a league's main agent. In a league also the longest
+    time until a league exploiter is kept; a main exploiter has twice that."""
     past_met: Annotated[cfg.Count, WITH_PAST] = 4
-    """Number of older versions that are met in one iteration. In a league: matches that each player has at a time."""
+    """Number of older versions that the learner plays in one iteration. In a league: number of simultaneous matches of
+    each player."""
     past_games: Annotated[cfg.NonNegativeCount, WITH_PAST_GAMES] = 0
-    """Number of the environments in which older versions are met; a multiple of past_met, at most num_envs. 0: about a
-    fifth of them."""
+    """Number of environments in which older versions play: a multiple of past_met, at most num_envs. 0: about a fifth
+    of num_envs."""
 
 
 class PastState(NamedTuple):

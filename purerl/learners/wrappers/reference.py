@@ -26,10 +26,11 @@ class ReferenceSettings:
     """A reference policy, from which it costs to move away, in environments of several agents."""
 
     reference_period: cfg.NonNegativeCount = 0
-    """Iterations after which the reference policy of self-play is replaced by the newest (R-NaD). 0: there is none."""
+    """Iterations between two updates of the reference policy of self-play to the newest policy (R-NaD). 0: no reference
+    policy."""
     regularisation: Annotated[cfg.NonNegative, WITH_REFERENCE] = 0.2
-    """What a player pays the others at each decision (eta), times the log of the ratio of the probabilities that the
-    newest and the reference policy gave its action."""
+    """Coefficient (eta) of the reward transfer from a player to the others at each decision: the log ratio of the
+    probabilities of its action under the newest and the reference policy."""
 
 
 class ReferenceState(NamedTuple):

@@ -9,40 +9,40 @@ from purerl.learned import chosen
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MachineOptions:
-    """What a command that computes needs to know of the machine."""
+    """Options about the machine, for commands that compute."""
 
     device: Literal["any", "cpu", "gpu", "tpu"] = "any"
-    """Kind of device to compute on; a kind that this machine lacks is refused. any: the fastest that JAX finds."""
+    """Kind of device to compute on; an error if this machine has none. any: the fastest that JAX finds."""
     deterministic: bool = False
-    """Have a GPU compute the same bits every time, more slowly. A CPU does so anyway."""
+    """Make repeated runs on a GPU give identical results; slower. A CPU always does."""
     threads: Literal["auto", "one", "all"] = "auto"
-    """Threads of the CPU to compute with: one, or as many as it has cores, each of which is also a device for agents.
-    auto: one where a lone agent learns from small vectors with layers of at most 128 units, which is faster then."""
+    """CPU threads to compute with: one, or all (one for each core; each core is then a device for agents). auto: one if
+    a single agent learns from small vectors with layers of at most 128 units, which is faster; otherwise all."""
     kernels: Literal["auto", "off"] = "off"
-    """Whether a GPU computes rollouts and updates of dense networks in kernels of our own. auto: wherever they can. Off
-    by default, because they are checked against the plain program on a CPU only, and no GPU has run them yet."""
+    """Use purerl's own GPU kernels for rollouts and updates of dense networks. auto: wherever possible. Experimental:
+    they are tested against the normal program on a CPU only, and have not run on a GPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """Precision of networks. auto: JAX's, which on a GPU is tf32 in matrix products. bfloat16: dense layers compute in
-    it; parameters, optimisers and losses stay in float32."""
+    """Precision of networks. auto: JAX's default, which on a GPU is tf32 for matrix products. bfloat16: for dense
+    layers; parameters, optimisers and losses stay in float32."""
     compile: Literal["full", "quick"] = "full"
-    """quick: have a CPU's programs compiled in a fraction of the time, to ones that run more slowly, for trying things.
-    Results may differ from those of full in last bits, and grow apart. A GPU's programs are the same either way."""
+    """quick: compile CPU programs in a fraction of the time, to slower programs, for short trials. Results may differ
+    from those of full by rounding, which can grow during training. No effect on a GPU."""
     compilation_cache: str = "~/.cache/purerl"
-    """Directory of compiled programs, for a faster start the next time; "off" keeps none."""
+    """Directory in which compiled programs are cached, for a faster start next time. off: no cache."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Of commands that read what others may have written."""
+    """Option of commands that read files from other sources."""
 
     trust: bool = False
-    """Import and run the modules of anybody's own that the run or artefact names, and remember that these may be, as
-    long as their source does not change. Without it, one that names others is refused."""
+    """Import and run the user modules that the run or artefact names, and trust them until their source changes.
+    Without this option, untrusted modules are an error."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Printed:
-    """Of commands that print what they find."""
+    """Option of commands that print results."""
 
     json: bool = False
     """Print JSON instead of text."""
@@ -50,79 +50,82 @@ class Printed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overwrite:
-    """Of commands that write a run directory or a file."""
+    """Option of commands that write a run directory or a file."""
 
     overwrite: bool = False
-    """Replace what is there: an earlier run in the run directory, or the file."""
+    """Replace an existing run directory or file."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnvParams:
-    """Of commands that are given an environment."""
+    """Options of commands that take an environment."""
 
     env_params: tuple[str, ...] = ()
-    """Parameters of the environment, or of all of them, and transforms such as frame_stack=4, each as NAME=VALUE."""
+    """Environment parameters and wrappers, each as NAME=VALUE, such as frame_stack=4. With several environments they
+    apply to all."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trained(EnvParams):
-    """Of commands that are given all that a training follows from."""
+    """Options of commands that describe a training."""
 
     resets: str = ""
-    """How episodes begin anew: every (each step computes a new first state for every environment), pool:N (one of N
-    states drawn once), few (states are computed only where episodes ended) or few:N (N at a time). It becomes the
-    parameter resets of the environment. Empty: the environment's default."""
+    """How environments reset. every: each step computes a first state for every environment. pool:N: draws from N first
+    states made once. few: computes first states only where episodes ended; few:N: N at a time. It sets the environment
+    parameter resets. Empty: the environment's default."""
     preset: str = ""
-    """Named settings of the algorithm to start from: image, memory or continuous for tasks of that kind, and others;
-    options that are given override them."""
+    """Named settings of the algorithm to start from, such as image, memory or continuous for tasks of that kind. Other
+    options override them. Empty: the defaults."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Described(Overwrite, Trained):
-    """Of commands that carry out a training or a search."""
+    """Options of commands that run a training or a search."""
 
     config: str | None = None
-    """JSON or YAML file to start from, such as the config.json of a run; options that are given change it."""
+    """JSON or YAML file with options to start from, such as the config.json of a run. Options on the command line
+    override it."""
     checkpoint_seconds: cfg.NonNegative = 60.0
-    """Seconds between two checkpoints. 0: one at the end, and one when the run is interrupted."""
+    """Seconds between checkpoints. 0: only at the end and on an interrupt."""
     keep: cfg.Count = 2
-    """Number of checkpoints to keep: the newest, and those to fall back to if it is damaged."""
+    """Number of checkpoints to keep. Older ones are used if the newest is damaged."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices:
-    """Of commands that use several devices at once."""
+    """Options of commands that use several devices."""
 
     num_devices: cfg.NonNegativeCount = 0
-    """Number of devices to use, the first that JAX finds. 0: all."""
+    """Number of devices to use, in JAX's order. 0: all."""
     processes: str = ""
-    """Other processes that carry out this command too, each with devices of its own, over all of which agents are
-    dealt: ADDRESS,N,ID with HOST:PORT of process 0, the number of processes, and that of this one, from 0 on; or auto,
-    as Slurm, Open MPI and Kubernetes tell. The run directory lies on a file system that they share. Empty: none."""
+    """Run over several processes, each with its own devices: ADDRESS,N,ID, where ADDRESS is HOST:PORT of process 0, N
+    the number of processes and ID the number of this one, from 0; or auto, to read them from Slurm, Open MPI or
+    Kubernetes. Start the same command in every process, with a run directory on a shared file system. Empty: one
+    process."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """Of commands that carry out many short trainings."""
+    """Option of commands that run many short trainings."""
 
     lanes: cfg.NonNegativeCount = 0
-    """Number of trainings that a device computes side by side. 0: 8 on a CPU core, all on other devices."""
+    """Number of trainings that a device runs in parallel. 0: 8 on a CPU core, all on other devices."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Agent:
-    """Of commands that take one agent of a run."""
+    """Option of commands that use one agent of a run."""
 
     agent: cfg.NonNegativeCount = 0
-    """Number of the run's agent, which always takes its most likely action."""
+    """Number of the agent in the run, from 0. It takes its most likely action at every step."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Episodes:
-    """Of commands that play episodes."""
+    """Options of commands that play episodes."""
 
     max_steps: cfg.Count = 10_000
-    """Number of steps after which an episode is cut off, as if by a time limit."""
+    """Number of steps after which an episode is truncated."""
     seed: cfg.Seed = 0
     """Seed of the episodes."""
 
@@ -132,62 +135,60 @@ class TrainOptions(Devices, Described, MachineOptions):
     """What to train on, how many agents, and where to write the results."""
 
     env: str
-    """Environment: a name that `purerl list envs` prints, or MODULE:FUNCTION of your own."""
+    """Environment: a name from `purerl list envs`, or MODULE:FUNCTION for your own."""
     num_seeds: cfg.Members = 1
-    """Number of agents to train at once, in one program."""
+    """Number of agents to train in parallel, each with its own seed."""
     seed: cfg.Seed = 0
-    """Seed of the first agent; agent i has seed + i. An agent equals a lone run with its seed."""
+    """Seed of the first agent; agent i has seed + i. An agent has the same results as a single run with its seed."""
     out: str | None = None
-    """Run directory to make (default: runs/ALGO-ENV-DATE-TIME)."""
+    """Run directory to create (default: runs/ALGO-ENV-DATE-TIME)."""
     warm_start: str = ""
-    """Run directory whose policies the agents begin with, their networks and the moments of observations, as RUN:AGENT,
-    or as RUN with one agent or as many as here: agent i begins with agent i. All else is new. Empty: new networks."""
+    """Start from the policies of another run: its networks and observation statistics. RUN:AGENT: that agent, for all.
+    RUN: agent i starts from agent i, or all from the only one. Empty: new networks."""
     keep_best: bool = False
-    """Also keep the best policy of each agent so far in RUN/best, by its mean return between two checkpoints."""
+    """Also save the best policy of each agent in RUN/best, by its mean return between two checkpoints."""
     eval_episodes: cfg.Count = 100
-    """Number of episodes that each agent plays in an evaluation, after training and as it goes on (eval_every)."""
+    """Number of episodes that each agent plays in an evaluation, after training and during it (eval_every)."""
     eval_every: cfg.NonNegativeCount = 0
-    """Environment steps of an agent between two evaluations during training, rounded up to whole iterations, for
-    RUN/evaluations.jsonl. They change no bit of the training, unless stop_at looks at them. 0: none."""
+    """Environment steps of an agent between evaluations during training, rounded up to whole iterations. Results go to
+    RUN/evaluations.jsonl and do not affect training, except through stop_at. 0: none."""
     stop_at: float | None = None
-    """Return at which an agent stops learning; the run ends once all of its agents have stopped. Looked at is the mean
-    return of stop_episodes episodes of the training, or with eval_every that of each evaluation. None: all agents train
-    to the end."""
+    """Mean return at which an agent stops learning; the run ends when all agents have stopped. The mean is over
+    stop_episodes training episodes or, with eval_every, over each evaluation. None: no early stop."""
     stop_episodes: cfg.Count = 100
-    """Number of episodes whose mean return stop_at looks at: it looks after each iteration by which so many have ended
-    since the last look. With eval_every it is eval_episodes that counts."""
+    """Number of training episodes in the mean return that is compared with stop_at; each comparison uses new episodes.
+    With eval_every, eval_episodes is used instead."""
     log: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ()
-    """Where metrics go beside RUN/metrics.jsonl: csv is RUN/log.csv; tensorboard and wandb are extras to install. wandb
-    stays offline unless WANDB_MODE=online is in the environment."""
+    """Additional loggers, besides RUN/metrics.jsonl. csv writes RUN/log.csv; tensorboard and wandb need their packages.
+    wandb stays offline unless the environment variable WANDB_MODE is online."""
     workers: str = "auto"
-    """Worker processes that step an environment of the host, such as Gymnasium's: a number, or none, which steps in
-    this process. auto: as many as there are cores if stepping is slow, otherwise none."""
+    """Number of worker processes that step a host environment, such as one of Gymnasium. none: step in this process.
+    auto: one for each core if stepping is slow, otherwise none."""
     double_buffering: Literal["auto", "on", "off"] = "auto"
-    """Step one half of an environment of the host while actions are computed for the other half. auto: with workers,
-    if num_envs is even."""
+    """Step one half of the copies of a host environment while actions are computed for the other half. auto: on with
+    workers and an even num_envs."""
     ahead: cfg.NonNegativeCount = 0
-    """Number of iterations that may be collected in an environment of the host before the new parameters arrive, so
-    that acting and learning overlap; actions are then by parameters so many iterations old. 0: none."""
+    """Number of iterations that a host environment may be ahead of learning, so that acting and learning overlap.
+    Actions then use parameters that are this many iterations old. 0: no overlap."""
     worker_timeout: cfg.Positive = 60.0
-    """Seconds that a worker may take for a step of its environments, before it is ended and started anew."""
+    """Seconds that a worker may take to step its environments before it is restarted."""
     worker_restarts: cfg.NonNegativeCount = 10
-    """Number of times that workers may be started anew in a run, because they failed."""
+    """Number of worker restarts, over all workers, before the run fails."""
     diagnostics: bool = False
-    """Also log how much of the policy's network is in use: dormant_units and feature_rank, for a forward pass an
-    update."""
+    """Also log dormant_units and feature_rank of the policy's network. Costs one forward pass per update."""
     agents_at_once: cfg.NonNegativeCount = 0
-    """Number of agents in memory at the same time; the others wait for their turn. 0: as many as fit."""
+    """Number of agents in memory at the same time; the others are trained afterwards. 0: as many as fit."""
     lanes: cfg.NonNegativeCount = 0
-    """Number of agents that a device computes side by side. 0: one on a CPU core, all on other devices."""
+    """Number of agents that a device trains in parallel. 0: one on a CPU core, all on other devices."""
     shards: Annotated[int, cfg.Range(1, 2**16, open_high=False)] = 1
-    """Number of equal parts into which each agent is cut, to lie over several devices: each has its part of the
-    environments, of the replay and of every batch, and all take each gradient step together. Results follow from it."""
+    """Number of equal shards of each agent, for training it on several devices. Each shard has its part of the
+    environments, the replay and every batch; gradients are averaged over shards. It changes the results."""
     devices_per_agent: cfg.Count = 1
-    """Number of devices over which each agent lies; must divide shards. A device computes its shards one after another,
-    so that a run can go on with another number of devices."""
+    """Number of devices for each agent; must divide shards. A device computes its shards one after another, so a run
+    can be resumed with another number of devices."""
     exact: bool = False
-    """Add what the shards of an agent sum in one order, and compute each shard apart from the others, so that no bit of
-    the results follows from the number of devices (on a CPU; on GPUs also give deterministic). Somewhat slower."""
+    """Sum over the shards of an agent in a fixed order and compute each shard separately, so that results do not depend
+    on the number of devices (on GPUs, add deterministic). Somewhat slower."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,114 +201,117 @@ class SweepOptions(TrainOptions):
 
 @dataclasses.dataclass(frozen=True)
 class PlanOptions(Printed, TrainOptions):
-    """What to plan for."""
+    """Which training to plan."""
 
     measure: bool = False
-    """Also train for a few seconds, and estimate the speed and the time of the whole training from that."""
+    """Also train for a few seconds, to estimate the speed and the duration of the whole training."""
     target: str = ""
     """GPU to plan for, which this machine need not have: h200, h100, a100, a100-40gb, a40, l40s, l4, rtx4090 or t4.
-    Tells memory, kernels, traffic and a prediction of the speed. Needs pip install 'purerl[gpu-plan]'."""
+    Prints memory, kernels, memory traffic and the predicted speed. Needs pip install 'purerl[gpu-plan]'."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvolveOptions(Lanes, Devices, Described, MachineOptions):
-    """What to evolve on, how long, and where to write the results."""
+    """Environments and algorithm, length of the search, and output."""
 
     algo: str = ""
-    """Algorithm to train with each candidate, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
+    """Algorithm that trains with each candidate: a name from `purerl list algos`, or MODULE:ATTRIBUTE for your own
+    (default: one that has this socket)."""
     env: tuple[str, ...] = ()
-    """Environment to train in, or several. A task is an environment and a lifetime."""
+    """One or more environments to train in. Each pair of an environment and a lifetime is a task."""
     lifetimes: tuple[cfg.Positive, ...] = (1.0,)
-    """Lengths of the trainings, as fractions of total_steps. With several, each environment is as many tasks."""
+    """Lengths of the trainings, as fractions of total_steps. Each one makes a task of every environment."""
     tasks: Literal["shared", "paired"] = "shared"
-    """Which tasks a candidate is tried in. "shared": all, on the same keys as every other candidate; its score is its
-    mean rank. "paired": each antithetic pair of candidates in one task, on keys of its own; what counts is which of the
-    two did better. A generation of many tasks then costs as much as one of a single task. Open_ES and PGPE only."""
+    """Tasks in which a candidate is evaluated. shared: all tasks, with the same random keys for every candidate; the
+    fitness is the mean rank. paired: one task for each antithetic pair of candidates; the fitness is which of the two
+    is better, and a generation costs as much with many tasks as with one. paired needs Open_ES or PGPE."""
     population: cfg.Members = 64
-    """Number of candidates in a generation; with the strategy meta_gradient, number of agents."""
+    """Number of candidates in a generation. With strategy meta_gradient: number of agents."""
     generations: cfg.Count = 256
-    """Number of generations of the whole search."""
+    """Number of generations."""
     num_seeds: cfg.Members = 1
-    """Number of trainings of each candidate in each of its tasks."""
+    """Number of trainings of each candidate in each task."""
     strategy: str = "Open_ES"
-    """Evolution strategy: Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES; or meta_gradient."""
+    """Search method: the evolution strategy Open_ES, SNES, PGPE, CMA_ES, Sep_CMA_ES or LES, or meta_gradient."""
     sigma: cfg.Positive = 0.04
-    """Standard deviation of the first generation's candidates around their mean."""
+    """Standard deviation of the candidates around their mean in the first generation."""
     sigma_decay: cfg.Fraction = 0.999
     """Factor that multiplies the standard deviation after each generation. Open_ES only."""
     sigma_limit: cfg.Positive = 0.01
-    """Smallest standard deviation that sigma_decay leads to. Open_ES only."""
+    """Lower bound of the standard deviation as it decays. Open_ES only."""
     meta_learning_rate: cfg.Positive = 0.01
-    """Step size of Adam on the mean of the candidates. Open_ES and meta_gradient only."""
+    """Adam's learning rate for the mean of the candidates. Open_ES and meta_gradient only."""
     momentum: Annotated[float, cfg.Range(0, 1)] = 0.99
-    """First-moment decay (beta 1) of Adam on the mean of the candidates. Open_ES only."""
+    """Adam's first-moment decay (beta 1) for the mean of the candidates. Open_ES only."""
     seed: cfg.Seed = 0
     """Seed of the search."""
     out: str | None = None
-    """Run directory to make (default: runs/SOCKET-ALGO-DATE-TIME)."""
+    """Run directory to create (default: runs/SOCKET-ALGO-DATE-TIME)."""
     budget_seconds: cfg.NonNegative = 0.0
-    """Seconds after which the search ends, even if generations are left. 0: no limit."""
+    """Seconds after which the search stops early. 0: no limit."""
     dry_run: bool = False
-    """Only print how many frames, how much memory and how many hours the search would take."""
+    """Only print the frames, memory and hours that the search would take."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared(Printed, Lanes, MachineOptions):
-    """Of commands that compare a function with its baselines."""
+    """Options of commands that compare a function with its baselines."""
 
     seeds: cfg.Members = 256
-    """Number of trainings with the function, and with each baseline, on seeds that neither a search nor the tuning of
-    baselines uses."""
+    """Number of trainings with the function and with each baseline. Their seeds are used neither by a search nor to
+    tune baselines."""
     tuning_seeds: cfg.Members = 64
-    """Number of trainings for each value that a baseline is tuned over."""
+    """Number of trainings for each value of a baseline's tuned setting."""
     seed: cfg.Seed = 0
-    """Seed of all these trainings; another one gives other held-out seeds."""
+    """Seed of all these trainings. It selects the held-out seeds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReportOptions(Trust, Compared):
-    """What to compare with its baselines, and on how many seeds. A function of your own, MODULE:FUNCTION in place of
-    RUN, is compared with --socket SOCKET; purerl evolve report MODULE:FUNCTION --socket SOCKET --help lists the
-    options of that."""
+    """Which learned function to compare with its baselines, and on how many seeds. For a function of your own give
+    MODULE:FUNCTION and --socket SOCKET; `purerl evolve report MODULE:FUNCTION --socket SOCKET --help` lists its
+    options."""
 
     run: str
-    """Run directory of a search, or an artefact's file, such as a closed form."""
+    """Run directory of a search, or an artefact file."""
     env: tuple[str, ...] = ()
-    """Further environments to try it in, beside those that it was evolved in."""
+    """Additional environments to compare in, besides those of the search."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WrittenOptions(Overwrite, Trained, Compared):
-    """How a function that somebody wrote is compared with the baselines of its socket: what is trained, on how many
-    seeds, and within what limits."""
+    """Which training and which limits to use when comparing a function of your own with the baselines of its socket."""
 
     socket: str
-    """What the function is: value-loss, policy-drift, td-loss, vtrace-weight or optimiser."""
+    """Socket of the function: value-loss, policy-drift, td-loss, vtrace-weight or optimiser."""
     algo: str = ""
-    """Algorithm to train, or MODULE:ATTRIBUTE of your own (default: one that has the socket)."""
+    """Algorithm to train: a name from `purerl list algos`, or MODULE:ATTRIBUTE for your own (default: one that has this
+    socket)."""
     env: tuple[str, ...] = ()
-    """Environment to train in, or several, each with rows of its own."""
+    """One or more environments to train in; each has its own rows in the report."""
     out: str | None = None
-    """Directory to make for report.json and the function's picture (default: runs/SOCKET-ALGO-DATE-TIME)."""
+    """Directory to create for report.json and the plot of the function (default: runs/SOCKET-ALGO-DATE-TIME)."""
     limit_seconds: cfg.NonNegative = 3600.0
-    """Seconds that all of it may take in a process of its own, which is then ended with exit code 6. 0: any number."""
+    """Time limit in seconds; the comparison runs in a separate process and ends with exit code 6 at the limit. 0: no
+    limit."""
     limit_gigabytes: cfg.NonNegative = 8.0
-    """Memory that this process may hold, in GB, before it is ended with exit code 4. 0: any. Without both limits the
-    function runs in this very process."""
+    """Memory limit of that process in GB; it ends with exit code 4 at the limit. 0: no limit. Without both limits the
+    function runs in the main process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DistillOptions(Trust):
-    """What to fit to which learned function, and where to write it."""
+    """Which learned function to distil, what to fit to it, and where to write the result."""
 
     run: str
-    """Run directory of a search, or an artefact's file."""
+    """Run directory of a search, or an artefact file."""
     into: Literal["expression", "network"] = "expression"
-    """What to fit: a closed form, to a value loss or a policy drift, or a fresh network, to these or a TD loss."""
+    """What to fit. expression: a closed form, to a value loss or a policy drift. network: a new network, to these or a
+    TD loss."""
     hidden_sizes: tuple[chosen.Size, ...] = (16,)
     """Widths of the hidden layers of the network."""
     seed: cfg.Seed = 0
-    """Seed of what the network is fitted from."""
+    """Seed of the network's initial parameters."""
     out: str | None = None
     """File to write (default: closed.json or network.json in the run directory)."""
 
@@ -319,124 +323,125 @@ class EvalOptions(Printed, Trust, Episodes, MachineOptions):
     run: str
     """Run directory."""
     episodes: cfg.Count = 100
-    """Number of episodes to play with each agent's policy, always with its most likely action. With as many as the run
-    has (eval_episodes), and seed 0, they are those of the end of the training."""
+    """Number of episodes for each agent, which takes its most likely action at every step. With the run's eval_episodes
+    and seed 0 they equal the final evaluation of the training."""
     against: str = ""
-    """Who plays the other agents, where there are several: another run directory, whose agent of the same number does,
-    or "random". The seat changes from one episode to the next. Empty: each agent's policy plays all of them."""
+    """Opponent in an environment with several agents: another run directory, whose agent of the same number plays, or
+    random. Seats rotate between episodes. Empty: each policy plays against itself."""
     levels: str = ""
-    """Levels to play in, each for as many episodes: a file of levels, such as the levels.safetensors of a run;
-    random:N:SEED, for N random ones, which no training draws; or held-out, for those of Maze-v0 that nobody trains in.
-    Empty: each episode draws one."""
+    """Levels to evaluate on, each for the same number of episodes. A file of levels, such as the levels.safetensors of
+    a run; random:N:SEED: N random levels that no training draws; held-out: the test levels of Maze-v0. Empty: each
+    episode draws a level."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordOptions(Printed, Trust, Overwrite, Agent, Episodes, EnvParams, MachineOptions):
-    """Who plays, where, and into which file."""
+    """Which policy to record, in which environment, and where to write the file."""
 
     who: str
-    """Run directory of which an agent plays; or MODULE:FUNCTION of your own, which makes a Player of an Env; or
-    "random"."""
+    """Policy to record: a run directory; MODULE:FUNCTION for your own, which takes an Env and returns a Player; or
+    random."""
     out: str = "dataset.safetensors"
-    """File to write: every step of all episodes, and a card that says what they are."""
+    """File to write: every step of all episodes, and a description of them."""
     episodes: cfg.Count = 20
-    """Number of episodes. Of several agents, each has as many of its own."""
+    """Number of episodes. With several agents, this many for each."""
     env: str = ""
-    """Environment, unless a run plays, which plays in its own."""
+    """Environment to play in; needed unless a run is recorded, which uses its own."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GrowOptions(Trust, Overwrite, MachineOptions):
-    """What to grow, and to which widths."""
+    """Which run to grow, and the new widths."""
 
     run: str
-    """Run directory of a training or a sweep, which is only read."""
+    """Run directory of a training or a sweep; it is not changed."""
     hidden_sizes: tuple[cfg.Count, ...] = ()
-    """Widths of the dense layers: as many as the run has, each as large or larger."""
+    """New widths of the dense layers: as many as the run has, each at least as large."""
     out: str | None = None
-    """Run directory to make (default: RUN-grown)."""
+    """Run directory to create (default: RUN-grown)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckOptions(Printed, EnvParams, MachineOptions):
-    """What to check, and how long to play it at random."""
+    """Which environment to check, and how many random steps to play."""
 
     env: str
-    """Environment: MODULE:FUNCTION of your own, or a name that `purerl list envs` prints."""
+    """Environment: MODULE:FUNCTION for your own, or a name from `purerl list envs`."""
     steps: cfg.Count = 1000
-    """Number of steps that each copy is played. What they do not meet, such as an end, is not looked at."""
+    """Number of random steps for each copy. Events that do not occur in them, such as an episode's end, are not
+    checked."""
     envs: cfg.Count = 16
-    """Number of copies that are played at once."""
+    """Number of copies of the environment that are played in parallel."""
     seed: cfg.Seed = 0
-    """Seed of the play."""
+    """Seed of the random actions and of the environments."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompareOptions(Printed):
-    """What to compare."""
+    """Which runs to compare."""
 
     runs: tuple[str, ...]
-    """Run directories, two or more. Each of the others is compared with the first."""
+    """Two or more run directories. Each is compared with the first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DashboardOptions:
-    """Whose runs to show, and where."""
+    """Which runs to show, and on which port."""
 
     folder: str
-    """Folder with run directories, at any depth up to four (default: runs)."""
+    """Folder that contains run directories, up to four levels deep (default: runs)."""
     port: Annotated[int, cfg.Range(0, 2**16, open_high=True)] = 8787
-    """Port of this machine's loopback interface, 127.0.0.1; 0: any that is free."""
+    """Port on 127.0.0.1. 0: any free port."""
     open: bool = False
-    """Also open the page in the browser."""
+    """Also open the page in a browser."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RenderOptions(Trust, Overwrite, Agent, Episodes, MachineOptions):
-    """Which agent to film, for how long, and into which file."""
+    """Which agent to render, for how many episodes, and where to write the film."""
 
     run: str
     """Run directory."""
     out: str = ""
-    """File to write, whose name ends in .gif, .mp4 or .html (default: film.gif in the run directory)."""
+    """File to write, with the extension .gif, .mp4 or .html (default: film.gif in the run directory)."""
     episodes: cfg.Count = 1
-    """Number of episodes to film, one after another."""
+    """Number of episodes to render, one after another."""
     max_steps: cfg.Count = 1000
-    """Number of steps after which an episode is cut off."""
+    """Number of steps after which an episode is truncated."""
     fps: Annotated[float, cfg.Range(0, 1000)] = 0.0
-    """Steps that are shown in a second. 0: what suits the environment."""
+    """Environment steps shown per second. 0: the environment's default."""
     size: Annotated[int, cfg.Range(64, 2048)] = 320
-    """Height of the picture in pixels."""
+    """Height of the film in pixels."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions(Trust, Overwrite, Agent, MachineOptions):
-    """Which agent's policy to export, as what, and where to."""
+    """Which agent's policy to export, the format, and where to write it."""
 
     run: str
     """Run directory."""
     to: Literal["stablehlo", "numpy", "onnx"] = "stablehlo"
-    """stablehlo: a program of jax.export. numpy: arrays and a Python file that needs numpy alone. onnx: a graph of
-    ONNX. All but numpy need pip install 'purerl[export]'."""
+    """Format. stablehlo: a program of jax.export. numpy: arrays and a Python file that needs only numpy. onnx: an ONNX
+    graph. stablehlo and onnx need pip install 'purerl[export]'."""
     out: str = ""
-    """File to write, or for numpy a directory to make (default: policy.stablehlo, policy-numpy or policy.onnx in the
-    run directory)."""
+    """File to write, or for numpy the directory to create (default: policy.stablehlo, policy-numpy or policy.onnx in
+    the run directory)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlotOptions:
-    """What to draw, and where to."""
+    """Which plot to draw, and where to write it."""
 
     runs: tuple[str, ...]
-    """Run directories. Of trainings and searches several are drawn beside each other."""
+    """One or more run directories. Several trainings or searches are drawn in one plot."""
     out: str = "plot.png"
-    """File to write, as .png, .svg or .pdf. What is there is replaced."""
+    """File to write, with the extension .png, .svg or .pdf. An existing file is replaced."""
     kind: Literal["auto", "curves", "quantiles", "map", "search", "levels"] = "auto"
-    """curves: interquartile means over agents with bootstrap bands. quantiles: of the returns over a population. map:
-    of a sweep. search: the fitness over frames and the learned function. levels: those of a curriculum with the highest
-    scores. auto: what suits the first run."""
+    """Kind of plot. curves: interquartile means over agents with bootstrap bands. quantiles: quantiles of the returns
+    over a population. map: the results of a sweep. search: the fitness over frames and the learned function. levels:
+    the levels of a curriculum with the highest scores. auto: the kind that suits the first run."""
     x: Literal["frames", "seconds"] = "frames"
-    """What curves are drawn over: frames of an agent (of a search: of all trainings), or seconds of training."""
+    """Horizontal axis of curves: frames of an agent (for a search: of all trainings), or seconds of training."""
     y: str = ""
-    """Metric that curves are of: any in the logs, such as loss, eval_return or frames_per_second (default:
-    episode_return; of a search: fitness)."""
+    """Metric of curves: any in the logs, such as loss, eval_return or frames_per_second (default: episode_return; for a
+    search: fitness)."""

@@ -51,11 +51,11 @@ class ResumeOptions:
     """What a person can ask for when a run goes on, beside what the run was told."""
 
     strict: bool = False
-    """Refuse to go on from an older checkpoint if the newest one is damaged."""
+    """Fail if the newest checkpoint is damaged, instead of resuming from an older one."""
     override: bool = False
-    """Also change numbers that the results follow from, such as the learning rate."""
+    """Also allow changes of options that affect results, such as the learning rate."""
     trust: bool = False
-    """Import the modules of somebody's own that the run names, which runs their code; asked once."""
+    """Import and run the user modules that the run names, and trust them until their source changes."""
 
 
 class Resumed(NamedTuple):
