@@ -89,8 +89,8 @@ class Channel:
                 connection.shutdown(socket.SHUT_WR)
         if code and self._index == 0:
             over = time.monotonic() + 2 * GRACE
-            for gone in self._gone.values():
-                gone.wait(max(0.0, over - time.monotonic()))
+            for closed in self._gone.values():
+                closed.wait(max(0.0, over - time.monotonic()))
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # who has gone is met by `_listen`

@@ -21,8 +21,8 @@ def pallas() -> Any:
         from jax.experimental.pallas import triton as plgpu
     except ImportError:
         return None
-    wanted = (pl, "pallas_call"), (plgpu, "CompilerParams"), (plgpu, "load"), (plgpu, "store"), (plgpu, "debug_barrier")
-    return (pl, plgpu) if all(hasattr(module, name) for module, name in wanted) else None
+    needed = (pl, "pallas_call"), (plgpu, "CompilerParams"), (plgpu, "load"), (plgpu, "store"), (plgpu, "debug_barrier")
+    return (pl, plgpu) if all(hasattr(module, name) for module, name in needed) else None
 
 
 def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., Any]:

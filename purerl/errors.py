@@ -47,22 +47,22 @@ def own_code(algo: str = "") -> Iterator[None]:
         raise
     except RAISED as error:
         if place(error):
-            raise ConfigError(f"code of your own raised {told(error)}") from error
+            raise ConfigError(f"code of your own raised {one_line(error)}") from error
         if ":" not in algo:
             raise
         met = "".join(_frames(error, lambda code, module: module == _THIS)[-1:])
         raise ConfigError(
-            f"algorithm = {algo!r}: does not fit in: {_said(error)}{met and f' (met by {met})'}"
+            f"algorithm = {algo!r}: does not fit in: {_text(error)}{met and f' (met by {met})'}"
         ) from error
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Returns the kind of an error, its text, and its `place`.
 
     If no code of a user's own is in its trace, the place is that in code outside of this package, if there is any.
     """
     where = place(error) or place(error, installed=True)
-    return f"{_said(error)}{where and f' ({where})'}"
+    return f"{_text(error)}{where and f' ({where})'}"
 
 
 def place(error: BaseException, installed: bool = False) -> str:
@@ -79,19 +79,19 @@ def place(error: BaseException, installed: bool = False) -> str:
     return " > ".join(_frames(error, is_own)[-MOST_FRAMES:])
 
 
-def _frames(error: BaseException, wanted: Callable[[CodeType, str], bool]) -> Sequence[str]:
-    """Returns ``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``wanted``."""
+def _frames(error: BaseException, counts: Callable[[CodeType, str], bool]) -> Sequence[str]:
+    """Returns ``FILE:LINE FUNCTION`` of the frames whose code and whose module's top-level name are ``counts``."""
     frames: list[str] = []
     trace = error.__traceback__
     while trace:
         code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
-        if wanted(code, module.partition(".")[0]):
+        if counts(code, module.partition(".")[0]):
             frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
         trace = trace.tb_next
     return list(dict.fromkeys(frames))
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     """Returns the kind of an error and the first line of its text, with the second where the first ends in a colon."""
     lines = [line for line in map(str.strip, str(error).splitlines()) if line] or [""]
     line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]

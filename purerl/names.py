@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from purerl.errors import RAISED, ConfigError, told
+from purerl.errors import RAISED, ConfigError, one_line
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
@@ -58,8 +58,8 @@ def check_trusted(
         return
     why = trust(where, value) if callable(trust) else ""
     if why or trust is False:
-        told = f"a file names this module, which would be imported and run{why and f', and {why}'}; {advice}"
-        raise ConfigError(f"{field} = {reprlib.repr(value)}: {told}")
+        reason = f"a file names this module, which would be imported and run{why and f', and {why}'}; {advice}"
+        raise ConfigError(f"{field} = {reprlib.repr(value)}: {reason}")
 
 
 def imported(field: str, name: str) -> Any:
@@ -80,7 +80,7 @@ def imported(field: str, name: str) -> Any:
     except ImportError as error:
         raise ConfigError(f"{field} = {name!r}: cannot import {module} ({error})") from None
     except RAISED as error:
-        raise ConfigError(f"{field} = {name!r}: cannot import {module}: {told(error)}") from error
+        raise ConfigError(f"{field} = {name!r}: cannot import {module}: {one_line(error)}") from error
     raise ConfigError(f"{field} = {name!r}: module {module} has no {attribute!r}")
 
 
@@ -94,4 +94,4 @@ def called(field: str, name: str, function: Callable[..., Any], *args: Any, **pa
     except ConfigError:
         raise
     except RAISED as error:
-        raise ConfigError(f"{field} = {name!r}: cannot be called: {told(error)}") from error
+        raise ConfigError(f"{field} = {name!r}: cannot be called: {one_line(error)}") from error

@@ -81,7 +81,7 @@ def gathered(value: Any) -> list[Any]:
     return [value] if count() == 1 else _channel().gathered(value)
 
 
-def told(value: Any) -> Any:
+def from_first(value: Any) -> Any:
     """Returns the value that the first process gave, on all processes.
 
     All processes must call it; ``value`` is as for `gathered`.

@@ -98,8 +98,8 @@ def main() -> None:
         sent = np.array(SIZES) * 4.0 * 2 * (all_devices - 1) / all_devices
         weight = 1 / np.array(medians)  # errors in proportion
         slope, latency = np.polyfit(sent, medians, 1, w=weight)
-        told = ", ".join(f"{size:,} B {x * 1e6:,.0f} us" for size, x in zip(np.array(SIZES) * 4, medians, strict=True))
-        print(f"{name}: {latency * 1e6:.0f} us + sent / {1 / slope / 1e9:.2f} GB/s ({told})", flush=True)
+        text = ", ".join(f"{size:,} B {x * 1e6:,.0f} us" for size, x in zip(np.array(SIZES) * 4, medians, strict=True))
+        print(f"{name}: {latency * 1e6:.0f} us + sent / {1 / slope / 1e9:.2f} GB/s ({text})", flush=True)
 
 
 if __name__ == "__main__":

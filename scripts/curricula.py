@@ -101,8 +101,11 @@ def grid(seeds: int, frames: int = 300_000) -> None:
         config = ppo.Config(**CART, curriculum=name, total_steps=frames, **settings)
         result = returns(config)
         means, worst = result.mean(axis=1), aggregates.worst(result, 0.1)
-        told = lambda x: f"{x.mean():.1f} +- {x.std(ddof=1) / np.sqrt(len(x)):.1f}"
-        print(f"{name}, {config.num_iterations} iterations: mean {told(means)}, worst tenth {told(worst)}", flush=True)
+        spread = lambda x: f"{x.mean():.1f} +- {x.std(ddof=1) / np.sqrt(len(x)):.1f}"
+        print(
+            f"{name}, {config.num_iterations} iterations: mean {spread(means)}, worst tenth {spread(worst)}",
+            flush=True,
+        )
 
 
 SMALL = {

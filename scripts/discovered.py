@@ -46,12 +46,12 @@ def open_differences(case: Any, meta_params: Any) -> dict[str, float]:
             )
             for network, layer, which in (tensor.split("/") for tensor in TENSORS)
         ]
-        told = Progress(
+        age = Progress(
             *(jnp.asarray(case[f"{at}input_{part}_proportion"]).reshape(()) for part in ("training", "batch"))
         )
         grads = flat(f"{at}input_grad")
         momenta = open_optimiser.average(momenta, grads)
-        seen = open_optimiser.features(params, grads, momenta, told, layers)
+        seen = open_optimiser.features(params, grads, momenta, age, layers)
         carry = open_optimiser.remember(meta_params["gru"], carry, seen)
         out = open_optimiser.outputs(meta_params["mlp"], carry)
         actor = jnp.arange(params.size) < sum(case[f"params_step0/{x}"].size for x in TENSORS if x.startswith("actor"))

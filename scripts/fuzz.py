@@ -219,8 +219,8 @@ def load_commands(directory: Path) -> str:
     """One of the command lines, up to where it would compile. Raises `ConfigError` if it ends in exit code 2."""
     document = json.loads((directory / "commands.json").read_text())
     lines = [line for line in document if isinstance(line, list)] if isinstance(document, list) else []
-    told, code = io.StringIO(), 0
-    silent = contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO())
+    errors, code = io.StringIO(), 0
+    silent = contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO())
     for line in lines:
         words = [str(word)[:1000] for word in line if "\0" not in str(word)]
         with silent[0], silent[1], nothing_compiles(), contextlib.chdir(directory):
@@ -229,10 +229,10 @@ def load_commands(directory: Path) -> str:
             except SystemExit as stop:
                 code = max(code, int(stop.code or 0))
     sys.modules.pop(CANARY, None)  # who names a module on the command line has it imported
-    if code not in (0, 2) or "Traceback" in told.getvalue():
-        raise RuntimeError(f"exit code {code}: {told.getvalue()}")
+    if code not in (0, 2) or "Traceback" in errors.getvalue():
+        raise RuntimeError(f"exit code {code}: {errors.getvalue()}")
     if code:
-        raise ConfigError(told.getvalue())
+        raise ConfigError(errors.getvalue())
     return ""
 
 
@@ -292,13 +292,13 @@ def make_trusted(directory: Path) -> None:
 
 def load_trusted(directory: Path) -> str:
     """Nothing but what was trusted is; raises `ConfigError` where that is refused as well. It can be written again."""
-    with state_in(directory), contextlib.redirect_stderr(io.StringIO()) as told:
+    with state_in(directory), contextlib.redirect_stderr(io.StringIO()) as error:
         refusal = trusted.memory(False)
         for where, name in (("/runs/mine", f"{CANARY}:s"), ("/runs/other", "mine:make"), ("/runs/mine", "mine:other")):
             if not refusal(Path(where), name):
                 raise RuntimeError(f"{name} is trusted at {where}")
-        if len(told.getvalue().splitlines()) > 3 or "Traceback" in told.getvalue():
-            raise RuntimeError(told.getvalue())
+        if len(error.getvalue().splitlines()) > 3 or "Traceback" in error.getvalue():
+            raise RuntimeError(error.getvalue())
         check_trusted("env", "mine:make", refusal, Path("/runs/mine"))
         trusted.remember(Path("/runs/mine"), ["mine:make"])
         check_trusted("env", "mine:make", refusal, Path("/runs/mine"))

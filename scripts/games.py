@@ -80,7 +80,7 @@ def self_play(seeds: int) -> None:
     """PPO's last policy on Kuhn poker, with and without a price on the distance to a reference policy."""
     env = envs.make("KuhnPoker-v0")
     obs = jnp.asarray(information_sets().reshape(12, 9))
-    for title, changes, holds, told in (
+    for title, changes, holds, requirement in (
         ("eta 0.2, a new reference every 300", {"reference_period": 300}, lambda x: x <= 0.03, "at most 0.03"),
         ("without a reference", {}, lambda x: x >= 0.1, "at least 0.1"),
     ):
@@ -99,7 +99,7 @@ def self_play(seeds: int) -> None:
         for seed, table in enumerate(tables):
             value = games.kuhn_value(games.kuhn_plans(table))
             print(f"{title}, seed {seed}: NashConv {results[seed]:.4f}, the first seat wins {value:.4f}", flush=True)
-        claim(f"{title}: NashConv {told} on every seed", all(map(holds, results)))
+        claim(f"{title}: NashConv {requirement} on every seed", all(map(holds, results)))
 
 
 LEAGUE = {

@@ -61,9 +61,9 @@ def interrupted(args: list[str], directory: Path, number: int, moment: float, ca
         return "finished", process.returncode == 0
     except subprocess.TimeoutExpired:
         process.send_signal(number)
-    _, told = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     expected = {signal.SIGKILL: -9, signal.SIGINT: 130, signal.SIGTERM: 143}[number]
-    right = process.returncode in (expected, 0) and "Traceback" not in told
+    right = process.returncode in (expected, 0) and "Traceback" not in output
     if not (directory / "config.json").exists():
         return "before it began", right
     saving = number == signal.SIGKILL and any((directory / "checkpoints").rglob("*.tmp"))

@@ -87,13 +87,16 @@ def permutation(seeds: int) -> None:
     """Three agents who see the same must do different things: with and without numbers."""
     env = envs.make("Permutation-v0")
     for algo in (ippo, mappo):
-        for ids, holds, told in ((True, lambda x: x >= 0.98, ">= 0.98"), (False, lambda x: x <= 0.25, "<= 0.25")):
+        for ids, holds, requirement in (
+            (True, lambda x: x >= 0.98, ">= 0.98"),
+            (False, lambda x: x <= 0.25, "<= 0.25"),
+        ):
             config = algo.Config(**ON_POLICY, total_steps=64 * 16 * 80, agent_ids=ids)
             train = lambda config, algo=algo: lambda key: algo.make_train(config, env)(key).metrics
             result = population(train, config, seeds)["episode_return"][:, -8:].mean(axis=1)
             title = f"{algo.name} {'with' if ids else 'without'} numbers, return"
             show(title, result)
-            claim(f"{title} {told} on every seed", np.all(holds(result)))
+            claim(f"{title} {requirement} on every seed", np.all(holds(result)))
 
 
 EQUILIBRIA = {
@@ -119,7 +122,7 @@ def logit_equilibrium(temperature: float) -> np.ndarray:
 def logit(seeds: int) -> None:
     """MASAC of a fixed temperature in the climbing game, beside its logit equilibrium."""
     env = envs.make("MatrixGame-v0", game="climbing")
-    for temperature, told in EQUILIBRIA.items():
+    for temperature, printed in EQUILIBRIA.items():
         config = masac.Config(
             total_steps=400_000,
             num_envs=64,
@@ -149,7 +152,8 @@ def logit(seeds: int) -> None:
         result, exact = population(policies, config, seeds), logit_equilibrium(temperature)
         show(f"temperature {temperature}, policies", result)
         claim(
-            f"the equilibrium printed and computed agree, temperature {temperature}", np.abs(exact - told).max() < 0.01
+            f"the equilibrium printed and computed agree, temperature {temperature}",
+            np.abs(exact - printed).max() < 0.01,
         )
         distance = 0.5 * np.abs(result - exact).sum(axis=-1).max(axis=-1)
         show(f"temperature {temperature}, total variation", distance)

@@ -112,8 +112,8 @@ def table(pairs: int = 2048) -> None:
 
     for (me, other), published in PUBLISHED.items():
         result = np.asarray(meet(me, other))
-        told = f"{me} against {other}: {result[0]:.3f} and {result[1]:.3f}, beside {published[0]} and {published[1]}"
-        claim(told, np.abs(result - published).max() <= 0.03)
+        title = f"{me} against {other}: {result[0]:.3f} and {result[1]:.3f}, beside {published[0]} and {published[1]}"
+        claim(title, np.abs(result - published).max() <= 0.03)
 
 
 def train(directory: Path, arguments: Sequence[str]) -> None:
@@ -143,8 +143,8 @@ def tell(part: str, directory: Path) -> None:
         at_random = in_coins(run.env, random_player(run.env))
         lines |= {"random play": at_random[None, :, 0], "its opponent": at_random[None, :, 1]}
         for name, values in lines.items():
-            told = " ".join(f"{x:.2f}" for x in values.mean(axis=0))
-            print(f"coins: {name}, pay-off per round in each game of a meta-episode: {told}", flush=True)
+            text = " ".join(f"{x:.2f}" for x in values.mean(axis=0))
+            print(f"coins: {name}, pay-off per round in each game of a meta-episode: {text}", flush=True)
     of = "game" if part == "coins" else "step"
     axes = f"{of} of the meta-episode", "pay-off"
     plots.curves(directory / "within.png", np.arange(by_step.shape[1]), lines, part, axes)

@@ -119,14 +119,14 @@ def mutate(loader: Loader, directory: Path, rng: random.Random) -> tuple[str, bo
         return loader.change(path, rng), True
     kind = rng.choice(("bytes", "bytes", "json", "json", "sealed", "sealed", "file"))
     if path.suffix == ".json" and kind in ("json", "sealed"):
-        told = change_json(path, rng)
+        text = change_json(path, rng)
         if kind == "sealed" and loader.seal:
             with contextlib.suppress(Exception):  # what has lost its shape cannot be sealed
                 loader.seal(directory)
-            return f"{path.name}: {told}, sealed", True
-        return f"{path.name}: {told}", loader.seal is None
-    told = change_file(path, rng) if kind == "file" else change_bytes(path, rng)
-    return f"{path.name}: {told}", loader.seal is None
+            return f"{path.name}: {text}, sealed", True
+        return f"{path.name}: {text}", loader.seal is None
+    text = change_file(path, rng) if kind == "file" else change_bytes(path, rng)
+    return f"{path.name}: {text}", loader.seal is None
 
 
 def change_bytes(path: Path, rng: random.Random) -> str:

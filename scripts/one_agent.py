@@ -140,8 +140,8 @@ def oracle(name: str) -> bool:
         if iteration in (soon, ITERATIONS):
             after[iteration] = distance(jax.device_get(case.policy(state)), policy)
     good = first < 1e-6 and after[soon] < 1e-5
-    told = ", ".join(f"{value:.1e} after {iteration} iterations" for iteration, value in after.items())
-    print(f"{name}: first gradient {first:.1e}, parameters {told}{'' if good else '  NOT AS IT MUST BE'}", flush=True)
+    text = ", ".join(f"{value:.1e} after {iteration} iterations" for iteration, value in after.items())
+    print(f"{name}: first gradient {first:.1e}, parameters {text}{'' if good else '  NOT AS IT MUST BE'}", flush=True)
     return good
 
 
@@ -155,8 +155,8 @@ def exact(name: str) -> bool:
     differ = [
         sum(not np.array_equal(a, b, equal_nan=True) for a, b in _pairs(result[0], other)) for other in result[1:]
     ]
-    told = "all bits equal" if not any(differ) else f"{differ} arrays differ on {DEVICES[1:]} devices from those on 1"
-    print(f"{name}: after {ITERATIONS} iterations {told}", flush=True)
+    text = "all bits equal" if not any(differ) else f"{differ} arrays differ on {DEVICES[1:]} devices from those on 1"
+    print(f"{name}: after {ITERATIONS} iterations {text}", flush=True)
     return not any(differ)
 
 
@@ -184,7 +184,7 @@ def learn() -> bool:
         over = ("--shards", "8", "--devices-per-agent", "8", "--out", str(run))
         purerl("train", "ppo", "--env", "CartPole-v1", *settings, *over)
         returns = np.array(json.loads((run / "summary.json").read_text())["return_per_seed"])
-    mean = aggregates.told(returns)[0]
+    mean = aggregates.reported_estimate(returns)[0]
     print(f"CartPole, 8 seeds of 5e5 frames: interquartile mean {mean:.1f}, worst {returns.min():.1f}", flush=True)
     return mean >= 475
 

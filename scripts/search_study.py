@@ -101,7 +101,9 @@ def main() -> None:
         for seed in options.seeds:
             socket, mean, generations, speed = run_search(SETTINGS[name], options.frames, seed)
             judged = scores(socket, options.held_out)
-            gains = {place: aggregates.told(live(mean) - unchanged[place]) for place, live in judged.items()}
+            gains = {
+                place: aggregates.reported_estimate(live(mean) - unchanged[place]) for place, live in judged.items()
+            }
             text = " | ".join(f"{place} {x.value:+.1f} [{x.low:+.1f}, {x.high:+.1f}]" for place, x in gains.items())
             print(f"{name} | seed {seed} | {generations} generations | {speed:,.0f} frames/s | {text}", flush=True)
 

@@ -147,8 +147,8 @@ def compare(name: str, args: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         one, two, alone, shared = both([*args, "--compilation-cache", f"{folder}/cache"], Path(folder))
         differ, count = different(one, two), len(contents(one))
-    told = f"{len(differ)} differ: {', '.join(differ)}" if differ else "all equal"
-    print(f"{name:<8}{count} files, {told}; {alone:.0f} s in 1 x 4 devices, {shared:.0f} s in 2 x 2", flush=True)
+    text = f"{len(differ)} differ: {', '.join(differ)}" if differ else "all equal"
+    print(f"{name:<8}{count} files, {text}; {alone:.0f} s in 1 x 4 devices, {shared:.0f} s in 2 x 2", flush=True)
     return not differ
 
 
@@ -220,8 +220,8 @@ def killed(who: int, directory: Path, more: Sequence[str], moment: float) -> tup
 def documented(who: int, other: Ended, seconds: float) -> bool:
     """Whether the end of the process beside the one that was killed is as documented."""
     lines = [line for line in other.said.splitlines() if line.startswith("purerl: error:")]
-    told = len(lines) == 1 and f"process {who} of 2 has died; go on with: purerl resume" in lines[0]
-    return seconds < 10 and ((other.code == 5 and told) or (who == 0 and other.code == ABORTED))
+    text = len(lines) == 1 and f"process {who} of 2 has died; go on with: purerl resume" in lines[0]
+    return seconds < 10 and ((other.code == 5 and text) or (who == 0 and other.code == ABORTED))
 
 
 def kill(times: int, seed: int) -> bool:
@@ -243,9 +243,9 @@ def kill(times: int, seed: int) -> bool:
                 right, worst = right + documented(who, other, seconds), max(worst, seconds)
                 again = ended(start(["resume", str(directory), *more]))
                 exact += again.code == 0 and not set(RESULTS) & set(different(whole, directory))
-            told = ", ".join(f"{code} {count} times" for code, count in codes.items())
+            text = ", ".join(f"{code} {count} times" for code, count in codes.items())
             print(
-                f"kill -9 of process {who}: {right} of {times} as documented ({told}; after {worst:.2f} s at most), "
+                f"kill -9 of process {who}: {right} of {times} as documented ({text}; after {worst:.2f} s at most), "
                 f"{exact} of {times} exact on one process",
                 flush=True,
             )

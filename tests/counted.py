@@ -38,12 +38,12 @@ def counting(num_steps, num_rows, begin):
     )
 
 
-def told(learner):
+def learn_from(learner):
     """``(state, trajectory [T, B], key) -> Updated``: one iteration's learning, as a loop on policy has it learn."""
 
     def learn(state, trajectory, key):
-        state, mine, metrics = observe(learner, state, trajectory, key)
-        updated = learner.update(state, mine, key)
+        state, own, metrics = observe(learner, state, trajectory, key)
+        updated = learner.update(state, own, key)
         return updated._replace(metrics={**updated.metrics, **metrics})
 
     return learn

@@ -142,7 +142,7 @@ class Oracle:
         """Logits that the policy, ``y`` and ``z`` should have had, and the state of the LSTM over updates."""
         steps, count = u["reward"].shape
         policy, y, z = {}, {}, {}
-        factor, told = self.linear("lstm/linear", h), []
+        factor, projected = self.linear("lstm/linear", h), []
         for n in range(count):
             inner = np.zeros(256), np.zeros(256)
             for t in reversed(range(steps)):
@@ -159,9 +159,9 @@ class Oracle:
                 if u["known"][t, n]:
                     x = self.features(LIFE, u, value, t, n)[0]
                     more = [self.linear("lstm/linear_1", out)[0], self.number(f"{LIFE}/mlp", y[t, n])]
-                    told.append(self.linear(f"{LIFE}/mlp_2/~/linear_0", np.concatenate([x, more])))
+                    projected.append(self.linear(f"{LIFE}/mlp_2/~/linear_0", np.concatenate([x, more])))
         stacked = (np.array([[x[t, n] for n in range(count)] for t in range(steps)]) for x in (policy, y, z))
-        return tuple(stacked), self.lstm(f"{LIFE}/lstm", np.mean(told, axis=0), h, c)
+        return tuple(stacked), self.lstm(f"{LIFE}/lstm", np.mean(projected, axis=0), h, c)
 
     def losses(self, u, value, targets):
         """The five terms of each step's loss, by their names in the program's metrics; the values' without its

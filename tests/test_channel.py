@@ -20,12 +20,12 @@ def joined(monkeypatch):
     monkeypatch.setattr(channel, "GRACE", 0.2)
     server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
     heard = [queue.SimpleQueue() for _ in range(COUNT)]
-    told = [lambda words, code, here=here: here.put((words, code)) for here in heard]
+    callbacks = [lambda words, code, here=here: here.put((words, code)) for here in heard]
     with ThreadPoolExecutor(COUNT) as pool:
         first = pool.submit(channel.accepted, server, address, COUNT)
         others = [pool.submit(channel.connected, address, index) for index in range(1, COUNT)]
         peers = [result.result(10) for result in (first, *others)]
-    yield [channel.Channel(index, COUNT, peers[index], told[index]) for index in range(COUNT)], heard, peers
+    yield [channel.Channel(index, COUNT, peers[index], callbacks[index]) for index in range(COUNT)], heard, peers
     for connection in (x for each in peers for x in each.values()):
         connection.close()
 
@@ -105,4 +105,4 @@ def test_numbers_of_processes_have_ranges(how):
 
 def test_one_process_has_nobody_to_speak_to():
     processes.check("[::1]:1234,2,1")
-    assert processes.gathered({"x": 1}) == [{"x": 1}] and processes.told(2.5) == 2.5 and processes.is_first()
+    assert processes.gathered({"x": 1}) == [{"x": 1}] and processes.from_first(2.5) == 2.5 and processes.is_first()

@@ -96,7 +96,7 @@ def make_learner(
         trace = config.trace_lambda * (best == experience.number)
 
         def of_one(reward: Array, q: Array, target_q: Array, target_after: Array) -> tuple[Array, Array, Array]:
-            wanted, learned = sequences.retrace_targets(
+            target, learned = sequences.retrace_targets(
                 config,
                 items,
                 reward=reward,
@@ -107,7 +107,7 @@ def make_learner(
                 trace=trace,
             )
             taken = jnp.take_along_axis(q, experience.number[..., None], axis=-1)[..., 0]
-            error = td_errors.rescale(wanted, config.rescale_epsilon) - taken
+            error = td_errors.rescale(target, config.rescale_epsilon) - taken
             return sequences.squared(config, error, learned, weight)
 
         losses = [of_one(reward, q[0][i], target[0][i], target[1][i]) for i, reward in enumerate(rewards)]

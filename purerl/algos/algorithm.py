@@ -86,15 +86,15 @@ class Algorithm(NamedTuple):
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
         problems: list[str] = self.own_problems(config, env)
-        seen = env if problems or env is None else self.view(config, env)
-        if seen is not None and (of_teacher := teaching.teacher(config, seen)):
+        view = env if problems or env is None else self.view(config, env)
+        if view is not None and (of_teacher := teaching.teacher(config, view)):
             problems += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
-        return problems + wrapper.problems(self.own_config, self.wrappers, config, seen)
+        return problems + wrapper.problems(self.own_config, self.wrappers, config, view)
 
     def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
         """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for."""
-        seen = self.view(config, env)
-        return wrapper.wrapped(self.wrappers, config, seen, self.own_learner(config, seen, **parts))
+        view = self.view(config, env)
+        return wrapper.wrapped(self.wrappers, config, view, self.own_learner(config, view, **parts))
 
     def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
         """Makes one iteration of a training as a `Trainer`.
@@ -111,15 +111,15 @@ class Algorithm(NamedTuple):
         lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
         if problems := self.problems(config, env) or lines:
             raise ConfigError("\n".join(problems))
-        seen = self.view(config, env)
+        view = self.view(config, env)
         data = {name: parts.pop(name) for name in self.datasets}
-        spaces = seen.observation_space, seen.action_space
+        spaces = view.observation_space, view.action_space
         if problems := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = contract.kept(self.name, self.make_learner(config, env, **parts))
-        if of_teacher := teaching.teacher(config, seen):
+        if of_teacher := teaching.teacher(config, view):
             data["teacher"] = self.own_learner(*of_teacher)
-        return self.loop(config, seen, learner, **data)
+        return self.loop(config, view, learner, **data)
 
     def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
         """Makes the whole training, a function ``train(key) -> Result`` that can be jitted and vmapped.

@@ -260,9 +260,9 @@ def make_learner(
         )
         target_params = versions.approach(state.params, state.target_params, config.tau)
         size = jnp.abs(jnp.where(steps.known, values.td_error, 0.0))
-        mine = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
+        estimates = {"value": jnp.mean(values.value), "td_error": jnp.mean(size)}
         state = DiscoState(params, target_params, opt_state, kept, advantages)
-        return Updated(state, {**more, **metrics, **means, **mine}, jnp.mean(size, axis=0))
+        return Updated(state, {**more, **metrics, **means, **estimates}, jnp.mean(size, axis=0))
 
     return Learner(
         init=init,

@@ -25,7 +25,7 @@ def view(config: IPPOConfig, env: Env) -> Env:
     A row sees the agent's own observations and, with ``agent_ids``, which agent it is.
     """
     own = agents.own(env)
-    return agents.with_ids(own) if many_agents.tells_ids(config) else own
+    return agents.with_ids(own) if many_agents.needs_ids(config) else own
 
 
 def make_learner(config: IPPOConfig, env: Env, *, network=None, **parts: Any) -> Learner:

@@ -19,7 +19,7 @@ def view(config: IPPOConfig, env: Env) -> Env:
 
     The actor sees ``own``; the critic sees ``state`` as well.
     """
-    return agents.with_state(agents.with_ids(env) if many_agents.tells_ids(config) else env)
+    return agents.with_state(agents.with_ids(env) if many_agents.needs_ids(config) else env)
 
 
 def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> ActorCritic:

@@ -26,7 +26,7 @@ import traceback
 from collections.abc import Sequence
 
 from purerl import channel
-from purerl.errors import RAISED, ConfigError, HostError, place, printable, told
+from purerl.errors import RAISED, ConfigError, HostError, one_line, place, printable
 from purerl.hardware import drivers
 from purerl.names import choose
 from purerl.runs.describing import interrupts
@@ -120,7 +120,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except RAISED as error:
         channel.await_news()
         if place(error):
-            print(f"purerl: error: code of your own raised {told(error)}", file=sys.stderr)
+            print(f"purerl: error: code of your own raised {one_line(error)}", file=sys.stderr)
         elif channel.current():
             traceback.print_exc()
         else:

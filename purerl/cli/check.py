@@ -37,8 +37,8 @@ def check_env(args: list[str]) -> int:
         env = envs.make(options.env, **parsing.env_params(options.env_params))
         result = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
-        told = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
-        print(json.dumps(told, indent=2))
+        report = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
+        print(json.dumps(report, indent=2))
         return 2 if result.problems else 0
     if result.problems:
         raise ConfigError("\n".join(f"env = {options.env!r}: {problem}" for problem in result.problems))

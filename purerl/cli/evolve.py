@@ -106,10 +106,10 @@ def report(args: list[str]) -> int:
         lanes = options.lanes or None
         seeds = options.seeds, options.tuning_seeds, options.seed
         results = report.report(Path(options.run), options.env, *seeds, lanes, trust=trusted.memory(options.trust))
-    return told(results, options.json)
+    return print_report(results, options.json)
 
 
-def told(results: dict[str, Any], as_json: bool) -> int:
+def print_report(results: dict[str, Any], as_json: bool) -> int:
     """Prints a report and returns the exit code.
 
     Args:
@@ -157,7 +157,7 @@ def report_written(socket: str, args: list[str]) -> int:
 
         params = parsing.env_params(options.env_params, options.resets)
         results = written_report.report(name, socket, algo, options, config, params)
-    return told(results, options.json)
+    return print_report(results, options.json)
 
 
 def distill(args: list[str]) -> int:

@@ -42,31 +42,31 @@ def run(args: Sequence[str], what: str, seconds: float, gigabytes: float) -> int
     """
     from purerl.cli import EXIT_OUT_OF_MEMORY, EXIT_OWN_CODE, EXIT_TIME
 
-    life, ours = socket.socketpair()
-    word, theirs = os.pipe()
+    life, parent_end = socket.socketpair()
+    word, child_end = os.pipe()
     os.set_blocking(word, False)
-    with life, ours, open(word, "rb", buffering=0) as words:
-        fds = [life.fileno(), theirs]
+    with life, parent_end, open(word, "rb", buffering=0) as words:
+        fds = [life.fileno(), child_end]
         process = processes.interpreter("purerl.cli.limited", *map(str, fds), *args, env=os.environ, fds=fds)
-        os.close(theirs)
+        os.close(child_end)
         with interrupts.cleaning(lambda: _end(process)):
             try:
                 broken = _watch(process, seconds, gigabytes)
             finally:
                 _end(process)
-        said = words.read(1)
+        reply = words.read(1)
     if broken == "seconds":
-        return _told(f"{what}: took longer than limit_seconds = {seconds:g}, and was ended", EXIT_TIME)
+        return _error(f"{what}: took longer than limit_seconds = {seconds:g}, and was ended", EXIT_TIME)
     if broken:
-        return _told(f"{what}: held more than limit_gigabytes = {gigabytes:g}, and was ended", EXIT_OUT_OF_MEMORY)
-    if said:
-        return said[0]
+        return _error(f"{what}: held more than limit_gigabytes = {gigabytes:g}, and was ended", EXIT_OUT_OF_MEMORY)
+    if reply:
+        return reply[0]
     code = process.returncode
     ended = f"ended with code {code}" if code >= 0 else f"was killed by signal {processes.signal_name(-code)}"
-    return _told(f"{what}: its process {ended} before it was done", EXIT_OWN_CODE)
+    return _error(f"{what}: its process {ended} before it was done", EXIT_OWN_CODE)
 
 
-def _told(line: str, code: int) -> int:
+def _error(line: str, code: int) -> int:
     print(f"purerl: error: {line}", file=sys.stderr)
     return code
 

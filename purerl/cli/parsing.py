@@ -267,12 +267,14 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
 
     fields = []
     for name, socket in artefacts.options(algo).items():
-        told = f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it"
-        told += f", or {published.FILES[socket]}." if socket in published.FILES else "."
-        fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
+        help_text = (
+            f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it"
+        )
+        help_text += f", or {published.FILES[socket]}." if socket in published.FILES else "."
+        fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     for name in ALGORITHMS[algo].datasets:
-        told = "Dataset of play to learn from: a file of `purerl record`."
-        fields.append((name, Annotated[str, tyro.conf.arg(help=told)], dataclasses.field(default="")))
+        help_text = "Dataset of play to learn from: a file of `purerl record`."
+        fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     namespace = {"__doc__": options.__doc__}
     return dataclasses.make_dataclass(options.__name__, fields, bases=(options,), namespace=namespace, frozen=True)
 

@@ -17,6 +17,6 @@ def render(args: list[str]) -> int:
 
     with prepared(options):
         path, frames, returns = rendering.render(options)
-    told = ", ".join(f"{each:.5g}" for each in returns)
-    print(f"{printable(str(path))}: {frames} frames, return {told}")
+    text = ", ".join(f"{each:.5g}" for each in returns)
+    print(f"{printable(str(path))}: {frames} frames, return {text}")
     return 0

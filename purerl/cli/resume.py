@@ -11,14 +11,14 @@ from purerl.names import choose
 
 USAGE = """usage: purerl resume RUN [OPTIONS]
 
-Goes on with a training, a sweep or a search, from its newest checkpoint, as it was told to; on a CPU in the same bits
-as if nothing had interrupted it.
+Continues a training, a sweep or a search from its newest checkpoint. On a CPU the results are identical to those of an
+uninterrupted run.
 
-  --total-steps N    go on to so many environment steps of each agent (a training or a sweep)
-  --generations N    go on to so many generations (a search)
-  --strict           refuse to go on from an older checkpoint if the newest one is damaged
-  --override         also change numbers that the results follow from, such as --learning-rate
-  --trust            import the modules of somebody's own that the run names, which runs their code; asked once
+  --total-steps N    train each agent for N environment steps in total (a training or a sweep)
+  --generations N    search for N generations in total (a search)
+  --strict           fail if the newest checkpoint is damaged, instead of resuming from an older one
+  --override         also allow changes of options that affect results, such as --learning-rate
+  --trust            import and run the user modules that the run names, and trust them until their source changes
 
   --processes ADDRESS,N,ID|auto  go on in several processes, as many as there are now
 
@@ -77,8 +77,8 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
         def begun() -> None:
             if changed and processes.is_first():
-                told = [*file.history, *changed]
-                config_file.write(directory, "sweep", descriptions[0], given.options, told, programs=start.programs)
+                history = [*file.history, *changed]
+                config_file.write(directory, "sweep", descriptions[0], given.options, history, programs=start.programs)
 
         return resume_programs(directory, start.programs, bool(changed), one, begun)
 

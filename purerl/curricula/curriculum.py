@@ -188,5 +188,5 @@ def sfl(env: Env, num_envs: int, *, capacity: int, share: Scalar, refresh: int, 
 def _from(buffer: Buffer, place: Array, fresh: PyTree) -> PyTree:
     """Selects the levels of the buffer at ``place`` ``[E]``, and ``fresh`` ones where that is its capacity."""
     capacity = buffer.score.size
-    held = trees.take(buffer.levels, jnp.minimum(place, capacity - 1))
-    return trees.restart(held, fresh, place >= capacity)
+    stored = trees.take(buffer.levels, jnp.minimum(place, capacity - 1))
+    return trees.restart(stored, fresh, place >= capacity)

@@ -134,9 +134,9 @@ def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
                     encoder.stdin.write(raw)
                 written += 1
         errors.seek(0)
-        told = errors.read().decode(errors="replace").strip().splitlines() or ["nothing told"]
+        messages = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
     if pipe.returncode:
-        raise ConfigError(f"mp4: ffmpeg cannot encode it ({told[-1][:200]}); .gif and .html need no ffmpeg")
+        raise ConfigError(f"mp4: ffmpeg cannot encode it ({messages[-1][:200]}); .gif and .html need no ffmpeg")
     return written
 
 
@@ -197,7 +197,7 @@ figcaption { font-variant-numeric: tabular-nums; color: #56616d; min-height: 1.5
 <img id="picture" alt="@TITLE@" width="@WIDTH@" height="@HEIGHT@">
 <div><button id="play" type="button">pause</button>
 <input id="place" type="range" min="0" value="0" aria-label="frame"></div>
-<figcaption id="told"></figcaption></figure>
+<figcaption id="caption"></figcaption></figure>
 <script>
 "use strict";
 const pictures = [@PICTURES@];
@@ -207,7 +207,7 @@ let now = 0, left = 0, playing = true;
 function show(place) {
   now = place % pictures.length;
   at("picture").src = pictures[now];
-  [at("told").innerHTML, left] = lines[now];
+  [at("caption").innerHTML, left] = lines[now];
   at("place").value = now;
 }
 at("place").oninput = () => { playing = false; at("play").textContent = "play"; show(Number(at("place").value)); };

@@ -94,7 +94,7 @@ def _ranking(canvas: SubFigure, values: Mapping[str, Any], scores: np.ndarray) -
 
     Each has its interquartile mean with its 95 % bootstrap interval, or a small dot for each seed if they are few.
     """
-    estimates = [aggregates.told(row) for row in scores]
+    estimates = [aggregates.reported_estimate(row) for row in scores]
     order = sorted(range(len(scores)), key=lambda c: estimates[c].value, reverse=True)[:RANKED]
     names = [", ".join(f"{name} {words.value(column[c])}" for name, column in values.items()) for c in order]
     kind = f"{words.STATISTIC}, 95 % bootstrap interval" if scores.shape[1] >= aggregates.LEAST else "of each seed"
@@ -222,10 +222,10 @@ def legend(panel: Axes, sizes: Sequence[int]) -> None:
     A single line of a single agent gets none.
     """
     several = [size for size in sizes if size > 1]
-    told = [words.STATISTIC] if several else []
-    told += ["band: its 95 % bootstrap interval"] if any(size >= aggregates.LEAST for size in several) else []
-    told += ["thin: single agents"] if any(size < aggregates.LEAST for size in several) else []
-    title = "; ".join(told) or None
+    parts = [words.STATISTIC] if several else []
+    parts += ["band: its 95 % bootstrap interval"] if any(size >= aggregates.LEAST for size in several) else []
+    parts += ["thin: single agents"] if any(size < aggregates.LEAST for size in several) else []
+    title = "; ".join(parts) or None
     if several or len(sizes) > 1:
         panel.legend(fontsize="small", framealpha=0.8, title=title, title_fontsize="x-small", alignment="left")
 

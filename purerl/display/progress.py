@@ -76,12 +76,12 @@ def waiting(console: Console, stage: str, usual: float | None = None) -> Iterato
     """
     start, over, stages = time.perf_counter(), threading.Event(), [stage]
     before = f", {usual:.0f} s the last time" if usual else ""
-    told = lambda: f"{stages[-1]} ... {time.perf_counter() - start:.0f} s{before}"
-    status = console.status(told()) if console.is_terminal else contextlib.nullcontext()
+    line = lambda: f"{stages[-1]} ... {time.perf_counter() - start:.0f} s{before}"
+    status = console.status(line()) if console.is_terminal else contextlib.nullcontext()
 
     def tick() -> None:
         while not over.wait(1.0 if console.is_terminal else WAIT):
-            status.update(told()) if isinstance(status, Status) else say(console, told())
+            status.update(line()) if isinstance(status, Status) else say(console, line())
 
     ticking = threading.Thread(target=tick, daemon=True)
     with status:

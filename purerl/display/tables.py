@@ -29,18 +29,20 @@ def print_summary(console: Console, directory: Path, summary: dict[str, Any]) ->
     """
     returns = [x for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True) if alive]
     size, died = len(summary["alive_per_seed"]), len(summary["alive_per_seed"]) - len(returns)
-    told = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
-    told[:1] = [f"{told[0]} (worst agent {min(returns):.1f})"] if told and len(returns) >= aggregates.LEAST else told
-    told += [f"{died} of {size} agents died"] if died else []
+    parts = [f"return {in_words(np.array(returns))}"] if returns and not summary.get("swept") else []
+    parts[:1] = (
+        [f"{parts[0]} (worst agent {min(returns):.1f})"] if parts and len(returns) >= aggregates.LEAST else parts
+    )
+    parts += [f"{died} of {size} agents died"] if died else []
     if stopped := [at for at in summary.get("stopped_at_per_seed", []) if at is not None]:
-        told.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
+        parts.append(f"{len(stopped)} of {size} agents stopped early, the last after {max(stopped):,} frames")
     say(
         console,
         "; ".join(
             [
                 f"{summary['status']}: {progress.frames_per_second(summary['steps_per_second'])}, "
                 f"{summary['wall_seconds']:.1f} s",
-                *([", ".join(told)] if told else []),
+                *([", ".join(parts)] if parts else []),
                 str(directory),
             ]
         ),
@@ -104,8 +106,8 @@ def print_levels(result: dict[str, Any]) -> None:
         _print(each)
     for kind, form in kinds.items():
         of_agents = [float(np.mean(column)) for column in _of_levels(result, kind, shares)]
-        told = ", ".join(f"{what} {form.format(x)}" for what, x in zip(("mean", *worst), of_agents, strict=True))
-        print(f"{kind}, means over agents: {told}")
+        values_text = ", ".join(f"{what} {form.format(x)}" for what, x in zip(("mean", *worst), of_agents, strict=True))
+        print(f"{kind}, means over agents: {values_text}")
 
 
 def _of_levels(result: dict[str, Any], kind: str, shares: list[str]) -> list[list[float]]:
@@ -144,8 +146,8 @@ def print_ranking(ranking: dict[str, Any]) -> None:
     for place, row in enumerate(rows, start=1):
         died = int(np.isnan(row["returns"]).sum())
         worst = f"{np.nanmin(row['returns']):.1f}" if died < len(row["returns"]) else "-"
-        told = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
-        table.add_row(str(place), *(escape(words.value(row[name])) for name in names), escape(told), worst, str(died))
+        text = f"{row['value']:.1f} {interval(row)}" if many else in_words(np.array(row["returns"])) or "-"
+        table.add_row(str(place), *(escape(words.value(row[name])) for name in names), escape(text), worst, str(died))
     _print(table)
     best = ", ".join(f"{name} {words.value(rows[0][name])}" for name in names)
     print(f"best of {len(rows)}: {best}\n{EACH if many else f'ranked by the {STATISTIC} of the seeds'}")
@@ -181,8 +183,8 @@ def print_report(report: dict[str, Any]) -> None:
 
 def _fitness(estimate: dict[str, Any], without: int) -> str:
     """Returns a fitness with its interval, and below it the number of trainings ``without`` one, if any."""
-    told = f"{estimate['value']:.1f} {interval(estimate)}".strip()
-    return escape(told + (f"\n{without} without" if without else ""))
+    text = f"{estimate['value']:.1f} {interval(estimate)}".strip()
+    return escape(text + (f"\n{without} without" if without else ""))
 
 
 def _print(table: Table) -> None:

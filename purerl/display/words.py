@@ -43,6 +43,6 @@ def count(number: float) -> str:
 
 
 def interval(estimate: dict[str, float | None], digits: int = 1) -> str:
-    """Returns an estimate's confidence interval as text; empty if there is none (`aggregates.told`)."""
+    """Returns an estimate's confidence interval as text; empty if there is none (`aggregates.reported_estimate`)."""
     low, high = estimate["low"], estimate["high"]
     return "" if low is None or low != low else f"[{low:.{digits}f}, {high:.{digits}f}]"

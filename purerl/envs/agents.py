@@ -41,11 +41,11 @@ def with_ids(env: Env) -> Env:
     def keep_id(select: Select | None) -> Select | None:
         return select and (lambda obs: {"obs": select(obs["obs"]), "id": obs["id"]})
 
-    seen = env._replace(
+    changed = env._replace(
         legal=_of("obs", env.legal), acting=_of("obs", env.acting), own=keep_id(env.own), state=_of("obs", env.state)
     )
     space = {"obs": env.observation_space, "id": Box(0, 1, (num_agents,), jnp.float32)}
-    return seen_as(seen, view, space)
+    return seen_as(changed, view, space)
 
 
 def with_state(env: Env) -> Env:
@@ -66,13 +66,13 @@ def with_state(env: Env) -> Env:
 
     size = env.num_agents * flat_size(own_space)
     state_space = env.state(env.observation_space) if env.state else Box(-np.inf, np.inf, (size,), jnp.float32)
-    seen = env._replace(
+    changed = env._replace(
         legal=_of("own", env.legal),
         acting=_of("own", env.acting),
         own=lambda obs: {"own": obs["own"]},
         state=lambda obs: obs["state"],
     )
-    return seen_as(seen, view, {"own": own_space, "state": state_space})
+    return seen_as(changed, view, {"own": own_space, "state": state_space})
 
 
 def joint(env: Env, previous: bool = False) -> Env:
@@ -102,17 +102,17 @@ def joint(env: Env, previous: bool = False) -> Env:
 
     def view(obs: PyTree, did: Array) -> PyTree:
         obs = jax.tree.map(lambda x: x[None], obs) if alone else obs
-        mine = select(obs)
-        seen = {"agents": mine}
+        own = select(obs)
+        parts = {"agents": own}
         if of_state:
-            seen["state"] = jax.tree.map(lambda x: x[0], of_state(obs))
+            parts["state"] = jax.tree.map(lambda x: x[0], of_state(obs))
         if legal:
-            seen["legal"] = legal(mine)
+            parts["legal"] = legal(own)
         if acting:
-            seen["acting"] = acting(mine)
+            parts["acting"] = acting(own)
         if previous:
-            seen["previous"] = did
-        return seen
+            parts["previous"] = did
+        return parts
 
     def begin(level: PyTree) -> tuple[PyTree, PyTree]:
         env_state, obs = env.begin(level)

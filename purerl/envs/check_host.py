@@ -54,7 +54,7 @@ def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
             checks.pictured(batch)
     finally:
         batch.close()
-    notes = checks.told(num_steps, num_envs)
+    notes = checks.final_notes(num_steps, num_envs)
     return Found(list(checks.problems), notes, checks.terminated, checks.truncated)
 
 
@@ -78,13 +78,13 @@ class _Checks:
         """Checks how episodes begin, and returns the observations."""
         obs = self.called(lambda: batch.reset(seeds), "reset: {}")
         if obs is not None:
-            self._seen(obs, "reset")
+            self._observations(obs, "reset")
         if self.broken:
             return ()
         obs = tuple(x.copy() for x in obs)
         others, again = batch.reset(seeds + 1 - 2 * (seeds > 0)), batch.reset(seeds)
         if not _same(obs, again):
-            self._tell("reset: the same seeds do not begin the same episodes")
+            self._problem("reset: the same seeds do not begin the same episodes")
         if _same(obs, others) and all(_same(_row(obs, 0), _row(obs, i)) for i in range(self._lead[0])):
             self.notes.append("every episode begins with the same observation: nothing is drawn")
         return again
@@ -96,7 +96,7 @@ class _Checks:
         except (ValueError, TypeError, KeyError) as error:
             if place(error):
                 raise
-            self._tell(line.format(error))
+            self._problem(line.format(error))
             self.broken = True
             return None
 
@@ -108,15 +108,15 @@ class _Checks:
         try:
             turn = sound_turn(turn, self._lead, self._like)
         except Nonsense as error:
-            self._tell(f"step: {error}, {at}")
+            self._problem(f"step: {error}, {at}")
             self.broken = True
             return
-        self._seen(turn.obs, "step's obs", at)
+        self._observations(turn.obs, "step's obs", at)
         if turn.next_obs is not turn.obs:
-            self._seen(turn.next_obs, "step's next_obs", at)
+            self._observations(turn.next_obs, "step's next_obs", at)
         rows = turn.last.reshape(self._lead[0], -1)
         if (rows != rows[:, :1]).any():
-            self._tell(f"terminated, truncated: some agents' episodes end without the others', {at}")
+            self._problem(f"terminated, truncated: some agents' episodes end without the others', {at}")
         ended = rows[:, 0]
         self.terminated += int(np.sum(turn.terminated))
         self.truncated += int(np.sum(turn.truncated))
@@ -125,7 +125,7 @@ class _Checks:
             if ended[i]:
                 self._ends, self._like_first = self._ends + 1, self._like_first + same
             elif not same:
-                self._tell(f"step: where no episode ended next_obs and obs differ, {at}")
+                self._problem(f"step: where no episode ended next_obs and obs differ, {at}")
 
     def repeated(self, batch: Batch, seeds: np.ndarray, first: Leaves, played: list[tuple[np.ndarray, Turn]]) -> None:
         """Plays the first steps once more."""
@@ -148,15 +148,15 @@ class _Checks:
             self.notes.append(str(error))
             return
         if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
-            self._tell(f"frame: is {_told(picture)}, must be uint8 [height, width, 3]")
+            self._problem(f"frame: is {_kind(picture)}, must be uint8 [height, width, 3]")
 
-    def told(self, num_steps: int, num_envs: int) -> list[str]:
+    def final_notes(self, num_steps: int, num_envs: int) -> list[str]:
         """Returns the notes, with those of the whole play, and adds its problems."""
         ends = self.terminated + self.truncated
         if self._ends and self._like_first == self._ends:
             line = "where an episode ended next_obs was always the first observation of the next"
             if self._ends > 1 and not any("every episode begins" in note for note in self.notes):
-                self._tell(f"step: {line}; must be what the last action led to")
+                self._problem(f"step: {line}; must be what the last action led to")
             else:
                 self.notes.append(f"{line}: whether it is the true last one cannot be seen")
         if not ends:
@@ -167,13 +167,13 @@ class _Checks:
             self.notes.append(f"no episode was {'truncated' if self.terminated else 'terminated'}")
         return self.notes
 
-    def _tell(self, line: str) -> None:
+    def _problem(self, line: str) -> None:
         """Notes a problem, the first time that it is met."""
         name = line.partition(", first at")[0]
         if not any(each.partition(", first at")[0] == name for each in self.problems):
             self.problems[line] = None
 
-    def _seen(self, obs: Any, name: str, at: str = "") -> None:
+    def _observations(self, obs: Any, name: str, at: str = "") -> None:
         """Checks observations."""
         from purerl.hosts.sound import Nonsense, sound_obs
 
@@ -181,18 +181,18 @@ class _Checks:
         try:
             sound_obs(obs, self._like)
         except Nonsense as error:
-            self._tell(f"{name}: {error}{at}")
+            self._problem(f"{name}: {error}{at}")
             self.broken = True
             return
         for leaf, bounds, x, like in zip(self._leaves, self._bounds, obs, self._like, strict=True):
             path = "".join(f"[{key!r}]" for key in leaf.path)
             if x.dtype != like.dtype:
-                self._tell(f"{name}{path}: is {x.dtype}, its space says {like.dtype}{at}")
+                self._problem(f"{name}{path}: is {x.dtype}, its space says {like.dtype}{at}")
             low, high = bounds
             below, above = x < low - _ROUNDING * (1 + np.abs(low)), x > high + _ROUNDING * (1 + np.abs(high))
             if (below | above).any():
                 worst = x[tuple(np.argwhere(below | above)[0])]
-                self._tell(f"{name}{path}: leaves observation_space{at} (found {worst:.6g})")
+                self._problem(f"{name}{path}: leaves observation_space{at} (found {worst:.6g})")
         self._masked(obs, name, at)
 
     def _masked(self, obs: Leaves, name: str, at: str) -> None:
@@ -203,10 +203,12 @@ class _Checks:
         space: Any = self._host.action_space
         sizes = [int(n) for n in space.nvec] if hasattr(space, "nvec") else [int(space.n)]
         if mask.shape[-1] != sum(sizes):
-            self._tell(f"{name}[{self._host.legal!r}]: has {mask.shape[-1]} elements, there are {sum(sizes)} actions")
+            self._problem(
+                f"{name}[{self._host.legal!r}]: has {mask.shape[-1]} elements, there are {sum(sizes)} actions"
+            )
             self.broken = True
         elif not all(part.astype(bool).any(axis=-1).all() for part in np.split(mask, np.cumsum(sizes)[:-1], axis=-1)):
-            self._tell(f"{name}[{self._host.legal!r}]: no action is legal{at}")
+            self._problem(f"{name}[{self._host.legal!r}]: no action is legal{at}")
             self.broken = True
 
 
@@ -230,5 +232,5 @@ def _same(one: Leaves, other: Leaves) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
 
 
-def _told(x: Any) -> str:
+def _kind(x: Any) -> str:
     return f"{x.dtype} {list(x.shape)}" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"

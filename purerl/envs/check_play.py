@@ -97,7 +97,7 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
     merged = (lambda tree: trees.merge(tree, 2)) if env.num_agents > 1 else (lambda tree: tree)
     levels, same = (_levels(env, key_level) for _ in range(2))
     starts, again = (jax.vmap(lambda level: env.begin(level))(levels) for _ in range(2))
-    seen = {f"begin's obs{path}": pair for path, pair in _pairs(env.observation_space, merged(starts[1]))}
+    observations = {f"begin's obs{path}": pair for path, pair in _pairs(env.observation_space, merged(starts[1]))}
     each = [_bits(x).reshape(trees.length(levels), -1) for x in jax.tree.leaves(starts)]
     varied = [jnp.any(x != x[:1]) for x in each]
     begun = {
@@ -107,8 +107,8 @@ def _play(env: Env, key: Key, num_steps: int, num_envs: int) -> Played:
             [*_named("env_state", starts[0]), *_named("obs", starts[1])],
             again,
         ),
-        **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in seen.items()},
-        **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in seen.items()},
+        **{f"{name}: leaves observation_space": _outside(*pair) for name, pair in observations.items()},
+        **{f"{name}: is not finite": ~jnp.all(jnp.isfinite(x)) for name, (_, x) in observations.items()},
     }
     begins = make_resets(env, num_envs)
     noise = env.noise(key_noise, (num_steps, num_envs)), begins.noise(key_resets, (num_steps,))

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.resets import parse
-from purerl.errors import RAISED, ConfigError, told
+from purerl.errors import RAISED, ConfigError, one_line
 from purerl.types import Env, Key, PyTree, Step
 
 _structure: Callable[[PyTree], Any] = jax.tree.structure
@@ -56,7 +56,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     try:
         begun = jax.eval_shape(env.begin, drawn["levels"])
     except RAISED as error:
-        return [*problems, f"begin: cannot be traced by jit: {_told(error)}"]
+        return [*problems, f"begin: cannot be traced by jit: {_with_advice(error)}"]
     if not isinstance(begun, tuple) or len(begun) != 2:
         return [*problems, f"begin: must return (env_state, obs), but returns {type(begun).__name__}"]
     env_state, obs = begun
@@ -67,7 +67,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
     try:
         made = jax.eval_shape(env.step, drawn["noise"], env_state, action)
     except RAISED as error:
-        return [*problems, f"step: cannot be traced by jit: {_told(error)}"]
+        return [*problems, f"step: cannot be traced by jit: {_with_advice(error)}"]
     if not isinstance(made, tuple) or len(made) != 2:
         return [*problems, f"step: must return (env_state, Step), but returns {type(made).__name__}"]
     next_state, step = made
@@ -85,7 +85,7 @@ def type_problems(env: Env, key: Key) -> list[str]:
         jax.eval_shape(jax.vmap(env.begin), level)
         jax.eval_shape(jax.vmap(env.step), *batch)
     except RAISED as error:
-        problems.append(f"begin or step: cannot be vmapped: {_told(error)}")
+        problems.append(f"begin or step: cannot be vmapped: {_with_advice(error)}")
     return problems
 
 
@@ -95,7 +95,7 @@ def _draw_problems(name: str, draw: Callable[[Key, tuple[int, ...]], PyTree], ke
         one = jax.eval_shape(lambda key: draw(key, ()), key)
         many = jax.eval_shape(lambda key: draw(key, (2, 3)), key)
     except RAISED as error:
-        return None, [f"{name}: cannot be traced by jit: {_told(error)}"]
+        return None, [f"{name}: cannot be traced by jit: {_with_advice(error)}"]
     if _structure(one) != _structure(many):
         return None, [f"{name}: its tree structure depends on the shape asked for"]
     return one, [
@@ -118,7 +118,7 @@ def _design_problems(env: Env, level: PyTree, key: Key) -> list[str]:
         try:
             made = jax.eval_shape(getattr(env.design, name), key, given)
         except RAISED as error:
-            lines.append(f"design.{name}: cannot be traced by jit: {_told(error)}")
+            lines.append(f"design.{name}: cannot be traced by jit: {_with_advice(error)}")
             continue
         if _structure(made) != _structure(level):
             lines.append(f"design.{name}: gives {_structure(made)}, but levels {_structure(level)}")
@@ -140,7 +140,7 @@ def _keep_problems(env: Env, env_state: PyTree) -> list[str]:
     try:
         kept = jax.eval_shape(env.keep, env_state, env_state)
     except RAISED as error:
-        return [f"keep: cannot be traced by jit: {_told(error)}"]
+        return [f"keep: cannot be traced by jit: {_with_advice(error)}"]
     return _state_problems(env_state, kept, "keep") + _weak("keep's env_state", kept)
 
 
@@ -190,8 +190,8 @@ def _function_problems(env: Env) -> list[str]:
     problems += _part_problems(env, "state")[0]
     if problems:
         return problems
-    seen = {"": spaces.struct(env.observation_space)} | ({" of own(obs)": spaces.struct(part)} if env.own else {})
-    for role, obs in seen.items():
+    inputs = {"": spaces.struct(env.observation_space)} | ({" of own(obs)": spaces.struct(part)} if env.own else {})
+    for role, obs in inputs.items():
         problems += _legal_problems(env, f"legal{role}", obs)
         problems += _mask_problems(f"acting{role}", env.acting, obs, ()) if env.acting else []
     return problems
@@ -205,13 +205,13 @@ def _part_problems(env: Env, name: str) -> tuple[list[str], spaces.Space]:
     try:
         part = select(space)
     except RAISED as error:
-        return [f"{name}: must select a part of observation_space, as it does of observations: {told(error)}"], None
+        return [f"{name}: must select a part of observation_space, as it does of observations: {one_line(error)}"], None
     problems = spaces.problems(f"{name}(observation_space)", part)
     for lead in () if problems else ((), (2, 3)):
         try:
             obs = jax.eval_shape(select, _led(spaces.struct(space), lead))
         except RAISED as error:
-            return [f"{name}: cannot be traced by jit: {told(error)}"], part
+            return [f"{name}: cannot be traced by jit: {one_line(error)}"], part
         problems = problems or _obs_problems(f"{name}{_of(lead)}", obs, part, lead)
     return problems, part
 
@@ -234,7 +234,7 @@ def _mask_problems(leaf: str, mask: Callable[[PyTree], Any], obs: PyTree, shape:
         try:
             result = jax.eval_shape(mask, _led(obs, lead))
         except RAISED as error:
-            return [f"{leaf}: cannot be traced by jit: {told(error)}"]
+            return [f"{leaf}: cannot be traced by jit: {one_line(error)}"]
         problems = problems or _array_problems(leaf + _of(lead), result, (*lead, *shape), bool)
     return problems
 
@@ -280,6 +280,6 @@ def outdated(error: BaseException | None) -> str:
     return next((f"; {advice}" for pattern, advice in _OUTDATED.items() if re.search(pattern, str(error))), "")
 
 
-def _told(error: BaseException) -> str:
+def _with_advice(error: BaseException) -> str:
     """Returns an error with its place, and what to change where it comes from an earlier interface."""
-    return f"{told(error)}{outdated(error)}"
+    return f"{one_line(error)}{outdated(error)}"

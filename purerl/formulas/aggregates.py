@@ -142,7 +142,7 @@ def estimate(*samples: ArrayLike, statistic: Callable[..., np.ndarray] = iqm, **
     return Estimate(float(statistic(*samples)), *bootstrap_interval(statistic, *samples, **options))
 
 
-def told(*samples: ArrayLike, **options: Any) -> Estimate:
+def reported_estimate(*samples: ArrayLike, **options: Any) -> Estimate:
     """Computes an `estimate` for reports, from sorted samples and without an interval for few runs.
 
     Each sample is sorted, so that the order of runs does not change the result. The ends of the interval are nan if a
@@ -156,9 +156,9 @@ def told(*samples: ArrayLike, **options: Any) -> Estimate:
 def bands(values: ArrayLike, level: float = 0.95) -> np.ndarray:
     """Computes the interquartile mean over runs of each column, and the ends of its bootstrap interval.
 
-    Runs without a finite value in a column do not count in that column. A column is treated as `told` treats its finite
-    values: a resample is how often it has the lowest run, the second lowest, and so on, and its interquartile mean is a
-    weighted sum of the runs. So columns with equally many runs share their resamples.
+    Runs without a finite value in a column do not count in that column. A column is treated as `reported_estimate`
+    treats its finite values: a resample is how often it has the lowest run, the second lowest and each further one, and
+    its interquartile mean is a weighted sum of the runs. So columns with equally many runs share their resamples.
 
     Args:
         values: ``[R, n]``.

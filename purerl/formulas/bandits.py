@@ -35,8 +35,8 @@ def record(pulls: Pulls, arm: Array, reward: Array) -> Pulls:
 
 def statistics(pulls: Pulls, num_arms: int) -> tuple[Array, Array]:
     """Computes how often each arm was pulled within the window, and the sum of its rewards there, both ``[N]``."""
-    held = jnp.arange(len(pulls.arm)) < pulls.number
-    own = (pulls.arm[:, None] == jnp.arange(num_arms)[None]) & held[:, None]
+    in_use = jnp.arange(len(pulls.arm)) < pulls.number
+    own = (pulls.arm[:, None] == jnp.arange(num_arms)[None]) & in_use[:, None]
     return jnp.sum(own, axis=0).astype(jnp.float32), jnp.sum(jnp.where(own, pulls.reward[:, None], 0.0), axis=0)
 
 

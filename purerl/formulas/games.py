@@ -114,13 +114,13 @@ def _stationary(rates: np.ndarray) -> np.ndarray:
     States are eliminated one by one without a subtraction, so that rates of very different sizes do no harm (Grassmann,
     Taksar & Heyman 1985, Operations Research 33).
     """
-    rates, held = np.array(rates), np.ones(len(rates))
+    rates, mass = np.array(rates), np.ones(len(rates))
     for n in range(len(rates) - 1, 0, -1):
         rates[:n, n] /= rates[n, :n].sum()
         rates[:n, :n] += np.outer(rates[:n, n], rates[n, :n])
     for n in range(1, len(rates)):
-        held[n] = held[:n] @ rates[:n, n]
-    return held / held.sum()
+        mass[n] = mass[:n] @ rates[:n, n]
+    return mass / mass.sum()
 
 
 def fictitious_play(

@@ -43,8 +43,8 @@ def devices(name: str, count: int = 1) -> list[jax.Device]:
             "", platform="cuda", topology=f"1x1x{count}", target_config=description(gpu)
         )
     except Exception as error:  # whatever a plugin raises that is missing, or not of jax's version
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"target = {name!r}: needs jax's compiler for GPUs, {INSTALL} ({said})") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"target = {name!r}: needs jax's compiler for GPUs, {INSTALL} ({reason})") from None
     return list(topology.devices)
 
 

@@ -170,9 +170,9 @@ def traffic(program: HloProgram, around: Computation, kernel: Instruction) -> in
 
 def _unread(kernel: Instruction) -> int:
     """Counts the bytes of its operands that all instances of a kernel of our own together do not read."""
-    said = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
+    match = re.search(rf"\\22{compat.UNREAD}\\22: \\22(\d+)\\22", kernel.text)
     grid = re.findall(r"\bgrid_[xyz] = (\d+)", kernel.text)
-    return int(said.group(1)) * math.prod(map(int, grid)) if said else 0
+    return int(match.group(1)) * math.prod(map(int, grid)) if match else 0
 
 
 def _read(inside: Computation, value: Instruction) -> int:

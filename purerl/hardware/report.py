@@ -78,15 +78,15 @@ def _kernel(assembler: str, path: Path, name: str, shared: int) -> Kernel:
     return read(name, int(threads), shared, subprocess.run(command, capture_output=True, text=True, check=True).stderr)
 
 
-def read(name: str, threads: int, shared_bytes: int, said: str) -> Kernel:
+def read(name: str, threads: int, shared_bytes: int, text: str) -> Kernel:
     """Reads what the assembler prints of a kernel.
 
     Args:
         name: The name of the kernel.
         threads: The threads of an instance.
         shared_bytes: The bytes of shared memory of an instance.
-        said: The assembler's output.
+        text: The assembler's output.
     """
     numbers = (r"Used (\d+) registers", r"(\d+) bytes spill stores", r"(\d+) bytes spill loads")
-    registers, stores, loads = (int(re.findall(pattern, said)[-1]) for pattern in numbers)
+    registers, stores, loads = (int(re.findall(pattern, text)[-1]) for pattern in numbers)
     return Kernel(name, threads, registers, shared_bytes, stores, loads)

@@ -110,8 +110,8 @@ def _rows(num_envs: int, make: Any, space: Any, action_space: Any, masked: bool,
     def step(action: np.ndarray, which: Which) -> Ends:
         at = every if which is None else which.astype(np.int32)
         obs, reward, terminated, truncated, info = pools[0].step(code.decode(action), at)
-        order, seen = shown(obs, info)
-        return Ends(seen, numbers(reward)[order], terminated[order], truncated[order])
+        order, observed = shown(obs, info)
+        return Ends(observed, numbers(reward)[order], terminated[order], truncated[order])
 
     return Rows(num_envs, seed, begin, step, close, picture(lambda i: pools[0].render(env_ids=i)[0]))
 

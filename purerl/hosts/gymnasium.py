@@ -106,7 +106,7 @@ def _check(name: str, task: str, given: Iterable[str]) -> None:
     try:
         creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
         parameters = inspect.signature(creator).parameters
-    except RAISED:  # making it tells
+    except RAISED:  # making it reports the error
         return
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         check_parameters(name, given, {*parameters, *(("vector",) if task in cartpole.TASKS else ())} - {"render_mode"})

@@ -56,7 +56,7 @@ def plain(space: Any, field: str) -> Any:
     if isinstance(space, spaces.MultiBinary):
         return spaces.Box(0, 1, space.shape, np.int8)
     if isinstance(space, spaces.Box):
-        dtype = _seen(space.dtype)
+        dtype = _dtype(space.dtype)
         return space if dtype == space.dtype else _retyped(space, dtype)
     raise ConfigError(
         f"{field}: is {type(space).__name__}; only Box, Discrete, MultiDiscrete, MultiBinary and Dict or Tuple of them"
@@ -81,7 +81,7 @@ def flat(space: Any, path: tuple[Any, ...] = ()) -> list[Leaf]:
     shape = space.shape
     if isinstance(space, spaces.MultiDiscrete):
         shape, start = (int(np.prod(shape)),), None if start is None else np.ravel(start)
-    return [Leaf(path, tuple(shape), _seen(space.dtype), start)]
+    return [Leaf(path, tuple(shape), _dtype(space.dtype), start)]
 
 
 def mask_key(space: Any) -> str | None:
@@ -263,7 +263,7 @@ def _shifted(leaf: Leaf, x: np.ndarray) -> np.ndarray:
     return x if leaf.start is None else (x - leaf.start).astype(leaf.dtype)
 
 
-def _seen(dtype: Any) -> np.dtype:
+def _dtype(dtype: Any) -> np.dtype:
     dtype_of_leaf = np.dtype(dtype)
     return np.dtype(_DTYPES.get(dtype_of_leaf.str[1:], dtype_of_leaf))
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from purerl.errors import MOST_CHARACTERS, ConfigError, place, told
+from purerl.errors import MOST_CHARACTERS, ConfigError, one_line, place
 
 MODULES = {"gymnasium": "gymnasium", "envpool": "envpool", "pettingzoo": "pettingzoo"}
 """Families of environments of the host, each with the module that must be importable."""
@@ -37,8 +37,10 @@ def not_made(name: str, error: BaseException) -> ConfigError:
 
     Its text is a line with the kind and the text of the library's error.
     """
-    said = told(error) if place(error) else f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_CHARACTERS]}"
-    return ConfigError(f"env = {name!r}: cannot be made: {said}")
+    reason = (
+        one_line(error) if place(error) else f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_CHARACTERS]}"
+    )
+    return ConfigError(f"env = {name!r}: cannot be made: {reason}")
 
 
 @contextlib.contextmanager

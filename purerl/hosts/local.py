@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.errors import RAISED, HostError, told
+from purerl.errors import RAISED, HostError, one_line
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
 from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
 
@@ -37,7 +37,7 @@ def inline(batch: Batch) -> Stepper:
         try:
             turn = batch.step(chosen)
         except RAISED as error:
-            raise HostError(f"the environment raised {told(error)}") from error
+            raise HostError(f"the environment raised {one_line(error)}") from error
         return _sound(lambda: sound_turn(turn, (len(like[0]), *np.shape(turn.reward)[1:2]), like))
 
     return Stepper(reset, send, receive, batch.close)

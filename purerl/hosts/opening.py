@@ -86,7 +86,7 @@ def seconds_of_step(host: HostEnv, num_envs: int) -> float:
 
 @contextlib.contextmanager
 def opened(
-    host: HostEnv, num_envs: int, how: How, who: Decided, tell: Callable[[str], None]
+    host: HostEnv, num_envs: int, how: How, who: Decided, warn: Callable[[str], None]
 ) -> Iterator[tuple[Stepper, ...]]:
     """Opens ``num_envs`` environments within the context, and gives a `Stepper` for each group.
 
@@ -95,7 +95,7 @@ def opened(
         num_envs: The number of all environments.
         how: Timeout and restarts of workers.
         who: How many workers and groups there are.
-        tell: ``tell(line)`` is called for each worker that is started anew.
+        warn: ``warn(line)`` is called for each worker that is started anew.
 
     Raises:
         ConfigError: As `pool.open` does.
@@ -108,7 +108,7 @@ def opened(
             groups=who.groups,
             timeout=how.worker_timeout,
             max_restarts=how.worker_restarts,
-            tell=tell,
+            warn=warn,
         ) as workers:
             yield workers.steppers
         return

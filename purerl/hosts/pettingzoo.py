@@ -98,7 +98,7 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
     count = len(agents)
     lead = (count,) if count > 1 else ()
     seeds: list[int | None] = [None] * len(envs)
-    seen: list[dict[Any, Any]] = [{} for _ in envs]
+    views: list[dict[Any, Any]] = [{} for _ in envs]
     terminated: list[dict[Any, bool]] = [{} for _ in envs]
 
     def seed(given: np.ndarray) -> None:
@@ -109,7 +109,7 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
         for i in at:
             obs, info = envs[i].reset(seed=seeds[i])
             seeds[i], terminated[i] = None, dict.fromkeys(agents, False)
-            seen[i] = _views(obs, info)
+            views[i] = _views(obs, info)
         return shown(at)
 
     def step(action: np.ndarray, which: Which) -> Ends:
@@ -121,7 +121,7 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
             chosen = {agent: next(each) for agent in agents}
             live = envs[i].agents
             obs, paid, ended, _, info = envs[i].step({agent: chosen[agent] for agent in live})
-            seen[i] |= _views(obs, info)
+            views[i] |= _views(obs, info)
             terminated[i] |= ended
             reward[row] = [paid.get(agent, 0.0) for agent in agents]
             if not envs[i].agents:
@@ -133,7 +133,7 @@ def _rows(envs: Sequence[Any], agents: list[Any], space: Any, action_space: Any,
         return {agent: {"obs": x, MASK: info[agent][MASK]} for agent, x in obs.items()} if masked else obs
 
     def shown(at: Sequence[int] | np.ndarray) -> Leaves:
-        flat = gather([seen[i][agent] for i in at for agent in agents])
+        flat = gather([views[i][agent] for i in at for agent in agents])
         return tuple(x.reshape(len(at), *lead, *x.shape[1:]) for x in flat)
 
     def close() -> None:

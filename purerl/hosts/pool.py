@@ -38,7 +38,7 @@ def open(
     groups: int = 1,
     timeout: float = 60.0,
     max_restarts: int = 10,
-    tell: Callable[[str], None] = to_stderr,
+    warn: Callable[[str], None] = to_stderr,
 ) -> "Pool":
     """Starts the workers that step ``num_envs`` environments in ``groups``, and waits until they are ready.
 
@@ -51,7 +51,7 @@ def open(
         groups: The number of groups.
         timeout: Seconds that a worker may take for a step or a reset of its share of a group.
         max_restarts: How many workers may be started anew in all.
-        tell: ``tell(line)`` is called for each worker that is started anew.
+        warn: ``warn(line)`` is called for each worker that is started anew.
 
     Raises:
         ConfigError: If a worker cannot make its environments, or there are too many or too few groups.
@@ -60,7 +60,7 @@ def open(
     if not 1 <= groups <= most:
         raise ConfigError(f"groups = {groups}: must be in [1, {most}], for {num_envs} environments")
     sizes = spread(num_envs, groups)
-    return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, tell)
+    return Pool(recipe, sizes, max(1, min(num_workers, *sizes)), timeout, max_restarts, warn)
 
 
 def spread(total: int, parts: int) -> list[int]:
@@ -84,11 +84,11 @@ class Pool:
         num_workers: int,
         timeout: float,
         max_restarts: int,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
     ):
         self.restarts = 0
         self._recipe, self._sizes = recipe, sizes
-        self._timeout, self._max_restarts, self._tell = timeout, max_restarts, tell
+        self._timeout, self._max_restarts, self._warn = timeout, max_restarts, warn
         self._firsts = np.cumsum([0, *sizes]).tolist()  # the number of the first environment of each group
         ends = [np.cumsum([0, *spread(size, num_workers)]).tolist() for size in sizes]
         self._rows = [[slice(group[w], group[w + 1]) for group in ends] for w in range(num_workers)]
@@ -108,7 +108,7 @@ class Pool:
             memory.resize(self._file, layout, sizes, num_workers)
             self._memory = memory.mapped(self._file, layout, sizes, num_workers)
             for worker in self._workers:
-                processes.tell(worker, MAP)
+                processes.send(worker, MAP)
         except Fault as fault:
             self.close()
             if fault.kind == REFUSED:
@@ -202,7 +202,7 @@ class Pool:
         order = command(group, self._slot[group] ^ 1, begins)
         for w, worker in enumerate(self._workers):
             if begins or w not in self._cut[group]:
-                processes.tell(worker, order)
+                processes.send(worker, order)
 
     def _answer(self, w: int, group: int) -> bytes:
         began, sent = self._memory.began, self._sent
@@ -231,11 +231,11 @@ class Pool:
                 self.close()
                 raise HostError(f"{line}; no restart is left of {self._max_restarts}")
             self.restarts += 1
-            self._tell(f"{line}; is started anew ({self.restarts} of {self._max_restarts}), its episodes are cut off")
+            self._warn(f"{line}; is started anew ({self.restarts} of {self._max_restarts}), its episodes are cut off")
             try:
                 self._workers[w] = self._start(w)
                 self._ready(self._workers[w])
-                processes.tell(self._workers[w], MAP)
+                processes.send(self._workers[w], MAP)
                 for group, seeds in enumerate(self._seeds):
                     if seeds is not None:
                         self._begin(w, group, seeds)
@@ -250,7 +250,7 @@ class Pool:
             np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1 for seed in seeds[rows].tolist()
         ]
         self._sent[group] = time.monotonic()
-        processes.tell(self._workers[w], command(group, self._slot[group] ^ 1, True))
+        processes.send(self._workers[w], command(group, self._slot[group] ^ 1, True))
         self._answer(w, group)
         self._cut[group].add(w)
 

@@ -70,25 +70,27 @@ def interpreter(module: str, *words: str, env: Mapping[str, str], fds: Sequence[
 def start(share: dict[str, Any], memory: int, num_groups: int) -> Process:
     """Starts a worker on its ``share``, which lacks the file descriptors of `Share`, and does not wait for it."""
     inbox, commands = os.pipe()
-    life, ours = socket.socketpair()
+    life, parent_end = socket.socketpair()
     pipes = [os.pipe() for _ in range(num_groups)]
-    theirs = [inbox, life.fileno(), *(write for _, write in pipes)]
-    told = Share(**share, memory=memory, inbox=inbox, life=life.fileno(), replies=theirs[2:])
+    inherited = [inbox, life.fileno(), *(write for _, write in pipes)]
+    description = Share(**share, memory=memory, inbox=inbox, life=life.fileno(), replies=inherited[2:])
     environment = ENVIRONMENT | os.environ | {"JAX_PLATFORMS": "cpu"}
     try:
-        popen = interpreter("purerl.hosts.worker", json.dumps(told._asdict()), env=environment, fds=[memory, *theirs])
+        popen = interpreter(
+            "purerl.hosts.worker", json.dumps(description._asdict()), env=environment, fds=[memory, *inherited]
+        )
     finally:
         life.close()
-        for fd in (inbox, *theirs[2:]):
+        for fd in (inbox, *inherited[2:]):
             os.close(fd)
     replies = tuple(FileIO(read, "r") for read, _ in pipes)
     polls = tuple(select.poll() for _ in replies)
     for poll, reply in zip(polls, replies, strict=True):
         poll.register(reply, select.POLLIN)
-    return Process(popen, FileIO(commands, "w"), ours, replies, polls)
+    return Process(popen, FileIO(commands, "w"), parent_end, replies, polls)
 
 
-def tell(process: Process, order: bytes) -> None:
+def send(process: Process, order: bytes) -> None:
     """Sends a command. If the worker is gone, waiting for its answer reveals it."""
     with contextlib.suppress(BrokenPipeError):
         process.inbox.write(order)

@@ -42,9 +42,9 @@ def sound_turn(turn: Turn, shape: tuple[int, ...], like: Leaves, first: int = 0)
 def sound_obs(obs: Leaves, like: Leaves, first: int = 0) -> Leaves:
     """Returns ``obs`` in the shapes and dtypes of ``like``; raises `Nonsense` as `sound_turn` does."""
     if not isinstance(obs, tuple) or len(obs) != len(like):
-        raise Nonsense(f"observations are {_told(obs)}, must be a tuple of {len(like)} arrays")
+        raise Nonsense(f"observations are {_kind(obs)}, must be a tuple of {len(like)} arrays")
     if wrong := [x for x in obs if not isinstance(x, np.ndarray)]:
-        raise Nonsense(f"an observation is {_told(wrong[0])}, must be an array")
+        raise Nonsense(f"an observation is {_kind(wrong[0])}, must be an array")
     names = ["observation"] if len(like) == 1 else [f"leaf {i} of the observation" for i in range(len(like))]
     return tuple(
         _finite(_cast(x, y.shape, y.dtype, name), first, f"the {name}")
@@ -57,9 +57,9 @@ def _cast(x: Any, shape: tuple[int, ...], dtype: np.dtype, name: str) -> np.ndar
         if x.dtype == dtype:
             return x
         if np.can_cast(x.dtype, dtype, "same_kind"):
-            with np.errstate(over="ignore"):  # what overflows is infinite, and told
+            with np.errstate(over="ignore"):  # an overflow is infinite, and reported
                 return x.astype(dtype)
-    raise Nonsense(f"{name} is {_told(x)}, must be {dtype} {list(shape)}")
+    raise Nonsense(f"{name} is {_kind(x)}, must be {dtype} {list(shape)}")
 
 
 def _finite(x: np.ndarray, first: int, name: str) -> np.ndarray:
@@ -71,7 +71,7 @@ def _finite(x: np.ndarray, first: int, name: str) -> np.ndarray:
     return x
 
 
-def _told(x: Any) -> str:
+def _kind(x: Any) -> str:
     if isinstance(x, np.ndarray):
         return f"{x.dtype} {list(x.shape)}"
     return f"a {type(x).__name__}{f' of {len(x)}' if isinstance(x, tuple) else ''}"

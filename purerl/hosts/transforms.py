@@ -141,12 +141,12 @@ def seed_both(own: Callable[[np.ndarray], None], rows: Rows) -> Callable[[np.nda
 class _Kind(NamedTuple):
     """The conditions of a transform.
 
-    ``told`` and ``holds`` say which values it takes, in words and as a function. ``apart``: it steps or begins rows
-    apart from others. ``would``: what it would do with an action that may be illegal (empty: nothing). ``alone``: it
-    needs a single agent.
+    ``requirement`` and ``holds`` say which values it takes, in words and as a function. ``apart``: it steps or begins
+    rows apart from others. ``would``: what it would do with an action that may be illegal (empty: nothing). ``alone``:
+    it needs a single agent.
     """
 
-    told: str
+    requirement: str
     holds: Callable[[Any], bool]
     apart: bool
     would: str = ""
@@ -185,7 +185,7 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
             continue
         field = f"env = {source.name!r}: {name} = {value!r}"
         if not kind.holds(value):
-            raise ConfigError(f"{field}: must be {kind.told}")
+            raise ConfigError(f"{field}: must be {kind.requirement}")
         if kind.would and source.legal:
             raise ConfigError(f"env = {source.name!r}: has illegal actions, which {name} would {kind.would}")
         if kind.alone and source.num_agents > 1:

@@ -93,20 +93,20 @@ def _rows(env: VectorEnv, mode: AutoresetMode, masked: bool) -> Rows:
         nonlocal first
         obs, reward, terminated, truncated, info = env.step(code.decode(action))
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        seen = split(view(obs, info))
+        next_obs = split(view(obs, info))
         if mode is AutoresetMode.SAME_STEP:
-            first = seen
-            seen = with_final(seen, np.flatnonzero(terminated | truncated), info)
-        return Ends(seen, numbers(reward), terminated, truncated)
+            first = next_obs
+            next_obs = with_final(next_obs, np.flatnonzero(terminated | truncated), info)
+        return Ends(next_obs, numbers(reward), terminated, truncated)
 
-    def with_final(seen: Leaves, ended: np.ndarray, info: dict[str, Any]) -> Leaves:
+    def with_final(next_obs: Leaves, ended: np.ndarray, info: dict[str, Any]) -> Leaves:
         if not len(ended):
-            return seen
+            return next_obs
         if "final_obs" not in info:
             raise ValueError("a vector environment of SAME_STEP gave no final_obs in its info")
-        masks = info["final_info"][MASK] if masked else seen[0]
+        masks = info["final_info"][MASK] if masked else next_obs[0]
         final = gather([view(info["final_obs"][i], {MASK: masks[i]}) for i in ended])
-        return merged(seen, ended, final)
+        return merged(next_obs, ended, final)
 
     draws = env.render_mode == "rgb_array"
     render: Any = env.render

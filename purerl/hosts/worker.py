@@ -70,7 +70,7 @@ def main() -> None:
 
 def _serve(share: Share) -> None:
     # after `end_with`: these take long
-    from purerl.errors import ConfigError, own_code, told
+    from purerl.errors import ConfigError, one_line, own_code
     from purerl.hosts import memory
     from purerl.hosts.making import make
 
@@ -82,7 +82,7 @@ def _serve(share: Share) -> None:
     except ConfigError as error:
         _end(share.replies[0], REFUSED, str(error))
     except BaseException as error:
-        _end(share.replies[0], RAISED, told(error))
+        _end(share.replies[0], RAISED, one_line(error))
     os.write(share.replies[0], READY + json.dumps(layout).encode() + b"\n")
     if os.read(share.inbox, 1) == MAP:
         shared = memory.mapped(share.memory, layout, share.sizes, share.workers)
@@ -107,7 +107,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
     """Executes commands until the inbox ends."""
     import numpy as np
 
-    from purerl.errors import place, told
+    from purerl.errors import one_line, place
     from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
 
     groups = [
@@ -117,26 +117,26 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
     while order := os.read(share.inbox, 1):
         number, slot, begins = order[0] >> 2, order[0] >> 1 & 1, order[0] & 1
         shared.began[share.worker] = time.monotonic()
-        mine, batch, first, answer = groups[number], batches[number], share.first[number], DONE
+        own, batch, first, answer = groups[number], batches[number], share.first[number], DONE
         try:
             if begins:
-                obs = sound_obs(batch.reset(mine.seeds.copy()), mine.obs[slot], first)
+                obs = sound_obs(batch.reset(own.seeds.copy()), own.obs[slot], first)
             else:
-                turn = sound_turn(batch.step(mine.action.copy()), mine.reward.shape, mine.obs[slot], first)
+                turn = sound_turn(batch.step(own.action.copy()), own.reward.shape, own.obs[slot], first)
                 obs, last = turn.obs, turn.last
-                mine.reward[:], mine.terminated[:], mine.truncated[:] = turn.reward, turn.terminated, turn.truncated
+                own.reward[:], own.terminated[:], own.truncated[:] = turn.reward, turn.terminated, turn.truncated
                 if np.count_nonzero(last):
                     answer, which = ENDED, last.reshape(len(last), -1).any(axis=1)
-                    for x, y in zip(mine.next_obs, turn.next_obs, strict=True):
+                    for x, y in zip(own.next_obs, turn.next_obs, strict=True):
                         x[which] = y[which]
-            for x, y in zip(mine.obs[slot], obs, strict=True):
+            for x, y in zip(own.obs[slot], obs, strict=True):
                 x[...] = y
         except _Hung as error:
             _end(share.replies[number], HUNG, place(error) or place(error, installed=True))
         except Nonsense as error:
             _end(share.replies[number], NONSENSE, str(error))
         except BaseException as error:
-            _end(share.replies[number], RAISED, told(error))
+            _end(share.replies[number], RAISED, one_line(error))
         os.write(share.replies[number], answer)
 
 

@@ -73,15 +73,15 @@ def init(key: Key, predictions: int = PREDICTIONS) -> dict[str, Array]:
 
     Weights are Gaussians of standard deviation ``1 / sqrt(in)``, truncated at two of them; biases are 0.
     """
-    wanted = shapes(predictions)
-    keys = dict(zip(wanted, jax.random.split(key, len(wanted)), strict=True))
+    expected = shapes(predictions)
+    keys = dict(zip(expected, jax.random.split(key, len(expected)), strict=True))
 
     def draw(name: str, shape: tuple[int, ...]) -> Array:
         if name.endswith("/b"):
             return jnp.zeros(shape)
         return jax.random.truncated_normal(keys[name], -2.0, 2.0, shape) / math.sqrt(shape[-2])
 
-    return {name: draw(name, shape) for name, shape in wanted.items()}
+    return {name: draw(name, shape) for name, shape in expected.items()}
 
 
 class Memory(NamedTuple):
@@ -109,9 +109,9 @@ def rule(arrays: dict[str, Array]) -> Rule:
         mean = jnp.broadcast_to(jnp.mean(x, axis=-2, keepdims=True), x.shape)
         return jax.nn.relu(linear(name, jnp.concatenate([x, mean], axis=-1)))
 
-    def inputs(place: str, seen: Seen) -> tuple[Array, Array]:
+    def inputs(place: str, given: Seen) -> tuple[Array, Array]:
         """Returns the inputs of the network at ``place``: of steps ``[T, N, 27]``, and of actions ``[T, N, A, 2]``."""
-        steps, values, online, target = seen
+        steps, values, online, target = given
         policy = jax.nn.softmax(online.policy)  # [R, N, A]
         acting, behaving, aiming = (
             jax.nn.softmax(x) for x in (online.policy[:-2], steps.behaviour, target.policy[:-2])
@@ -166,16 +166,16 @@ def rule(arrays: dict[str, Array]) -> Rule:
         nothing = jnp.zeros((x.shape[1], UNITS))
         return jax.lax.scan(step, Memory(nothing, nothing), (x, last), reverse=True)[1]
 
-    def targets(seen: Seen, memory: Memory) -> tuple[Targets, Memory]:
-        x, features = inputs(OVER_STEPS, seen)
-        hidden = backwards(x, seen.steps.last) * linear("lstm/linear", memory.hidden).reshape(1, 1, -1)
+    def targets(given: Seen, memory: Memory) -> tuple[Targets, Memory]:
+        x, features = inputs(OVER_STEPS, given)
+        hidden = backwards(x, given.steps.last) * linear("lstm/linear", memory.hidden).reshape(1, 1, -1)
         number, y, z = (linear(f"lstm/linear_{i}", hidden) for i in (1, 2, 3))
         beside = jnp.broadcast_to(hidden[..., None, :], (*features.shape[:-1], UNITS))
         policy = over_actions("lstm/sequential_1/conv1_d", jnp.concatenate([beside, features], axis=-1))
         policy = linear("lstm/linear_4", policy)[..., 0]
-        columns = [inputs(OVER_UPDATES, seen)[0], number, read_prediction(f"{OVER_UPDATES}/mlp", y)]
-        told = linear(f"{OVER_UPDATES}/mlp_2/~/linear_0", jnp.concatenate(columns, axis=-1))  # [T, N, 16]
-        mean = jax.vmap(losses.mean, in_axes=(-1, None))(told, seen.steps.known)
+        columns = [inputs(OVER_UPDATES, given)[0], number, read_prediction(f"{OVER_UPDATES}/mlp", y)]
+        projected = linear(f"{OVER_UPDATES}/mlp_2/~/linear_0", jnp.concatenate(columns, axis=-1))  # [T, N, 16]
+        mean = jax.vmap(losses.mean, in_axes=(-1, None))(projected, given.steps.known)
         return Targets(policy, y, z), cell(f"{OVER_UPDATES}/lstm", shards.mean(mean), memory)
 
     nothing = lambda: Memory(jnp.zeros(LIFETIME), jnp.zeros(LIFETIME))

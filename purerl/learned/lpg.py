@@ -126,8 +126,8 @@ def parts(meta_params: PyTree, config: Any, made: LPGSettings) -> dict[str, Any]
 
     def rule(columns: Columns, *lifetime: Array) -> tuple[Array, Array]:
         """Returns ``pi_hat`` ``[T]`` and outputs for ``y_hat`` ``[T, K]``, by columns whose values are predictions."""
-        told = [jnp.full_like(columns.reward, x) for x in lifetime]
-        rows = jnp.stack([columns.reward, columns.discount, jnp.exp(columns.log_prob), *told], axis=1)
+        conditions = [jnp.full_like(columns.reward, x) for x in lifetime]
+        rows = jnp.stack([columns.reward, columns.discount, jnp.exp(columns.log_prob), *conditions], axis=1)
         ended = columns.discount == 0
         out: Any = reader.apply(meta_params, rows, columns.value, columns.next_value, ended, columns.last)
         return out[:, 0], out[:, 1:]

@@ -89,7 +89,7 @@ def make(made: Made) -> Talk:
     teacher = mlp(made.inputs, made.message_layers, made.messages)
     guide = mlp(made.inputs + made.goal_size, made.message_layers, made.messages)
 
-    def said(network: Any, params: PyTree, heard: Array) -> Array:
+    def message(network: Any, params: PyTree, heard: Array) -> Array:
         outputs = network.apply(params, *(heard[..., i] for i in range(heard.shape[-1])))
         return made.message_scale * jnp.tanh(made.message_gain * jnp.stack(outputs, axis=-1))
 
@@ -99,13 +99,13 @@ def make(made: Made) -> Talk:
         return {**first, "trained": guide.init(key_trained)} if made.role == "guide" else first
 
     def speak(meta_params: PyTree, obs: Array) -> Array:
-        return said(teacher, meta_params["learning"], obs)
+        return message(teacher, meta_params["learning"], obs)
 
     def env(meta_params: PyTree, env: Env) -> Env:
         return messages(env, channel, lambda obs: speak(meta_params, obs))
 
     def trial(meta_params: PyTree, env: Env) -> Env:
-        towards = lambda obs, goal: said(guide, meta_params["trained"], jnp.concatenate([obs, goal], axis=-1))
+        towards = lambda obs, goal: message(guide, meta_params["trained"], jnp.concatenate([obs, goal], axis=-1))
         goal = goal_of(env)
         if made.goal_size != goal.size:
             raise ConfigError(f"goal_size = {made.goal_size}: the goals of {env.name} have {goal.size}")
@@ -142,8 +142,8 @@ def goal_of(env: Env) -> Goal:
         raise ConfigError(f"env = {env.name!r}: has no goals to guide to; {', '.join(GOALS)} have")
     goal, shape = GOALS[env.name], getattr(env.observation_space, "shape", ())
     if shape != (goal.inputs,):
-        told = f"observations {list(shape)}; a guide needs the usual [{goal.inputs}]"
-        raise ConfigError(f"env = {env.name!r}: has {told}")
+        problem = f"observations {list(shape)}; a guide needs the usual [{goal.inputs}]"
+        raise ConfigError(f"env = {env.name!r}: has {problem}")
     return goal
 
 

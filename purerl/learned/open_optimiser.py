@@ -148,8 +148,8 @@ def features(params: Array, grads: Array, momenta: Array, progress: Progress, la
     place = jnp.concatenate([layer.place.reshape(-1) for layer in layers])
     active = jnp.concatenate([_dormancy(layer).reshape(-1) for layer in layers])
     everywhere = lambda x: jnp.broadcast_to(x, params.shape)
-    told = jnp.stack([everywhere(progress.training), place, everywhere(progress.batch), active])
-    return jnp.concatenate([jnp.concatenate(scaled, axis=1), told])
+    conditions = jnp.stack([everywhere(progress.training), place, everywhere(progress.batch), active])
+    return jnp.concatenate([jnp.concatenate(scaled, axis=1), conditions])
 
 
 def _dormancy(layer: Layer) -> Array:
@@ -163,9 +163,9 @@ def remember(gates: PyTree, carry: Array, x: Array) -> Array:
 
     Cho et al. 2014, arXiv 1406.1078; the reset gate scales the carry's contribution after its kernel.
     """
-    seen = _dense(_beside([gates[name] for name in GATES]), x)
+    from_input = _dense(_beside([gates[name] for name in GATES]), x)
     kept = _beside([{"kernel": gates[name]["kernel"]} for name in ("hr", "hz", "hn")])["kernel"].T @ carry
-    (reset, update, new), (by_reset, by_update, by_new) = jnp.split(seen, 3), jnp.split(kept, 3)
+    (reset, update, new), (by_reset, by_update, by_new) = jnp.split(from_input, 3), jnp.split(kept, 3)
     update = jax.nn.sigmoid(update + by_update)
     new = jnp.tanh(new + jax.nn.sigmoid(reset + by_reset) * (by_new + gates["hn"]["bias"][:, None]))
     return (1 - update) * new + update * carry
@@ -220,16 +220,16 @@ def make(meta_params: PyTree, config: Any, made: OpenSettings) -> Observant:
         grads = jnp.concatenate([clip.update(part, optax.EmptyState())[0] for part in cut])
         momenta = average(state.momenta, grads)
         flat = [layer for some in tensors.values() for layer in some]
-        seen = features(params, grads, momenta, progress(config, state.updates.updates), flat)
-        carry = remember(meta_params["gru"], state.carry, seen)
+        inputs = features(params, grads, momenta, progress(config, state.updates.updates), flat)
+        carry = remember(meta_params["gru"], state.carry, inputs)
         drawn = draw.normal(_folded(state.key, state.updates.updates), (sizes["actor"],))
         noise = jnp.pad(drawn, (0, params.size - sizes["actor"]))
         taken = moves(outputs(meta_params["mlp"], carry), noise, STEP if alone else 1.0)
         after = OpenState(gradients.Descent(counters.increment(state.updates.updates)), state.key, momenta, carry)
         return (-taken if alone else direction + taken), after
 
-    ours = optax.GradientTransformationExtraArgs(begin, change)
-    chain = gradients.chain(ours) if alone else settings.make_optimiser(config, ours)
+    transformation = optax.GradientTransformationExtraArgs(begin, change)
+    chain = gradients.chain(transformation) if alone else settings.make_optimiser(config, transformation)
 
     def update(grads: Array, state: PyTree, params: Array, *, layers: PyTree) -> tuple[Array, PyTree]:
         result: tuple[Array, PyTree] = chain.update(grads, state, params, grads=grads, layers=layers)

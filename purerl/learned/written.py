@@ -115,7 +115,7 @@ def _check_elementwise(written: Written, config: Any) -> None:
     fits = lambda x: getattr(x, "shape", None) == inputs[0].shape and jnp.issubdtype(x.dtype, jnp.floating)
     if len(arrays) != place.outputs or not all(map(fits, arrays)):
         count = "an array" if place.outputs == 1 else f"{place.outputs} arrays"
-        raise _Misfit(f"returns {_told(returned)}, must return {count} of floats of the shape of its inputs, [N]")
+        raise _Misfit(f"returns {_shapes(returned)}, must return {count} of floats of the shape of its inputs, [N]")
 
     def outcome(*inputs: Array) -> tuple[Array, ...]:
         result = of_config(*inputs)
@@ -123,9 +123,9 @@ def _check_elementwise(written: Written, config: Any) -> None:
         slope = jax.grad(lambda first: jnp.sum(of_config(first, *inputs[1:])))
         return (*values, slope(inputs[0])) if place.sloped else values
 
-    told = ("value", f"slope by {place.inputs[0]}") if place.sloped else ("first value", "second value")
+    names_of_results = ("value", f"slope by {place.inputs[0]}") if place.sloped else ("first value", "second value")
     results = names.called(written.socket, written.name, jax.jit(outcome), *inputs)
-    for name, values in zip(told, results, strict=True):
+    for name, values in zip(names_of_results, results, strict=True):
         for i in np.flatnonzero(~np.isfinite(np.asarray(values)))[:1]:
             where = ", ".join(f"{each} = {x[i]:g}" for each, x in zip(place.inputs, inputs, strict=True))
             raise _Misfit(f"its {name} is {float(values[i])} at {where}")
@@ -148,12 +148,12 @@ def _check_optimiser(written: Written, config: Any) -> None:
     if any(shapes(each) != shapes(params) for each in returned):
         raise _Misfit("its updates must have the shapes and types of the parameters")
     results = names.called(written.socket, written.name, jax.jit(updates), params)
-    for tree, told in zip(results, ("update", "update by gradients of 0"), strict=True):
+    for tree, name in zip(results, ("update", "update by gradients of 0"), strict=True):
         if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(tree)):
-            raise _Misfit(f"its {told} is not finite")
+            raise _Misfit(f"its {name} is not finite")
 
 
-def _told(returned: Any) -> str:
+def _shapes(returned: Any) -> str:
     """Describes what a function returned by its shapes."""
     leaves = [f"{x.dtype}{list(x.shape)}" for x in jax.tree.leaves(returned)]
     return ", ".join(leaves[:3]) + (", ..." if len(leaves) > 3 else "") if leaves else "nothing"

@@ -212,8 +212,8 @@ def playing(
     def move(here: Situation, time: Array) -> tuple[Situation, Array, Step]:
         key_env, key_policy = jax.random.split(jax.random.fold_in(key_step, time))
         action, carry = whole.act(here, key_policy)
-        theirs = trees.split(action, (num_episodes, env.num_agents)) if several else action
-        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), here.env_state, theirs)
+        by_env = trees.split(action, (num_episodes, env.num_agents)) if several else action
+        env_state, step = jax.vmap(env.step)(env.noise(key_env, (num_episodes,)), here.env_state, by_env)
         step = trees.merge(step, 2) if several else step
         return Situation(step.next_obs, whole.remember(carry, step), env_state), action, step
 

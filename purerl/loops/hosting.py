@@ -52,7 +52,7 @@ class Choice(NamedTuple):
     extras: PyTree
 
 
-class Came(NamedTuple):
+class StepResult(NamedTuple):
     """The results of a step of the host, with leaves ``[E, ...]`` of ``E`` environments.
 
     ``step`` is the `Step` of the plain environments. ``first`` are the observations with which their next step begins:
@@ -76,7 +76,7 @@ def choose(learner: Learner, behaviour: PyTree, lane: Lane, noise: PyTree) -> Ch
 
 
 def go_on(
-    env: Env, remember: Callable[[PyTree, Step], PyTree], lane: Lane, choice: Choice, came: Came
+    env: Env, remember: Callable[[PyTree, Step], PyTree], lane: Lane, choice: Choice, result: StepResult
 ) -> tuple[Lane, Transition]:
     """Continues the rows of a lane after a step of the host.
 
@@ -85,13 +85,13 @@ def go_on(
         remember: ``(carry, step) -> carry``, applied after the step.
         lane: The rows before the step.
         choice: What was chosen in them.
-        came: The results of the host's step.
+        result: The results of the host's step.
 
     Returns:
         The rows after the step, and the step as a row ``[B]`` of a trajectory.
     """
-    rows = fleet(env, trees.length(came.first))
-    env_state, following, step = rows.step((came.step, came.first), lane.env_state, choice.action)
+    rows = fleet(env, trees.length(result.first))
+    env_state, following, step = rows.step((result.step, result.first), lane.env_state, choice.action)
     carry = remember(choice.carry, step)
     ends = step.reward, step.terminated, step.truncated, step.next_obs
     return Lane(env_state, following, carry), Transition(lane.obs, choice.action, *ends, choice.extras)

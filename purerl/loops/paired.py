@@ -9,7 +9,7 @@ from purerl.curricula.teacher import builder, built
 from purerl.envs.fleet import Fleet, fleet
 from purerl.formulas import levels as formulas
 from purerl.loops.rollout import init_actors, rollout
-from purerl.loops.teaching import PROBE, TEACH, came_of, play, solve_rate
+from purerl.loops.teaching import PROBE, TEACH, play, results_by_level, solve_rate
 from purerl.loops.trainers import initial_state, next_state, observe
 from purerl.types import Actors, Design, Env, Key, Learner, Metrics, PyTree, Trainer, TrainState, Transition
 
@@ -79,7 +79,7 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
     def learn(state: TrainState, lesson: Lesson, key: Key) -> tuple[TrainState, Metrics]:
         others: Others = state.curriculum
         key_other, key_teacher = jax.random.fold_in(key, PROBE), jax.random.fold_in(key, TEACH)
-        ours, theirs = came_of(env, lesson.protagonist), came_of(env, lesson.antagonist)
+        ours, theirs = results_by_level(env, lesson.protagonist), results_by_level(env, lesson.antagonist)
         regret = formulas.regret(theirs, ours)
         pay = jnp.zeros_like(lesson.teacher.reward).at[-1].set(regret)
         updated, more = _learned(learner, state.learner, lesson.protagonist, key)
@@ -103,6 +103,6 @@ def paired(rows: Fleet, env: Env, learner: Learner, teacher: Learner, design: De
 
 def _learned(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -> tuple[PyTree, Metrics]:
     """Computes a learner's state after a trajectory, and its metrics. Consumes ``key``."""
-    told, trajectory, more = observe(learner, state, trajectory, key)
-    updated = learner.update(told, trajectory, key)
+    observed, trajectory, more = observe(learner, state, trajectory, key)
+    updated = learner.update(observed, trajectory, key)
     return updated.state, {**updated.metrics, **more}

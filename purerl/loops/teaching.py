@@ -60,7 +60,7 @@ def play(
     return rollout(key, rows, learner, behaviour, init_actors(key, rows, learner), num_steps)
 
 
-def came_of(env: Env, trajectory: Transition, scores: Scores | None = None) -> Played:
+def results_by_level(env: Env, trajectory: Transition, scores: Scores | None = None) -> Played:
     """Summarises the results of a trajectory in each of its ``E`` levels; with several agents, their mean.
 
     ``scores`` are the learner's values and advantages; with None they count as zeros.
@@ -109,26 +109,26 @@ def taught(rows: Fleet, env: Env, learner: Learner, curriculum: Curriculum, *, n
 
     def learn(state: TrainState, lesson: Lesson, key: Key) -> tuple[TrainState, Metrics]:
         plan, key_probe = lesson.plan, jax.random.fold_in(key, PROBE)
-        told, trajectory, more = observe(learner, state.learner, lesson.trajectory, key)
-        update = lambda: learner.update(told, trajectory, key)
+        observed, trajectory, more = observe(learner, state.learner, lesson.trajectory, key)
+        update = lambda: learner.update(observed, trajectory, key)
         if curriculum.replays_alone:
             updated = jax.lax.cond(plan.replayed, update, lambda: unlearned(state.learner, update()))
             loss = jnp.where(plan.replayed, updated.metrics["loss"], 0.0)
         else:
             updated = update()
             loss = updated.metrics["loss"]
-        played = came_of(env, trajectory, updated.scores)
+        played = results_by_level(env, trajectory, updated.scores)
         following = curriculum.update(state.curriculum, plan, played)
         if curriculum.probe and curriculum.probed:
             levels = curriculum.probe(following, plan, jax.random.fold_in(key_probe, PLAN))
             behaviour = learner.behaviour(updated.state)
             _, tried, _ = play(key_probe, env, learner, behaviour, levels, num_envs, num_steps)
             scores = learner.update(updated.state, tried, jax.random.fold_in(key_probe, TEACH)).scores
-            following = curriculum.probed(following, levels, came_of(env, tried, scores))
+            following = curriculum.probed(following, levels, results_by_level(env, tried, scores))
         metrics = {
             **updated.metrics,
             **more,
-            **told_of(following.buffer),
+            **buffer_metrics(following.buffer),
             "replayed": plan.replayed.astype(jnp.float32),
             "unfinished": 1 - jnp.mean(played.finished.astype(jnp.float32)),
         }
@@ -163,7 +163,7 @@ def solve_rate(played: Played) -> Array:
     return jnp.sum(jnp.where(played.finished, played.solved, 0.0)) / jnp.sum(played.finished)
 
 
-def told_of(buffer: Buffer) -> Metrics:
+def buffer_metrics(buffer: Buffer) -> Metrics:
     """Computes the metrics of a buffer: the number of its levels and their mean score."""
     score = jnp.sum(jnp.where(buffer.taken, buffer.score, 0.0)) / buffer.size
     return {"levels": buffer.size.astype(jnp.float32), "level_score": score}

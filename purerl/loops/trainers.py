@@ -27,8 +27,8 @@ def on_policy(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
         return initial_state(learner.init(key_learner, actors.obs), actors, (), key)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
-        told, trajectory, metrics = observe(learner, state.learner, trajectory, key)
-        updated = learner.update(told, trajectory, key)
+        observed, trajectory, metrics = observe(learner, state.learner, trajectory, key)
+        updated = learner.update(observed, trajectory, key)
         return next_state(state, updated.state, (), {**updated.metrics, **metrics})
 
     return Trainer(init, collector(fleet, learner, num_steps), learn, learner, fleet, num_steps)
@@ -92,8 +92,8 @@ def off_policy(
             updated = learner.update(before, sample, key_update)
             return (updated.state, replay.update(stored, sample, updated.scores)), updated.metrics
 
-        told, trajectory, more = observe(learner, state.learner, trajectory, key)
-        start = told, replay.add(state.replay, trajectory)
+        observed, trajectory, more = observe(learner, state.learner, trajectory, key)
+        start = observed, replay.add(state.replay, trajectory)
         keys = tuple(jax.random.split(key, (2, num_updates)))
         (after, stored), metrics = trees.scan_means(update, start, keys)
         return next_state(state, after, stored, {**metrics, **more})
@@ -123,9 +123,9 @@ def observe(learner: Learner, state: PyTree, trajectory: Transition, key: Key) -
 
     Does not consume ``key``, but another that is folded from it.
     """
-    mine = own_rows(learner, trajectory)
-    state, metrics = learner.observe(state, mine, jax.random.fold_in(key, OBSERVE))
-    return state, mine, metrics
+    own = own_rows(learner, trajectory)
+    state, metrics = learner.observe(state, own, jax.random.fold_in(key, OBSERVE))
+    return state, own, metrics
 
 
 def initial_state(learner: PyTree, actors: Actors, replay: PyTree, key: Key) -> TrainState:

@@ -59,7 +59,7 @@ def learning(
     """
     shape = () if num_agents == 1 else (num_agents,)
 
-    def seen(state: TrainState, metrics: Metrics) -> PyTree:
+    def obs_of(state: TrainState, metrics: Metrics) -> PyTree:
         struct = spaces.struct(observation_space)
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), observe(state, metrics), struct)
 
@@ -67,11 +67,11 @@ def learning(
         trainer = make_trainer(start)
         training = trainer.init(key)
         metrics = trees.zeros(jax.eval_shape(trainer.step, training)[1])
-        return LearningState(training, jnp.zeros((), jnp.int32)), seen(training, jax.tree.map(jnp.asarray, metrics))
+        return LearningState(training, jnp.zeros((), jnp.int32)), obs_of(training, jax.tree.map(jnp.asarray, metrics))
 
     def step(noise: tuple[()], env_state: LearningState, action: Array) -> tuple[LearningState, Step]:
         training, metrics = make_trainer(action).step(env_state.training)
-        next_obs, t = seen(training, metrics), env_state.t + 1
+        next_obs, t = obs_of(training, metrics), env_state.t + 1
         terminated = ~training.alive
         truncated = (t >= num_iterations) & ~terminated
         paid, *ends = (jnp.broadcast_to(x, shape) for x in (reward(training, metrics), terminated, truncated))

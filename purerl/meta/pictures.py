@@ -77,9 +77,9 @@ def cheap_talk(artefact: artefacts.Artefact, config: Any, canvas: Canvas | None 
     panels = figure.subplots(1, count, sharey=True, squeeze=False)[0]
     for element in range(min(made.inputs, ELEMENTS)):
         obs = jnp.zeros((len(x), made.inputs)).at[:, element].set(x)
-        said = np.asarray(talk.speak(artefact.meta_params, obs))
+        message = np.asarray(talk.speak(artefact.meta_params, obs))
         for i, panel in enumerate(panels):
-            panel.plot(x, said[:, i], label=f"element {element}" + " (unseen)" * (element in made.unseen))
+            panel.plot(x, message[:, i], label=f"element {element}" + " (unseen)" * (element in made.unseen))
             panel.set(xlabel="element of the observation", ylabel="" if i else "message", title=f"number {i}")
     panels[-1].legend(fontsize="small")
     return figure

@@ -149,11 +149,13 @@ def compare(
             lives = functools.partial(_lives, algo, config, env, lanes, jax.random.key(seed))
             drawn = functools.partial(_drawn, algo, config, env, lanes, jax.random.key(seed), artefact, seeds)
             learned = lambda changed, value: artefact.parts(changed)
-            ours = lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
+            learned_fitness = (
+                lives(learned, seeds, HELD_OUT)[0] if artefact.made.env is sockets.same_env else drawn(None)
+            )
             for baseline in artefact.made.baselines:
                 if baseline.drawn:
                     begin(f"{baseline.name} on {place}: {seeds} trainings")
-                    row = _row(place, place in named, baseline, None, ours, drawn(baseline.drawn))
+                    row = _row(place, place in named, baseline, None, learned_fitness, drawn(baseline.drawn))
                     rows.append({**row, "at_edge": False})
                     continue
                 parts = lambda changed, value, b=baseline: b.parts(value)
@@ -163,8 +165,8 @@ def compare(
                 begin(f"{baseline.name} on {place}: {tried}")
                 scores = lives(parts, tuning_seeds, TUNING, **{baseline.tuned: values})
                 best = int(np.argmax(_floored(scores)[0].mean(axis=1)))
-                theirs = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
-                row = _row(place, place in named, baseline, float(values[best]), ours, theirs)
+                baseline_fitness = lives(parts, seeds, HELD_OUT, **{baseline.tuned: values[best : best + 1]})[0]
+                row = _row(place, place in named, baseline, float(values[best]), learned_fitness, baseline_fitness)
                 rows.append({**row, "at_edge": best in (0, len(values) - 1)})
             json_files.write_json(path, result)
     return result
@@ -261,7 +263,12 @@ def _floored(*scores: np.ndarray) -> list[np.ndarray]:
 
 
 def _row(
-    env: str, trained_on: bool, baseline: sockets.Baseline, tuned: float | None, ours: np.ndarray, theirs: np.ndarray
+    env: str,
+    trained_on: bool,
+    baseline: sockets.Baseline,
+    tuned: float | None,
+    learned_fitness: np.ndarray,
+    baseline_fitness: np.ndarray,
 ) -> dict[str, Any]:
     """Makes a row of the report.
 
@@ -270,16 +277,16 @@ def _row(
         trained_on: Whether the artefact was trained in it.
         baseline: The baseline that the artefact is compared with.
         tuned: The tuned value of the baseline's field; None if it has none.
-        ours: ``[seeds]``, the fitness with the artefact, paired with ``theirs``.
-        theirs: ``[seeds]``, the fitness with the baseline.
+        learned_fitness: ``[seeds]``, the fitness with the artefact, paired with ``baseline_fitness``.
+        baseline_fitness: ``[seeds]``, the fitness with the baseline.
     """
-    with_floor, their_floor = _floored(ours, theirs)
+    with_floor, their_floor = _floored(learned_fitness, baseline_fitness)
     mean = lambda x: x.mean(axis=(-2, -1))
     difference = (with_floor - their_floor)[:, None]
     nothing = aggregates.Estimate(np.nan, np.nan, np.nan)
     none = np.any(np.isnan(difference))
     estimate = nothing if none else aggregates.estimate(difference, statistic=mean)
-    of_iqm = lambda x: (nothing if none else aggregates.told(x))._asdict()
+    of_iqm = lambda x: (nothing if none else aggregates.reported_estimate(x))._asdict()
     return {
         "env": env,
         "trained_on": trained_on,
@@ -293,8 +300,8 @@ def _row(
         "fitness_iqm": of_iqm(with_floor),
         "baseline_iqm": of_iqm(their_floor),
         "iqm_difference": of_iqm(difference[:, 0]),
-        "without": int((~np.isfinite(ours)).sum()),
-        "baseline_without": int((~np.isfinite(theirs)).sum()),
+        "without": int((~np.isfinite(learned_fitness)).sum()),
+        "baseline_without": int((~np.isfinite(baseline_fitness)).sum()),
     }
 
 

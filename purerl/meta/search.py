@@ -230,7 +230,7 @@ def _generations(run: Run, program: SearchProgram, so_far: Progress, interrupted
     state, done, first, barren = so_far.state, so_far.done, so_far.done, _barren(directory)
     digest, start, saved = config_file.digest(description._asdict()), time.perf_counter(), time.perf_counter()
     elapsed = lambda: so_far.seconds + time.perf_counter() - start
-    over = lambda: bool(processes.told(bool(options.budget_seconds) and elapsed() >= options.budget_seconds))
+    over = lambda: bool(processes.from_first(bool(options.budget_seconds) and elapsed() >= options.budget_seconds))
     paced = session.advance(
         program.chunk, state, done, description.generations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS
     )
@@ -261,7 +261,7 @@ def _generations(run: Run, program: SearchProgram, so_far: Progress, interrupted
             report((done - first) * frames, columns["fitness"][-1:], 1)
             saving.check()
             due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
-            if processes.told(bool(due)):
+            if processes.from_first(bool(due)):
                 save()
                 saved = time.perf_counter()
         save()

@@ -50,9 +50,9 @@ def against(env: Env, size: int, action: Array) -> Fleet:
     def step(noise: PyTree, game: Game, other: Array) -> tuple[Game, PyTree, Step]:
         actions = trees.merge(jnp.stack([action, other], axis=1), 2)
         env_state, obs, made = both.step(noise, game.env_state, actions)
-        theirs: Step = _seat(made, 1)
+        of_other: Step = _seat(made, 1)
         reward = trees.split(made.reward, (size, 2))
-        return Game(env_state, _seat(obs, 0), reward, theirs.last), _seat(obs, 1), theirs
+        return Game(env_state, _seat(obs, 0), reward, of_other.last), _seat(obs, 1), of_other
 
     return Fleet(size, both.env_steps, reset, both.noise, step)
 
@@ -81,10 +81,10 @@ def by_step(fleet: Fleet, learner: Learner, *, num_steps: int) -> Trainer:
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
         row = (state.iteration.low % num_steps).astype(jnp.int32)
         rows = jax.tree.map(lambda all_rows, new: all_rows.at[row].set(new[0]), state.replay, trajectory)
-        told, _, more = observe(learner, state.learner, trajectory, key)
-        update = lambda: learner.update(told, rows, key)[:2]
+        observed, _, more = observe(learner, state.learner, trajectory, key)
+        update = lambda: learner.update(observed, rows, key)[:2]
         nothing = trees.zeros(jax.eval_shape(update)[1])
-        after, metrics = where_needed(row == num_steps - 1, update, (told, nothing))
+        after, metrics = where_needed(row == num_steps - 1, update, (observed, nothing))
         return next_state(state, after, rows, {**metrics, **more})
 
     return Trainer(init, collect, learn, learner, fleet, 1)

@@ -148,8 +148,10 @@ def of_evosax(algorithm: Any, params: Any) -> Strategy:
         updated = trees.strong(updated)
         floats = [x for x in jax.tree.leaves(algorithm.get_mean(updated)) if jnp.issubdtype(x.dtype, jnp.inexact)]
         comparable = _comparable(fitness)
-        told = jnp.any(comparable != comparable[0]) & jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]))
-        return jax.tree.map(lambda new, old: jnp.where(told, new, old), updated, state)
+        informative = jnp.any(comparable != comparable[0]) & jnp.all(
+            jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats])
+        )
+        return jax.tree.map(lambda new, old: jnp.where(informative, new, old), updated, state)
 
     return Strategy(algorithm.population_size, init, ask, tell, algorithm.get_mean)
 

@@ -95,9 +95,9 @@ def rows(network: Recurrent, inputs: Callable[[PyTree], PyTree], num_rows: int) 
         return network.step(params, inputs(obs), carry)
 
     def unroll(params: PyTree, obs: PyTree, carry: PyTree, last: Array) -> tuple[PyTree, PyTree, PyTree]:
-        seen = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), inputs(obs))
+        inputs_of_rows = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), inputs(obs))
         all_last = jnp.repeat(last, num_rows, axis=1)
-        out, carries, carry = network.unroll(params, seen, trees.merge(carry, 2), all_last)
+        out, carries, carry = network.unroll(params, inputs_of_rows, trees.merge(carry, 2), all_last)
         out, carries = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, num_rows, *x.shape[2:]), (out, carries))
         return out, carries, trees.split(carry, (last.shape[1], num_rows))
 

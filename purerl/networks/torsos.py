@@ -158,9 +158,9 @@ class Informed(nn.Module):
     inner: nn.Module
     describe: Callable[[PyTree], Array]
 
-    def __call__(self, seen: tuple[PyTree, PyTree]) -> Array:
+    def __call__(self, inputs: tuple[PyTree, PyTree]) -> Array:
         """Returns the features ``[..., F]`` of a pair ``(obs, more)``."""
-        obs, more = seen
+        obs, more = inputs
         return jnp.concatenate([self.inner(obs), self.describe(more)], axis=-1)
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from purerl.hosts.bundle import Leaves, Stepper, Turn
-from purerl.loops.hosting import Came, Choice, Lane
+from purerl.loops.hosting import Choice, Lane, StepResult
 from purerl.population.hosting import Programs
 from purerl.types import Env, Key, PyTree, Step, Transition
 
@@ -58,12 +58,12 @@ class Reader:
         """Returns observations of plain environments as a tree."""
         return jax.tree.unflatten(self._structure, map(self._each, leaves))
 
-    def came(self, turn: Turn) -> Came:
+    def result(self, turn: Turn) -> StepResult:
         """Returns the result of the host's step."""
         first = self.observed(turn.obs)
         following = first if turn.next_obs is turn.obs else self.observed(turn.next_obs)
         flags: Any = map(self._each, (turn.reward, turn.terminated, turn.truncated))
-        return Came(Step(following, *flags), first)
+        return StepResult(Step(following, *flags), first)
 
     def actions(self, action: Any) -> np.ndarray:
         """Returns actions of rows ``[P, B, ...]`` as actions of environments."""
@@ -117,14 +117,14 @@ class Actor:
             for g in groups:
                 turn = self._steppers[g].receive()
                 watch.note("stepping")
-                cut, came = cut + turn.cut, self._reader.came(turn)
+                cut, result = cut + turn.cut, self._reader.result(turn)
                 if at < at_last:
                     lanes[g], choices[g], rows[g] = made.step(
-                        rows[g], given, behaviour, lanes[g], choices[g], noises[g], np.int32(at), came
+                        rows[g], given, behaviour, lanes[g], choices[g], noises[g], np.int32(at), result
                     )
                     self._send(g, choices[g], watch)
                 else:
-                    lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], np.int32(at), came)
+                    lanes[g], rows[g] = made.last(rows[g], given, lanes[g], choices[g], np.int32(at), result)
                     watch.note("transfer")
         versions = np.full(self._num_steps, version)
         return Rollout(tuple(lanes), tuple(rows), next_key, key_learn, versions, cut, watch.seconds)

@@ -68,11 +68,11 @@ def chosen(count: int = 0, per_agent: int = 1) -> list[jax.Device]:
         ConfigError: There are fewer, ``count`` is not a multiple of the processes, or a process would have none.
     """
     there, several = jax.devices(), processes.count()
-    wanted, name = max(count, per_agent), "num_devices" if count >= per_agent else "devices_per_agent"
-    if wanted > len(there):
-        of_each = -(-wanted // several)
+    needed, name = max(count, per_agent), "num_devices" if count >= per_agent else "devices_per_agent"
+    if needed > len(there):
+        of_each = -(-needed // several)
         advice = f"; JAX_NUM_CPU_DEVICES={of_each} has it make as many" if there[0].platform == "cpu" else ""
-        raise ConfigError(f"{name} = {wanted}: JAX finds {len(there)}{advice}")
+        raise ConfigError(f"{name} = {needed}: JAX finds {len(there)}{advice}")
     if count % several:
         raise ConfigError(f"num_devices = {count}: must be a multiple of the {several} processes")
     if count:

@@ -16,7 +16,7 @@ import numpy as np
 from purerl import backend, trees
 from purerl.errors import ConfigError
 from purerl.loops import hosting
-from purerl.loops.hosting import Came, Choice, Lane
+from purerl.loops.hosting import Choice, Lane, StepResult
 from purerl.loops.rollout import restart
 from purerl.population import planning
 from purerl.population.layouts import Layout, layout, spread
@@ -97,9 +97,9 @@ def programs(
         cut = lambda group: jax.tree.map(lambda x: x[:, group * part : (group + 1) * part], noise)
         return key, key_learn, tuple(map(cut, range(groups)))
 
-    def go_on(given: PyTree, lane: Lane, choice: Choice, came: Came) -> tuple[Lane, Transition]:
+    def go_on(given: PyTree, lane: Lane, choice: Choice, result: StepResult) -> tuple[Lane, Transition]:
         env, learner = parts(given)
-        return hosting.go_on(env, restart(learner), lane, choice, came)
+        return hosting.go_on(env, restart(learner), lane, choice, result)
 
     def arrive(given: PyTree, first: PyTree) -> Lane:
         env, learner = parts(given)
@@ -121,12 +121,12 @@ def programs(
         write = lambda all_rows, new: jax.lax.dynamic_update_index_in_dim(all_rows, new, at, 1)
         return jax.tree.map(write, rows, row)
 
-    def step(rows, given, behaviour, lane, choice, noise, at, came):
-        lane, row = taken(given, lane, choice, came)
+    def step(rows, given, behaviour, lane, choice, noise, at, result):
+        lane, row = taken(given, lane, choice, result)
         return lane, chosen(given, behaviour, lane, noise, at + 1), put(rows, row, at)
 
-    def last(rows, given, lane, choice, at, came):
-        lane, row = taken(given, lane, choice, came)
+    def last(rows, given, lane, choice, at, result):
+        lane, row = taken(given, lane, choice, result)
         return lane, put(rows, row, at)
 
     def behave(state: TrainState, given: PyTree) -> PyTree:
@@ -140,7 +140,7 @@ def programs(
     planning.check_state(begin, *trees.take((members.given, members.keys), 0), devices=deal.devices)
     given, keys = trees.shapes(members.given), trees.shapes(members.keys)
     at = jax.ShapeDtypeStruct((), np.int32)
-    came = jax.eval_shape(functools.partial(_came, env, size, num_envs // groups))
+    result = jax.eval_shape(functools.partial(_step_result, env, size, num_envs // groups))
     made: dict[str, Any] = {}
 
     def trace(name: str, function: Callable[..., Any], *args: PyTree) -> Any:
@@ -148,15 +148,15 @@ def programs(
         return made[name].out_info
 
     state = trace("begin", every(begin, deal), given, keys)
-    lane = trace("arrive", every(arrive, deal), given, came.first)
+    lane = trace("arrive", every(arrive, deal), given, result.first)
     behaviour = trace("behave", behave, state, given)
     next_key, key_learn, noises = trace("draw", every(draw, deal), given, keys)
     choice = trace("choose", chosen, given, behaviour, lane, noises[0], at)
-    row = jax.eval_shape(taken, given, lane, choice, came)[1]
+    row = jax.eval_shape(taken, given, lane, choice, result)[1]
     rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, num_steps, *x.shape[1:]), x.dtype), row)
     trace("blank", lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rows))
-    trace("step", step, rows, given, behaviour, lane, choice, noises[0], at, came)
-    trace("last", last, rows, given, lane, choice, at, came)
+    trace("step", step, rows, given, behaviour, lane, choice, noises[0], at, result)
+    trace("last", last, rows, given, lane, choice, at, result)
     several = (lane,) * groups, (rows,) * groups
     if one_of.fill:
         trace("fill", updated(hosting.fill), state, given, *several)
@@ -182,7 +182,7 @@ def check_groups(trainer: Trainer, groups: int) -> None:
         )
 
 
-def _came(env: Env, size: int, num_envs: int) -> Came:
+def _step_result(env: Env, size: int, num_envs: int) -> StepResult:
     """Returns zeros like the result of the host's step, of ``num_envs`` environments of each of ``size`` members."""
     key, shape = jax.random.key(0), (size, num_envs)
-    return Came(env.noise(key, shape), env.levels(key, shape))
+    return StepResult(env.noise(key, shape), env.levels(key, shape))

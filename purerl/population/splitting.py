@@ -111,8 +111,8 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
         differs = jax.tree.map(lambda a, b: a or b, now, after)
     policy_of = lambda given, state: part(given).learner.policy(state.learner)
     policy = tracing.trace(policy_of, cut.shards, member.given, begin.shapes)
-    told = tracing.differing(policy, alike, differs), of_metrics, differs.alive, differs.key, differs.stopping
-    if any(jax.tree.leaves(told)):
+    results = tracing.differing(policy, alike, differs), of_metrics, differs.alive, differs.key, differs.stopping
+    if any(jax.tree.leaves(results)):
         raise ConfigError(f"shards = {cut.shards}: what is learned would differ between the shards of an agent")
 
     def init(member: Members, cut: Cut = cut) -> TrainState:
@@ -123,8 +123,8 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
         state, metrics = loops.chunk(steps, capacity)(collectives.apart(state, differs, cut), length)
         return collectives.together(state, differs, cut), metrics
 
-    held = lambda member: init(member, cut._replace(axis=None))
-    return Agent(init, chunk, held, differs, tuple(tracing.meetings(step)))
+    whole = lambda member: init(member, cut._replace(axis=None))
+    return Agent(init, chunk, whole, differs, tuple(tracing.meetings(step)))
 
 
 def sent(meetings: Sequence[tracing.Meeting], split: Split) -> float:

@@ -47,9 +47,9 @@ def empty(obs: PyTree, num_rows: int, every: int) -> Cuts:
     if not 1 <= every <= NONE:
         raise ValueError(f"every = {every}: must lie in [1, {NONE}]")
     blocks = -(-num_rows // every)
-    held = jax.tree.map(lambda x: jnp.zeros((blocks, *x.shape), x.dtype), obs)
+    next_obs = jax.tree.map(lambda x: jnp.zeros((blocks, *x.shape), x.dtype), obs)
     num_envs = jax.tree.leaves(obs)[0].shape[0]
-    return Cuts(held, jnp.full((blocks, num_envs), NONE, jnp.uint8), every)
+    return Cuts(next_obs, jnp.full((blocks, num_envs), NONE, jnp.uint8), every)
 
 
 def add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts:
@@ -69,10 +69,10 @@ def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cut
     block, offset = position // cuts.every, position % cuts.every
     size, num_envs = truncated.shape
     index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # the last, or -1
-    held = jax.lax.dynamic_index_in_dim(cuts.row, block, 0, keepdims=False)
-    overwritten = (held >= offset.astype(jnp.uint8)) & (held < (offset + size).astype(jnp.uint8))
-    held = jnp.where(overwritten, NONE, held)
-    row = jnp.where(index < 0, held, (offset + index).astype(jnp.uint8))
+    stored = jax.lax.dynamic_index_in_dim(cuts.row, block, 0, keepdims=False)
+    overwritten = (stored >= offset.astype(jnp.uint8)) & (stored < (offset + size).astype(jnp.uint8))
+    stored = jnp.where(overwritten, NONE, stored)
+    row = jnp.where(index < 0, stored, (offset + index).astype(jnp.uint8))
 
     def write(all_held: Array, new: Array) -> Array:
         old = jax.lax.dynamic_index_in_dim(all_held, block, 0, keepdims=False)

@@ -109,9 +109,9 @@ def stored(data: Dataset, num_frames: PyTree = 1) -> Transition:
         after = jax.tree.map(lambda x: x[np.flatnonzero(data.truncated[data.last])], kept.next_obs)
         row_of = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), after)
         empty = cuts.empty(row_of, len(data.reward), every)
-        held = jax.tree.map(lambda x, new: x.at[at // every].set(new), empty.obs, after)
+        next_obs = jax.tree.map(lambda x, new: x.at[at // every].set(new), empty.obs, after)
         row = empty.row.at[at // every].set(jnp.asarray(at % every, jnp.uint8)[:, None])
-        return kept._replace(next_obs=Cuts(held, row, every))
+        return kept._replace(next_obs=Cuts(next_obs, row, every))
 
 
 def struct(observation_space: Space, action_space: Space, steps: int, episodes: int) -> Dataset:
@@ -133,14 +133,14 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
     Problems are arrays of another shape or dtype, flags that do not mark episodes, and numbers outside of the spaces.
     """
     steps, episodes = len(data.reward), next((len(x) for x in jax.tree.leaves(data.final_obs)), 0)
-    wanted = struct(observation_space, action_space, steps, episodes)
-    structure: Any = jax.tree.structure(wanted)
+    expected = struct(observation_space, action_space, steps, episodes)
+    structure: Any = jax.tree.structure(expected)
     if structure != jax.tree.structure(data):
         return ["observations or actions are of another structure than the environment's"]
     problems = [
         f"{jax.tree_util.keystr(path, simple=True, separator='.')} is {x.dtype}{list(x.shape)}, expected "
         f"{like.dtype}{list(like.shape)}"
-        for (path, x), like in zip(jax.tree.leaves_with_path(data), jax.tree.leaves(wanted), strict=True)
+        for (path, x), like in zip(jax.tree.leaves_with_path(data), jax.tree.leaves(expected), strict=True)
         if (x.shape, x.dtype) != (like.shape, like.dtype)
     ]
     if problems or not steps:

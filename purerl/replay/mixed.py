@@ -49,8 +49,8 @@ def mixed(agent: Replay, demos: Replay, ratio: Scalar, num_envs: int) -> Replay:
         )
 
     def update(state: MixedState, sample: Sample, priority: Array) -> MixedState:
-        theirs = sample._replace(env=sample.env - num_envs)
-        return MixedState(agent.update(state.agent, sample, priority), demos.update(state.demos, theirs, priority))
+        of_demos = sample._replace(env=sample.env - num_envs)
+        return MixedState(agent.update(state.agent, sample, priority), demos.update(state.demos, of_demos, priority))
 
     return Replay(init, add, sample, update, agent.rows)
 

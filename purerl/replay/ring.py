@@ -228,11 +228,11 @@ def weighted(
         priority = jnp.full(block.shape, state.largest) if initial is None else initial(items)
         oldest = ring.row(stored, jnp.arange(ring.span + 1)) // view.stride
         complete = (block - oldest[0]) % ring.num_blocks >= ring.span
-        gone = jnp.repeat(oldest[:-1] * num_envs, num_envs) + jnp.tile(jnp.arange(num_envs), ring.span)
+        overwritten = jnp.repeat(oldest[:-1] * num_envs, num_envs) + jnp.tile(jnp.arange(num_envs), ring.span)
         kept = sums.put(
             state.sums,
-            jnp.concatenate([block * num_envs + env, gone]),
-            jnp.concatenate([jnp.where(usable & complete, powered(priority, alpha), 0.0), jnp.zeros(gone.size)]),
+            jnp.concatenate([block * num_envs + env, overwritten]),
+            jnp.concatenate([jnp.where(usable & complete, powered(priority, alpha), 0.0), jnp.zeros(overwritten.size)]),
         )
         return state._replace(ring=stored, sums=kept)
 

@@ -91,8 +91,8 @@ def write(items: Transition, position: Array, rows: Transition) -> Transition:
     """Writes ``rows`` ``[T, B]``, as `kept` returns them, into ``items`` from row ``position`` on."""
     num_rows = items.reward.shape[0]
 
-    def put(held: Array, new: Array) -> Array:
-        return jax.lax.dynamic_update_slice_in_dim(held, new, position // (num_rows // held.shape[0]), axis=0)
+    def put(stored: Array, new: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(stored, new, position // (num_rows // stored.shape[0]), axis=0)
 
     written = jax.tree.map(put, items._replace(next_obs=()), rows._replace(next_obs=()))
     if isinstance(items.next_obs, Cuts):

@@ -51,14 +51,14 @@ def transitions(n: int, gamma: Scalar) -> View:
         rows = (row[None] + jnp.arange(n)[:, None]) % items.reward.shape[0]  # [n, N]
         envs = jnp.broadcast_to(env, rows.shape)
         reward, truncated = items.reward[rows, envs], items.truncated[rows, envs]
-        held = storage.holds_next(items, rows, envs)
+        has_next = storage.holds_next(items, rows, envs)
         step_discount = gamma * (1 - items.terminated[rows, envs])
         nothing = jnp.zeros_like(reward[0]), jnp.ones_like(reward[0]), jnp.zeros_like(row)
         window = nothing
         for k in reversed(range(n)):
-            total, discount, horizon = _where(truncated[k] & held[k], nothing, window)
+            total, discount, horizon = _where(truncated[k] & has_next[k], nothing, window)
             window = reward[k] + step_discount[k] * total, step_discount[k] * discount, horizon + 1
-            window = _where(truncated[k] & ~held[k], nothing, window)
+            window = _where(truncated[k] & ~has_next[k], nothing, window)
         total, discount, horizon = window
         after = (row + horizon) % items.reward.shape[0]
         final = (after - 1) % items.reward.shape[0]
@@ -76,7 +76,7 @@ def transitions(n: int, gamma: Scalar) -> View:
             extras=storage.read(items.extras, row, env),
             next_extras=storage.read(items.extras, after, env),
         )
-        return outcome, held[0] | ~truncated[0]
+        return outcome, has_next[0] | ~truncated[0]
 
     return View(n + 1, 1, read)
 

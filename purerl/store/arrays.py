@@ -133,15 +133,15 @@ def _pieces(leaf: Any, rows: int | None) -> Iterator[np.ndarray]:
 
     There is no copy where its memory is the host's and whole, or in parts along its leading axis.
     """
-    held = [(0, leaf)]
+    parts = [(0, leaf)]
     shards = [x for x in leaf.addressable_shards if x.replica_id == 0] if isinstance(leaf, jax.Array) else []
     if shards and all(shard.data.shape[1:] == leaf.shape[1:] for shard in shards):
-        held = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
-        held = [(start, shards[i].data) for start, i in held]
-    for start, part in held:
+        parts = sorted(((shard.index[0].start or 0) if shard.index else 0, i) for i, shard in enumerate(shards))
+        parts = [(start, shards[i].data) for start, i in parts]
+    for start, part in parts:
         array = np.asarray(part)
-        wanted = array if rows is None else array[: max(0, rows - start)]
-        yield np.ascontiguousarray(wanted).reshape(-1).view(np.uint8)
+        part_saved = array if rows is None else array[: max(0, rows - start)]
+        yield np.ascontiguousarray(part_saved).reshape(-1).view(np.uint8)
 
 
 def _header(leaves: Mapping[str, Any], rows: int | None) -> bytes:

@@ -95,10 +95,10 @@ def gather(folder: Path, count: int, seconds: float = WAIT_SECONDS) -> list[dict
             if time.monotonic() > until:
                 raise OSError(f"process {process} has not written its part within {seconds:g} seconds")
             time.sleep(LOOK_SECONDS)
-        said = json_files.read_json(note)
-        if (there := os.stat(folder / _name(process)).st_size) != said["bytes"]:
-            raise OSError(f"the part of process {process} has {there} bytes, not {said['bytes']}")
-        received.append(said)
+        note_read = json_files.read_json(note)
+        if (there := os.stat(folder / _name(process)).st_size) != note_read["bytes"]:
+            raise OSError(f"the part of process {process} has {there} bytes, not {note_read['bytes']}")
+        received.append(note_read)
     for process in range(count):
         _note(folder, process).unlink()
     return received

@@ -26,7 +26,7 @@ class Saver:
     def __init__(self, pool: concurrent.futures.Executor):
         self._pool = pool
         self._pending: collections.deque[concurrent.futures.Future] = collections.deque()
-        self._token = processes.told(secrets.token_hex(4))
+        self._token = processes.from_first(secrets.token_hex(4))
 
     def later(self, task: Callable[[], Any]) -> None:
         """Adds a task, which is called after all tasks that were added before."""
@@ -61,7 +61,7 @@ class Saver:
             rows: As for `checkpoint.save`.
         """
         self.wait()
-        if processes.told(step in checkpoint.steps(directory)):
+        if processes.from_first(step in checkpoint.steps(directory)):
             return
         several = processes.count() > 1
         if several:

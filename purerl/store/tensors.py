@@ -77,10 +77,10 @@ def read(file: BinaryIO, path: Path, places: dict[str, Place], like: Mapping[str
             of a bool is neither true nor false.
     """
     for name in sorted(like.keys() | places.keys()):
-        wanted = _kind(like[name].shape, DTYPES[like[name].dtype.name]) if name in like else "nothing"
+        expected_kind = _kind(like[name].shape, DTYPES[like[name].dtype.name]) if name in like else "nothing"
         stored = _kind(places[name].shape, places[name].dtype) if name in places else "missing"
-        if stored != wanted:
-            raise ConfigError(f"{path}: {name[:80]!r} is {stored}, expected {wanted}")
+        if stored != expected_kind:
+            raise ConfigError(f"{path}: {name[:80]!r} is {stored}, expected {expected_kind}")
     data = file.read()
     arrays = {
         name: np.frombuffer(data[places[name].begin : places[name].end], leaf.dtype).reshape(leaf.shape)

@@ -146,8 +146,8 @@ def _entries() -> list[Entry]:
     if not os.path.lexists(path):
         return []
     try:
-        held = json_files.read_json(path, MOST_BYTES)
-        rows = held.get("trusted") if isinstance(held, dict) and held.get("format") == 1 else None
+        document = json_files.read_json(path, MOST_BYTES)
+        rows = document.get("trusted") if isinstance(document, dict) and document.get("format") == 1 else None
         if not isinstance(rows, list) or not all(
             isinstance(row, list) and len(row) == 3 and all(isinstance(text, str) for text in row) for row in rows
         ):

@@ -132,12 +132,12 @@ def single(case: Any, arrays: Any) -> Iterator[Pair]:
 def oracle(case: Any, arrays: Any) -> Iterator[Pair]:
     """What the oracle of our tests makes of the same update."""
     steps, online, target, _, state = update(case)
-    told = {name: np.asarray(x) for name, x in (steps._asdict() | online._asdict()).items()}
-    told |= {f"target_{name}": np.asarray(x) for name, x in target._asdict().items()}
+    inputs = {name: np.asarray(x) for name, x in (steps._asdict() | online._asdict()).items()}
+    inputs |= {f"target_{name}": np.asarray(x) for name, x in target._asdict().items()}
     plain = Oracle(arrays)
-    values, moments = plain.values(told, tuple(map(float, moments_of(state, "adv"))), CONFIG.gamma, 0.95)
+    values, moments = plain.values(inputs, tuple(map(float, moments_of(state, "adv"))), CONFIG.gamma, 0.95)
     before = np.asarray(state["meta_lstm_hidden"], float), np.asarray(state["meta_lstm_cell"], float)
-    targets, after = plain.targets(told, values, *before)
+    targets, after = plain.targets(inputs, values, *before)
     for ours, theirs in VALUES.items():
         yield f"oracle value {theirs}", values[ours], case[f"value__{theirs}"][: len(steps.reward)]
     for ours, name in zip(targets, ("pi", "y", "z"), strict=True):
@@ -145,7 +145,7 @@ def oracle(case: Any, arrays: Any) -> Iterator[Pair]:
     yield "oracle state hidden", after[0], case["state_after__meta_lstm_hidden"]
     yield "oracle state cell", after[1], case["state_after__meta_lstm_cell"]
     yield "oracle state adv moment2", moments[1], case["state_after__adv_ema_moment2"]
-    for ours, x in plain.losses(told, values, targets).items():
+    for ours, x in plain.losses(inputs, values, targets).items():
         result = f"loss__{TERMS[ours]}_per_step" + ("_masked" if ours == "following" else "")
         yield f"oracle loss {TERMS[ours]}", x, case[result]
 

@@ -120,8 +120,8 @@ def training(options: list[str], total: int) -> turns.Job:
 
 def _timed(train: Callable[[int], host_peers.Stamps], total: int, shares: dict[str, float]) -> turns.Job:
     window = Window.of(total)
-    told = lambda stamps: {"seconds": window.seconds(stamps), "shares": dict(shares)}
-    return turns.Job(None, lambda _, seed: train(seed), tally=told)
+    tally_of = lambda stamps: {"seconds": window.seconds(stamps), "shares": dict(shares)}
+    return turns.Job(None, lambda _, seed: train(seed), tally=tally_of)
 
 
 def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:

@@ -41,8 +41,8 @@ def theirs(checkout: str, python: str, method: str, updates: int, times: int) ->
     rounds = ["--eval_freq", str(updates), "--num_updates", str(updates * (times + 1))]
     command = [python, str(Path(checkout) / "examples" / script), *SHARED, *rounds, *more]
     quiet = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "quiet")}
-    told = subprocess.run(command, env=quiet, capture_output=True, text=True, check=True).stdout
-    stamps = [float(line.split()[-1]) for line in told.splitlines() if line.startswith("logged at")]
+    output = subprocess.run(command, env=quiet, capture_output=True, text=True, check=True).stdout
+    stamps = [float(line.split()[-1]) for line in output.splitlines() if line.startswith("logged at")]
     return [after - before for before, after in itertools.pairwise(stamps)]
 
 
@@ -76,5 +76,5 @@ if __name__ == "__main__":
     how = asked.method, asked.updates, asked.times
     seconds = ours(*how) if asked.checkout == "ours" else theirs(asked.checkout, asked.python, *how)
     rollouts = 2 if asked.method == "paired" or (asked.checkout == "ours" and asked.method == "accel") else 1
-    told = {"who": Path(asked.checkout).name, "method": asked.method, "frames": asked.updates * rollouts * FRAMES}
-    print(json.dumps({**told, "seconds": seconds}))
+    labels = {"who": Path(asked.checkout).name, "method": asked.method, "frames": asked.updates * rollouts * FRAMES}
+    print(json.dumps({**labels, "seconds": seconds}))

@@ -127,7 +127,7 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
         given = {**asked, "agents": agents, "total_steps": max(args.frames // agents // 512, 1) * 512}
         sides = [turns.Side(side, sys.executable, {**given, "side": side}) for side in ("bare", "logged")]
         results = turns.measure(sides, args.rounds, args.processes)
-        told = turns.speeds(results, agents * given["total_steps"], f"{agents} agents, ")
-        rows.append({"agents": agents, **told, "share": turns.ratio(results["bare"], results["logged"])})
+        speeds = turns.speeds(results, agents * given["total_steps"], f"{agents} agents, ")
+        rows.append({"agents": agents, **speeds, "share": turns.ratio(results["bare"], results["logged"])})
         print(f"{agents} agents, share of the throughput with logs: {turns.show(rows[-1]['share'], '.4f')}", flush=True)
     return rows

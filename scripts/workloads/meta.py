@@ -131,8 +131,8 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
             theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
-        told = turns.speeds(results, candidates * length, f"{candidates} candidates, ")
-        rows.append({"candidates": candidates, **told})
+        speeds = turns.speeds(results, candidates * length, f"{candidates} candidates, ")
+        rows.append({"candidates": candidates, **speeds})
         for name in [name for name in results if name != "search"]:
             rows[-1][f"ratio_to_{name}"] = turns.ratio(results[name], results["search"])
             print(f"{candidates} candidates, search / {name}: {turns.show(rows[-1][f'ratio_to_{name}'])}", flush=True)

@@ -134,8 +134,8 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
             theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
-        told = turns.speeds(results, agents * frames(args.total_steps), f"{agents} agents, ")
-        rows.append({"agents": agents, **told})
+        speeds = turns.speeds(results, agents * frames(args.total_steps), f"{agents} agents, ")
+        rows.append({"agents": agents, **speeds})
         if args.peer:
             rows[-1]["ratio"] = turns.ratio(results["purejaxrl"], results["purerl"])
             print(f"{agents} agents, ratio: {turns.show(rows[-1]['ratio'])}", flush=True)

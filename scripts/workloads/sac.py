@@ -125,8 +125,8 @@ def measured(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, Any]:
     if args.peer:
         sides.append(turns.Side(args.peer, args.peer_python, {**asked, "side": args.peer}))
     results, agents = turns.measure(sides, args.rounds, args.processes), asked["agents"]
-    told = turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")
-    row = {"agents": agents, "total_steps": args.total_steps, **told}
+    speeds = turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")
+    row = {"agents": agents, "total_steps": args.total_steps, **speeds}
     if args.peer:
         row["ratio"] = turns.ratio(results[args.peer], results["purerl"])
         print(f"{agents} agents, ratio: {turns.show(row['ratio'])}", flush=True)

@@ -107,8 +107,8 @@ def family_value(module, read):
         carry, result = learner.init_carry(1), []
         for one in obs[:, None]:
             _, following = learner.exploit(learner.policy(state), Situation(one, carry), jax.random.key(0))
-            told = following.told._replace(action=carry.told.action)
-            q = read(network.step(state.params, (one, told), carry.memory)[0])
+            inputs = following.told._replace(action=carry.told.action)
+            q = read(network.step(state.params, (one, inputs), carry.memory)[0])
             result.append(td_errors.unrescale(q.max(axis=-1), config.rescale_epsilon))
             ends = one[:, 0] != 0
             carry = learner.restart(following, Step(one, jnp.zeros(1), ends, ~ends & False))

@@ -73,7 +73,7 @@ def test_every_pair_of_spaces(algo):
     config = algorithm.Config(hidden_sizes=(4,))
     for name, (actions, line) in ACTIONS.items():
         others = {GRADIENTS: OF_GRADIENTS, BOXES: OF_BOXES, TEAMS: OF_TEAMS}
-        line = next((told for family, told in others.items() if algo in family), {}).get(name, line)
+        line = next((expected for family, expected in others.items() if algo in family), {}).get(name, line)
         for observations in OBSERVATIONS.values():
             env = fake(observations, actions)
             if line is None:

@@ -202,8 +202,8 @@ def test_noted_environments(name, here, capsys):
 
 def test_sound_environment(here, capsys):
     run("check-env", "checked_own:sound", "--steps", "6", "--envs", "2", "--env-params", "sticky_actions=0.5")
-    told, *rows = capsys.readouterr().out.splitlines()
-    assert told.startswith("checked_own:sound keeps the contract")
+    output, *rows = capsys.readouterr().out.splitlines()
+    assert output.startswith("checked_own:sound keeps the contract")
     assert [row.split(maxsplit=1) for row in rows] == [
         ["observations", "Box float32[2]"],
         ["actions", "Discrete(n=2)"],
@@ -245,10 +245,10 @@ def test_the_page(here, capsys):
         program, *args = shlex.split(command)
         assert program == "purerl"
         run(*args)
-        told = capsys.readouterr().out
+        output = capsys.readouterr().out
         if args[0] == "eval":
             summary = json.loads((here / "runs" / "corridor" / "summary.json").read_text())
-            assert told and summary["return_mean"] > -11
+            assert output and summary["return_mean"] > -11
     for name in ("orchard", "orchard-dqn"):
         assert json.loads((here / "runs" / name / "summary.json").read_text())["return_mean"] > 3
     [other] = [path for path in (here / "runs").iterdir() if path.name not in ("corridor", "orchard", "orchard-dqn")]

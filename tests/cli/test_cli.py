@@ -208,8 +208,8 @@ def test_plan_for_a_gpu_that_is_not_here(capsys):
     iterations = a2c.Config(num_envs=2).num_iterations
     assert [loop["runs"] for loop in result["loops"] if loop["label"] == "iterations"] == [iterations]
     run(*args, "h200")
-    told = capsys.readouterr().out
-    assert "speed expected" in told and "rollout" in told and "NVIDIA H200" in told
+    output = capsys.readouterr().out
+    assert "speed expected" in output and "rollout" in output and "NVIDIA H200" in output
 
 
 @pytest.mark.parametrize("command", ["plan", "train"])

@@ -24,9 +24,9 @@ def run(*args, expect=0):
 def line(capsys, *args):
     capsys.readouterr()
     run(*args, expect=2)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
-    assert len(told) == 1
-    return told[0]
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
+    assert len(error) == 1
+    return error[0]
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def test_a_film_has_the_pictures_of_the_library(scripted, tmp_path, capsys):
 
 
 def test_no_picture_is_told_before_anything_is_played(paired, tmp_path, capsys):
-    told = line(capsys, "render", paired, "--out", tmp_path / "film.gif")
-    assert told == "purerl: error: env = 'hosted:pair': draws no pictures (render_mode 'rgb_array')"
+    error = line(capsys, "render", paired, "--out", tmp_path / "film.gif")
+    assert error == "purerl: error: env = 'hosted:pair': draws no pictures (render_mode 'rgb_array')"
     assert not (tmp_path / "film.gif").exists()
 
 
@@ -156,8 +156,8 @@ def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
         "--out", tmp_path / "sweep")  # fmt: skip
     result = json.loads((tmp_path / "sweep" / "summary.json").read_text())
     assert result["return_per_seed"][1] == pytest.approx(10 * result["return_per_seed"][0], rel=0.1)
-    told = line(capsys, "sweep", "ppo", "--env", "gymnasium/Pendulum-v1", "--env-params", "g=9,10")
-    assert told.endswith("'gymnasium/Pendulum-v1': g: cannot be swept, since the host has it, and not the program")
+    error = line(capsys, "sweep", "ppo", "--env", "gymnasium/Pendulum-v1", "--env-params", "g=9,10")
+    assert error.endswith("'gymnasium/Pendulum-v1': g: cannot be swept, since the host has it, and not the program")
 
 
 @pytest.mark.parametrize(

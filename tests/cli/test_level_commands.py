@@ -30,9 +30,9 @@ def run(*args, expect=0):
 
 def line(capsys, *args):
     run(*args, expect=2)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
-    assert len(told) == 1
-    return told[0]
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
+    assert len(error) == 1
+    return error[0]
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatc
 
 def test_held_out_mazes_have_names(place, capsys):
     run("eval", place, "--levels", "held-out", "--episodes", "1")
-    told = capsys.readouterr().out
-    assert "Labyrinth2" in told and "solved, means over agents: mean" in told and "worst 10%" in told
+    output = capsys.readouterr().out
+    assert "Labyrinth2" in output and "solved, means over agents: mean" in output and "worst 10%" in output
 
 
 def test_levels_are_drawn(place, tmp_path):
@@ -118,18 +118,18 @@ def test_levels_are_drawn(place, tmp_path):
 
 
 def test_what_cannot_be_is_told_in_a_line(place, tmp_path, capsys):
-    told = lambda text: line(capsys, "eval", place, "--levels", text)
-    assert "must be random:N:SEED, with N from 1" in told("random:0:1")
-    assert "must be random:N:SEED" in told("random:10")
-    assert str(tmp_path / "none") in told(tmp_path / "none")
-    assert "no file of levels of a curriculum" in told(place / "policy.safetensors")
+    error = lambda text: line(capsys, "eval", place, "--levels", text)
+    assert "must be random:N:SEED, with N from 1" in error("random:0:1")
+    assert "must be random:N:SEED" in error("random:10")
+    assert str(tmp_path / "none") in error(tmp_path / "none")
+    assert "no file of levels of a curriculum" in error(place / "policy.safetensors")
     assert "must be left out with against" in line(capsys, "eval", place, "--levels", "held-out", "--against", "random")
     plain = tmp_path / "plain"
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--total-steps", "64", "--out", plain)
     capsys.readouterr()
     assert "CartPole-v1 has no levels to choose from" in line(capsys, "eval", plain, "--levels", "random:3:1")
     assert "No such file" in line(capsys, "plot", plain, "--kind", "levels", "--out", tmp_path / "x.png")
-    assert "held-out" not in told("random:3:x")
+    assert "held-out" not in error("random:3:x")
 
 
 def test_levels_that_cannot_be_are_not_drawn(place, tmp_path, capsys):
@@ -138,8 +138,8 @@ def test_levels_that_cannot_be_are_not_drawn(place, tmp_path, capsys):
     like = load_file(place / levels.FILE)
     like["level.direction"] = np.full_like(like["level.direction"], 77)
     carded.save(carded.LEVELS, tmp_path / "run" / levels.FILE, like, {"env": "Maze-v0", "agents": 2, "capacity": 8})
-    told = line(capsys, "plot", tmp_path / "run", "--kind", "levels", "--out", tmp_path / "x.png")
-    assert "levels that Maze-v0 cannot have" in told
+    error = line(capsys, "plot", tmp_path / "run", "--kind", "levels", "--out", tmp_path / "x.png")
+    assert "levels that Maze-v0 cannot have" in error
 
 
 @pytest.mark.parametrize("what", ["env", "agents", "size", "shape", "byte"])

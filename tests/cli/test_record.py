@@ -31,9 +31,9 @@ def place(tmp_path_factory):
 
 def line(capsys, *args, expect=2):
     run(*args, expect=expect)
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
-    assert len(told) == 1
-    return told[0]
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("purerl: error")]
+    assert len(error) == 1
+    return error[0]
 
 
 def test_a_card_says_what_was_played(place, capsys):
@@ -55,23 +55,23 @@ def test_an_agent_of_a_run_is_recorded(place, capsys):
     card = json.loads(capsys.readouterr().out)
     assert card["policy"]["algo"] == "r2d3" and card["policy"]["seed"] == 1
     load_dataset(place / "own.safetensors", envs.make("CueCorridor-v0", length=4, cue_cell=2))
-    told = line(capsys, "record", place / "run", "--agent", "2", "--out", place / "none")
-    assert told.endswith("run has agents 0 to 1")
-    told = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
-    assert "plays in its own environment" in told
+    error = line(capsys, "record", place / "run", "--agent", "2", "--out", place / "none")
+    assert error.endswith("run has agents 0 to 1")
+    error = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
+    assert "plays in its own environment" in error
     assert "already" in line(capsys, "record", place / "run", "--out", place / "own.safetensors")
     assert "directory that is there" in line(capsys, "record", "random", "--out", place / "no" / "x")
     assert "env: is missing" in line(capsys, "record", "random", "--out", place / "none")
     assert "must give a purerl.loops.evaluation.Player" in line(
         capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
     )
-    told = line(capsys, "record", "played:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
-    assert "action: has numbers that" in told and not (place / "none").exists()
+    error = line(capsys, "record", "played:always_seven", *SMALL[:2], "--episodes", "1", "--out", place / "none")
+    assert "action: has numbers that" in error and not (place / "none").exists()
 
 
 def test_what_learns_from_play_cannot_sweep_its_environment(place, capsys):
     given = [*TRAIN[1:4], *SIZES, "--total-steps", "1024", "--demos", place / "demos.safetensors"]
-    told = line(
+    error = line(
         capsys,
         "sweep",
         *given,
@@ -82,7 +82,7 @@ def test_what_learns_from_play_cannot_sweep_its_environment(place, capsys):
         "--out",
         place / "none",
     )
-    assert "cannot be swept; r2d3 learns from play in one environment" in told
+    assert "cannot be swept; r2d3 learns from play in one environment" in error
 
 
 def test_files_that_are_refused_before_anything_compiles(place, capsys):

@@ -93,5 +93,5 @@ def test_other_commands(whole, tmp_path, capsys):
 def test_bad_values_are_refused_in_a_line(args, line, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("purerl.runs.running.train.compile_program", lambda *_, **__: pytest.fail("compiled"))
     run("sweep", "ppo", *SMALL, *args, "--out", tmp_path / "run", expect=2)
-    [told] = capsys.readouterr().err.splitlines()
-    assert line in told and not (tmp_path / "run").exists()
+    [error] = capsys.readouterr().err.splitlines()
+    assert line in error and not (tmp_path / "run").exists()

@@ -174,9 +174,9 @@ def test_a_search_tells_its_report(tmp_path):
     """Interquartile means; those of earlier versions, means."""
     directory = write_run(tmp_path / "search", "evolve")
     of = lambda value: {"value": value, "low": value - 1, "high": value + 1}
-    told = {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
+    estimates = {"fitness_iqm": of(5.0), "baseline_iqm": of(3.0), "iqm_difference": of(2.0)}
     old = {"fitness": 4.0, "baseline_fitness": 3.0, "difference": of(1.0), "tuned": {"value_coef": 0.25}}
-    rows = [{"env": "CartPole-v1", "trained_on": False, "baseline": "L2", **told}, {"env": "x", **old}, 7]
+    rows = [{"env": "CartPole-v1", "trained_on": False, "baseline": "L2", **estimates}, {"env": "x", **old}, 7]
     (directory / "report.json").write_text(json.dumps({"rows": rows}))
     (directory / "closed-report.json").write_text(json.dumps({"rows": [{"tuned": "x", "fitness_iqm": 3}]}))
     new, earlier, closed = overview.answers(tmp_path).run("search")["reports"]
@@ -390,12 +390,12 @@ def test_a_name_that_is_no_text_breaks_no_list(tmp_path):
 
 
 def test_who_hangs_up_is_not_told(site, capsys):
-    for error, told in ((ConnectionResetError, False), (KeyError, True)):
+    for error, errors in ((ConnectionResetError, False), (KeyError, True)):
         try:
             raise error
         except error:
             site.server.handle_error(None, ("127.0.0.1", 1))
-        assert (error.__name__ in capsys.readouterr().err) == told
+        assert (error.__name__ in capsys.readouterr().err) == errors
 
 
 def test_bad_input(tmp_path, site, capsys):

@@ -361,8 +361,8 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
             captions.append(np.asarray(film.convert("L"))[52:].astype(int))
     assert all(np.ptp(caption) > 60 for caption in captions)  # ink on paper
     assert all((a != b).any() for a, b in itertools.pairwise(captions[:5]))  # another step and return
-    told = capsys.readouterr().out
-    assert "10 frames, return" in told  # 4 steps of each episode, and the state that it ends in
+    output = capsys.readouterr().out
+    assert "10 frames, return" in output  # 4 steps of each episode, and the state that it ends in
     run("render", str(corridor), expect=2)
     assert "--overwrite replaces it" in capsys.readouterr().err
     run("render", str(corridor), "--max-steps", "3", "--out", str(corridor / "film.html"), "--fps", "5")

@@ -32,8 +32,8 @@ def test_learning_figure():
     assert (panel.get_xlabel(), panel.get_ylabel(), panel.get_title()) == ("frames", "loss", "both")
     legend = panel.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["ppo (5 agents)", "dqn", "a2c (3 agents)"]
-    told = "interquartile mean; band: its 95 % bootstrap interval; thin: single agents"
-    assert legend.get_title().get_text() == told
+    expected = "interquartile mean; band: its 95 % bootstrap interval; thin: single agents"
+    assert legend.get_title().get_text() == expected
     ppo, dqn, a2c, *thin = panel.lines
     np.testing.assert_allclose(ppo.get_xydata(), np.stack([x, aggregates.iqm(many.T[..., None])], axis=1))
     assert len(panel.collections) == 1

@@ -70,7 +70,7 @@ def test_the_ranking_comes_first():
     middles = [line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 1]
     np.testing.assert_allclose(middles, aggregates.iqm(scores[[1, 0], :, None]))
     [(low, _), (high, _)] = panel.collections[0].get_segments()[0]
-    np.testing.assert_allclose((low, high), aggregates.told(scores[1])[1:])
+    np.testing.assert_allclose((low, high), aggregates.reported_estimate(scores[1])[1:])
     few = plots.sweep_figure({"a": np.arange(20.0)}, np.arange(40.0).reshape(20, 2)).axes[0]
     assert few.get_title() == "best: a 19, the 10 best of 20" and not few.collections
     assert few.get_xlabel() == "return (interquartile mean; small: single seeds)"

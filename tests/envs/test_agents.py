@@ -143,13 +143,13 @@ def test_ids():
 
 def test_state_for_critics():
     """`Env.state`, or what all agents see, one after another, which is the same for each of them."""
-    told = agents.with_state(agents.with_ids(probe()))
-    _, seen, steps = played(told, *np.ones((3, N), int))
+    env = agents.with_state(agents.with_ids(probe()))
+    _, seen, steps = played(env, *np.ones((3, N), int))
     np.testing.assert_array_equal(steps[2].next_obs["state"], [[3, -3]] * N)
     np.testing.assert_array_equal(seen[2]["state"], np.zeros((N, 2)))
-    np.testing.assert_array_equal(told.own(seen[0])["own"]["id"], np.eye(N))
-    np.testing.assert_array_equal(told.acting(seen[0]), TURNS[1])
-    np.testing.assert_array_equal(told.legal(seen[0]), MAY)
+    np.testing.assert_array_equal(env.own(seen[0])["own"]["id"], np.eye(N))
+    np.testing.assert_array_equal(env.acting(seen[0]), TURNS[1])
+    np.testing.assert_array_equal(env.legal(seen[0]), MAY)
     made = agents.with_state(probe(state=None))
     _, seen, steps = played(made, *np.ones((3, N), int))
     each = np.concatenate([MAY, [[0, 1], [1, 1], [2, 1]], TURNS[1][:, None]], axis=1)  # leaves by name

@@ -189,10 +189,10 @@ def test_rounds_of_resets_are_counted(way, rounds):
     learner = ppo.make_learner(ppo.Config(), numbered(way))
     actors = init_actors(jax.random.key(0), fleet(numbered(way), 5), learner)
     state = learner.init(jax.random.key(1), actors.obs)
-    _, trajectory, told = rollout(
+    _, trajectory, measured = rollout(
         jax.random.key(2), fleet(numbered(way), 5), learner, learner.behaviour(state), actors, 8
     )
-    assert told["reset_rounds"] == fleet(numbered(way), 5).metrics(trajectory.last)["reset_rounds"] > 0
+    assert measured["reset_rounds"] == fleet(numbered(way), 5).metrics(trajectory.last)["reset_rounds"] > 0
 
 
 @pytest.mark.parametrize("way", ["pool:50", "few", "few:2"])

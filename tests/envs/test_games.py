@@ -342,9 +342,9 @@ def kuhn_plays(env, first):
             env_state, seen, met = start, obs, []
             for i, action in enumerate(history):
                 seats = [first, second]
-                told = np.eye(4, dtype=bool)[["", "p", "b", "pb"].index(history[:i])]
+                history_bits = np.eye(4, dtype=bool)[["", "p", "b", "pb"].index(history[:i])]
                 for seat, agent in enumerate(seats):
-                    bits = [*np.eye(3, dtype=bool)[cards[seat]], seat == 0, seat == 1, *told]
+                    bits = [*np.eye(3, dtype=bool)[cards[seat]], seat == 0, seat == 1, *history_bits]
                     np.testing.assert_array_equal(seen[agent], bits)
                 mover = seats[i % 2]
                 np.testing.assert_array_equal(env.acting(seen), [mover == agent for agent in (0, 1)])

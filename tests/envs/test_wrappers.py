@@ -352,8 +352,8 @@ def recorded(env, num_steps=80, seed=0):
 
 
 def same_step(step, seen, t, next_obs, reward, terminated, truncated, obs):
-    told = step.next_obs[t, 0], step.reward[t], step.terminated[t], step.truncated[t], seen[t, 0]
-    assert told == (next_obs, reward, terminated, truncated, obs), f"step {t}"
+    actual = step.next_obs[t, 0], step.reward[t], step.terminated[t], step.truncated[t], seen[t, 0]
+    assert actual == (next_obs, reward, terminated, truncated, obs), f"step {t}"
 
 
 def test_sticky_actions():

@@ -179,7 +179,7 @@ def test_bands_are_estimates_of_each_column():
     for column in (0, 1, 4):
         known = values[np.isfinite(values[:, column]), column]
         np.testing.assert_allclose(result[:, column], aggregates.estimate(np.sort(known)))
-        np.testing.assert_allclose(result[:, column], aggregates.told(known[::-1]))
+        np.testing.assert_allclose(result[:, column], aggregates.reported_estimate(known[::-1]))
     np.testing.assert_allclose(result[:, 2], [aggregates.iqm(values[3:, 2]), np.nan, np.nan])
     assert np.isnan(result[:, 3]).all()
     np.testing.assert_array_equal(aggregates.middles(values), result[0])
@@ -194,10 +194,12 @@ def test_bands_of_many_runs_keep_little():
 
 
 def test_no_interval_of_fewer_than_five_runs():
-    few = aggregates.told([1.0, 2.0, 3.0, 4.0])
+    few = aggregates.reported_estimate([1.0, 2.0, 3.0, 4.0])
     assert few.value == 2.5 and np.isnan(few[1:]).all()
-    assert np.isnan(aggregates.told(np.arange(5.0), [1.0], statistic=aggregates.probability_of_improvement).low)
-    died = aggregates.told([1.0, 2.0, 3.0, 4.0, np.nan])
+    assert np.isnan(
+        aggregates.reported_estimate(np.arange(5.0), [1.0], statistic=aggregates.probability_of_improvement).low
+    )
+    died = aggregates.reported_estimate([1.0, 2.0, 3.0, 4.0, np.nan])
     assert died.value == 2.0 and died.low == -np.inf
 
 

@@ -123,9 +123,9 @@ def test_which_kind_is_seen_without_an_import():
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(name, params, words):
-    with pytest.raises(ConfigError, match=words) as told:
+    with pytest.raises(ConfigError, match=words) as error:
         making.make(name, params)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_families_are_listed(capsys):

@@ -168,7 +168,7 @@ def test_actions_of_another_shape_or_kind_are_refused():
 
 @pytest.mark.rest("NoSuch", "exited")
 @pytest.mark.parametrize(
-    ("recipe", "told"),
+    ("recipe", "message"),
     [
         (Recipe("faulty:broken", {}), "the walk broke (faulty.py:"),
         (Recipe("faulty:broken", {"how": "exit"}), "exited with code 9"),
@@ -176,11 +176,13 @@ def test_actions_of_another_shape_or_kind_are_refused():
         (Recipe("faulty:broken", {"how": "reset"}), "the walk broke (faulty.py:"),
     ],
 )
-def test_an_environment_that_cannot_begin_is_told(recipe, told):
+def test_an_environment_that_cannot_begin_is_told(recipe, message):
     before = len(psutil.Process().children())
     with pytest.raises(ConfigError) as error:
         pool.open(recipe, 2, num_workers=2).steppers[0].reset(np.arange(2))
-    assert told in str(error.value) and "worker.py" not in str(error.value) and len(str(error.value).splitlines()) == 1
+    assert (
+        message in str(error.value) and "worker.py" not in str(error.value) and len(str(error.value).splitlines()) == 1
+    )
     assert len(psutil.Process().children()) == before
 
 

@@ -49,7 +49,7 @@ class Opened:
             groups=2,
             timeout=TIMEOUT,
             max_restarts=100,
-            tell=self.lines.append,
+            warn=self.lines.append,
         )
 
 
@@ -144,7 +144,7 @@ def test_a_fault_while_both_groups_step_and_one_while_none_does(opened):
 
 def test_agents_and_observations_of_several_arrays():
     seeds = np.array([1, 2, faulty.PLANTED + faulty.FAULTS.index("raise")])
-    with pool.open(Recipe("faulty:team", {}), 3, num_workers=2, tell=lambda line: None) as opened:
+    with pool.open(Recipe("faulty:team", {}), 3, num_workers=2, warn=lambda line: None) as opened:
         (stepper,), alone = opened.steppers, local.inline(faulty.team().batch(2))
         (number, seen), expected = stepper.reset(seeds), alone.reset(seeds[:2])
         assert number.dtype == np.uint8 and number.shape == (3, 2, 1) and seen.shape == (3, 2, 3)
@@ -169,7 +169,7 @@ def test_agents_and_observations_of_several_arrays():
 def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
     results = []
     for _ in range(2):
-        with pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, tell=lambda line: None) as opened:
+        with pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, warn=lambda line: None) as opened:
             (stepper,) = opened.steppers
             stepper.reset(np.array([0, faulty.PLANTED]))
             for _ in range(faulty.AT):
@@ -181,7 +181,7 @@ def test_new_seeds_follow_from_the_old_and_the_number_of_the_restart():
 
 def test_restarts_have_a_limit():
     lines, before = [], children()
-    opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, tell=lines.append)
+    opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, warn=lines.append)
     (stepper,) = opened.steppers
     with pytest.raises(HostError, match=r"worker 0 .* raised ValueError.*; no restart is left of 1"):
         for _ in range(2):
@@ -196,7 +196,7 @@ def test_restarts_have_a_limit():
 
 @pytest.mark.rest
 def test_a_worker_that_is_started_anew_has_the_spaces_of_before():
-    opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, tell=lambda line: None)
+    opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, warn=lambda line: None)
     (stepper,) = opened.steppers
     stepper.reset(np.array([0, faulty.PLANTED]))
     opened._layout = [*opened._layout[:2], []]

@@ -103,14 +103,14 @@ def test_nothing_flows_across_the_end_of_an_episode(arrays):
     Of predictions it sees a row more, but where it is not known what followed a truncation."""
     steps, online, target = as_program(random_update(0))
 
-    def told(reward, shift):
+    def targets_of(reward, shift):
         out = online._replace(y=online.y.at[..., 0].add(shift))
         values, _ = rules.evaluate(steps._replace(reward=reward), out, target, rules.no_moments(), GAMMA, TRACE)
         still = values._replace(scaled_advantage=values.advantage, scaled_advantages=values.advantages)
         seen = rules.Seen(steps._replace(reward=reward), still, out, target)
         return jnp.mean(disco.rule(arrays).targets(seen, disco.Memory(*map(jnp.ones, (128, 128))))[0].y, axis=-1)
 
-    slopes = jax.jit(jax.jacrev(told, argnums=(0, 1)))(steps.reward, jnp.zeros((STEPS + 2, COUNT)))
+    slopes = jax.jit(jax.jacrev(targets_of, argnums=(0, 1)))(steps.reward, jnp.zeros((STEPS + 2, COUNT)))
     reached, rows = (np.asarray(x) != 0 for x in slopes)  # [T, N, T, N] and [T, N, R, N]
     assert not np.any(rows[:4, 2, 4:, 2]) and np.all(rows[4, 2, 4:6, 2]) and np.all(rows[:3, 1, -1, 1])
     for n in range(COUNT):

@@ -46,7 +46,7 @@ def softmax(x):
     return powers / np.sum(powers)
 
 
-def walk(weights, seen, ys, next_ys, told):
+def walk(weights, seen, ys, next_ys, age):
     """``pi_hat`` and the logits of ``y_hat``, a step after another, from the last to the first."""
     dense = lambda name, x: x @ weights[name]["kernel"] + weights[name].get("bias", 0.0)
     embed = lambda y: dense("number", np.maximum(dense("embedding", softmax(y)), 0))[0]
@@ -57,7 +57,7 @@ def walk(weights, seen, ys, next_ys, told):
         if seen["last"][t]:
             memory = np.zeros(SIZE)
         following = 0.0 if seen["discount"][t] == 0 else embed(next_ys[t])
-        x = [seen["reward"][t], seen["discount"][t], np.exp(seen["log_prob"][t]), *told, embed(ys[t]), following]
+        x = [seen["reward"][t], seen["discount"][t], np.exp(seen["log_prob"][t]), *age, embed(ys[t]), following]
         x = np.array(x)
         reset, keep = (sigmoid(gru("i" + gate, x) + gru("h" + gate, memory)) for gate in "rz")
         memory = keep * memory + (1 - keep) * np.tanh(gru("in", x) + reset * gru("hn", memory))
@@ -87,9 +87,9 @@ def test_equations(form):
     advantage, target = jax.jit(estimate)(seen)
     double = lambda tree: jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
     wide = double(seen._asdict())
-    told = (10 / 49, np.log(128 * 50)) if form["time_aware"] else ()
+    age = (10 / 49, np.log(128 * 50)) if form["time_aware"] else ()
     ys, next_ys = wide["value"][:, beside:], wide["next_value"][:, beside:]
-    pi_hat, logits = walk(double(meta_params)["params"], wide, ys, next_ys, told)
+    pi_hat, logits = walk(double(meta_params)["params"], wide, ys, next_ys, age)
     assert np.ptp(pi_hat) > 0.1
     if beside:
         value, next_value = wide["value"][:, 0], wide["next_value"][:, 0]

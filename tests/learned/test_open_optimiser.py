@@ -41,21 +41,21 @@ def test_formula(count, memory, width):
         grads[1][0] = 0.0
         active = [np.abs(rng.normal(size=shape[-1:])) for shape in shapes]
         active[0][2] = 0.0
-        places, told, noise = [0.0, 0.25, 0.5, 1.0], (0.3, 0.7), [rng.normal(size=shape) for shape in shapes]
+        places, age, noise = [0.0, 0.25, 0.5, 1.0], (0.3, 0.7), [rng.normal(size=shape) for shape in shapes]
         layers = [
             Layer(jnp.asarray(a, jnp.float32), jnp.full(shape, place))
             for a, shape, place in zip(active, shapes, places, strict=True)
         ]
         values, averages, carry = ours
         averages = open_optimiser.average(averages, flat(grads))
-        seen = open_optimiser.features(values, flat(grads), averages, Progress(*map(jnp.float32, told)), layers)
+        seen = open_optimiser.features(values, flat(grads), averages, Progress(*map(jnp.float32, age)), layers)
         carry = open_optimiser.remember(meta_params["gru"], carry, seen)
         taken = open_optimiser.moves(open_optimiser.outputs(meta_params["mlp"], carry), flat(noise))
         ours = values - taken, averages, carry
 
         changes = []
         for i, shape in enumerate(shapes):
-            features = described(params[i], grads[i], momenta[i], active[i], told[0], places[i], told[1])
+            features = described(params[i], grads[i], momenta[i], active[i], age[0], places[i], age[1])
             change = np.zeros(shape)
             for at in np.ndindex(shape):
                 carries[i][at] = recurrent(weights, carries[i][at], features[at])

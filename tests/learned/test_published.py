@@ -189,5 +189,5 @@ def test_refused_before_anything_is_compiled(algo, option, line, tmp_path, capsy
     path.write_bytes(npy(NUMBERS))
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", algo, "--env", "CartPole-v1", option, str(path), "--out", str(tmp_path / "run")])
-    told = capsys.readouterr().err
-    assert stop.value.code == 2 and line in told and "compiling" not in told and not (tmp_path / "run").exists()
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and line in error and "compiling" not in error and not (tmp_path / "run").exists()

@@ -93,8 +93,8 @@ def test_drift_features_by_hand():
     np.testing.assert_allclose(
         sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage)), expected, rtol=1e-5
     )
-    told = jnp.float32(0.25), jnp.float32(np.log(1e6))
-    aware = sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage), *told)
+    age = jnp.float32(0.25), jnp.float32(np.log(1e6))
+    aware = sockets.drift_features(jnp.asarray(log_ratio), jnp.asarray(advantage), *age)
     by_hand = [*expected, *(0.25 * x for x in expected), *(np.log(1e6) * x for x in expected)]
     np.testing.assert_allclose(aware, by_hand, rtol=1e-5)
     ratio = np.exp(log_ratio)
@@ -113,8 +113,8 @@ def test_an_objective_knows_the_age_of_its_agent(algo, key):
 
     def at(lifetime):
         """An objective whose value, the loss of the policy, is what it is told."""
-        told = lifetime.passed + 100 * lifetime.length
-        return lambda log_ratio, advantage, config: -told + 0 * log_ratio
+        age = lifetime.passed + 100 * lifetime.length
+        return lambda log_ratio, advantage, config: -age + 0 * log_ratio
 
     result = jax.jit(algo.make_train(config, env, objective=lifetimes.Timed(at)))(key)
     expected = np.arange(4) / 3 + 100 * np.log(4 * 512)

@@ -43,7 +43,7 @@ def in_league(config, num_agents, learner=None):
 def pair():
     """Two agents: the league, its state after `init`, and its update, jitted."""
     learner = in_league(CONFIG, 2)
-    return learner, learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32)), jax.jit(counted.told(learner))
+    return learner, learner.init(KEY, jnp.arange(2 * ENVS, dtype=jnp.int32)), jax.jit(counted.learn_from(learner))
 
 
 def roles(num_agents):

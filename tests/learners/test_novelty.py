@@ -81,9 +81,9 @@ def test_an_embedding_keeps_what_actions_change():
             place, noise, following = jax.random.normal(key, (3, 128))
             action = (noise > 0).astype(jnp.int32)
             moved = place + jnp.where(action == 1, 1.0, -1.0)
-            told = jnp.where(jnp.arange(128) < 64, action, 1 - action)
+            labels = jnp.where(jnp.arange(128) < 64, action, 1 - action)
             obs, after = jnp.stack([place, noise[::-1]], -1), jnp.stack([moved, following], -1)
-            return bundle.update(state, obs, after, told, (jnp.arange(128) < 64) * 0.5)
+            return bundle.update(state, obs, after, labels, (jnp.arange(128) < 64) * 0.5)
 
         state, metrics = jax.lax.scan(learn, bundle.init(KEY, jnp.zeros((1, 2))), jax.random.split(KEY, 800))
         ends = jnp.array([[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]])
@@ -162,11 +162,11 @@ def played():
 @pytest.mark.rest
 def test_what_a_network_is_told_happened_one_step_before(played):
     _, trajectory, _ = played
-    told, begins = trajectory.extras.every, np.concatenate([np.ones((1, 4), bool), trajectory.last[:-1]])
+    inputs, begins = trajectory.extras.every, np.concatenate([np.ones((1, 4), bool), trajectory.last[:-1]])
     before = lambda x, first: np.where(begins, first, np.concatenate([x[:1], x[:-1]]))
-    np.testing.assert_array_equal(told.action, before(trajectory.action, -1))
-    np.testing.assert_array_equal(told.extrinsic, before(trajectory.reward, 0))
-    assert np.all(told.intrinsic[begins] > 30) and np.mean(told.intrinsic[~begins]) < 30
+    np.testing.assert_array_equal(inputs.action, before(trajectory.action, -1))
+    np.testing.assert_array_equal(inputs.extrinsic, before(trajectory.reward, 0))
+    assert np.all(inputs.intrinsic[begins] > 30) and np.mean(inputs.intrinsic[~begins]) < 30
     carry = trajectory.extras.first
     assert all(not np.any(x[begins]) for x in jax.tree.leaves(carry))
 

@@ -81,9 +81,9 @@ def test_stopping_from_outside():
     trainer = stopping.stop_at(counting(0), None)
     state = jax.jit(lambda key: loops.train(trainer, 4)(key).state)(jax.random.key(0))
     everyone = jax.tree.map(lambda x: jnp.stack([x] * 3), state)
-    told = stopping.stopped_by(everyone.stopping, np.array([False, True, False]), 2**32 + 4)
-    assert stopping.iterations(told) == [None, 2**32 + 4, None]
-    again = stopping.stopped_by(told, np.array([True, True, False]), 2**32 + 5)
+    stopping_state = stopping.stopped_by(everyone.stopping, np.array([False, True, False]), 2**32 + 4)
+    assert stopping.iterations(stopping_state) == [None, 2**32 + 4, None]
+    again = stopping.stopped_by(stopping_state, np.array([True, True, False]), 2**32 + 5)
     assert stopping.iterations(again) == [2**32 + 5, 2**32 + 4, None]
-    after, metrics = jax.jit(jax.vmap(trainer.step))(everyone._replace(stopping=told))
+    after, metrics = jax.jit(jax.vmap(trainer.step))(everyone._replace(stopping=stopping_state))
     assert after.learner.tolist() == [5, 4, 5] and metrics["stopped"].tolist() == [False, True, False]

@@ -58,9 +58,9 @@ def test_a_bonus_is_refused():
     """Beside what else is wrong, and before anything is made."""
     curious = ppo.Config(**SIZES, intrinsic="rnd", num_minibatches=1)
     for socket, num_lines in (("policy-drift", 1), ("optimiser", 2)):
-        with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd': must be 'none' with strategy") as told:
+        with pytest.raises(ConfigError, match="^(.*\n)?intrinsic = 'rnd': must be 'none' with strategy") as error:
             meta_gradient.of(sockets.make(socket), ppo, curious, [ENV], num_agents=2)
-        assert len(str(told.value).splitlines()) == num_lines
+        assert len(str(error.value).splitlines()) == num_lines
 
 
 @pytest.mark.rest

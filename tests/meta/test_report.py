@@ -76,7 +76,7 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
 
 def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch):
     """On the same keys; each training of the random ones has its own, and what trains is told what it hears."""
-    asked, told = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))
+    asked, results = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))
 
     def lives(make_trainer, num_iterations, size, fitness, lanes):
         def live(given, keys):
@@ -85,7 +85,7 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
             assert seen.shape == (4, 4 + 3) and size == 5
             assert fitness({"episodes": jnp.ones(1), "episode_return": jnp.full(1, 7.0)}) == -7
             asked.append((given["meta_params"]["learning"][0]["kernel"], jax.random.key_data(keys)))
-            return next(told)
+            return next(results)
 
         return live
 
@@ -110,9 +110,9 @@ def test_a_closed_form_has_a_report_of_its_own(tmp_path, monkeypatch, capsys):
     path = tmp_path / "closed.json"
     artefacts.save(path, artefacts.of_expression("value-loss", ["square", "error"], card))
     result = report.report(path, seeds=5, tuning_seeds=2)
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "value-loss on CartPole-v1: 5 trainings ..." and len(told) == 1 + len(result["rows"])
-    assert told[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 5 of the best ..."
+    error = capsys.readouterr().err.splitlines()
+    assert error[0] == "value-loss on CartPole-v1: 5 trainings ..." and len(error) == 1 + len(result["rows"])
+    assert error[1] == "L2 on CartPole-v1: 10 values of value_coef x 2 trainings, then 5 of the best ..."
     assert artefacts.load(path).card["evidence"]["rows"] == result["rows"]
     assert {"closed-report.json", "closed.json", artefacts.NAME} == {path.name for path in tmp_path.iterdir()}
 

@@ -71,9 +71,9 @@ def test_failed_candidates(name, bad):
     tell = jax.jit(strategy.tell)
     for count in (1, 4):
         score = fitness(candidates).at[:count].set(bad)
-        told = tell(jax.random.key(2), candidates, score, asked)
-        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(strategy.mean(told)))
-        assert not np.array_equal(strategy.mean(told)["a"], strategy.mean(asked)["a"])
+        updated = tell(jax.random.key(2), candidates, score, asked)
+        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(strategy.mean(updated)))
+        assert not np.array_equal(strategy.mean(updated)["a"], strategy.mean(asked)["a"])
     none = tell(jax.random.key(2), candidates, jnp.full(8, bad), asked)
     jax.tree.map(np.testing.assert_array_equal, none, asked)
 

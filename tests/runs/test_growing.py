@@ -114,8 +114,8 @@ def test_grows_twice(runs, tmp_path):
 )
 def test_sizes_that_are_refused(sizes, line, runs, tmp_path, capsys):
     run("grow", runs / "ppo", "--hidden-sizes", *sizes, "--out", tmp_path / "grown", expect=2)
-    told = capsys.readouterr().err
-    assert line in told and len(told.splitlines()) == 1 and not (tmp_path / "grown").exists()
+    error = capsys.readouterr().err
+    assert line in error and len(error.splitlines()) == 1 and not (tmp_path / "grown").exists()
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_networks_that_are_refused(args, line, tmp_path, capsys):
     run("train", algo, *SMALL, 8, *more, "--total-steps", 256, "--out", tmp_path / "run")
     capsys.readouterr()
     run("grow", tmp_path / "run", "--hidden-sizes", 16, 16, expect=2)
-    told = capsys.readouterr().err
-    assert line in told and "Traceback" not in told and not (tmp_path / "run-grown").exists()
+    error = capsys.readouterr().err
+    assert line in error and "Traceback" not in error and not (tmp_path / "run-grown").exists()
 
 
 def test_directories_that_are_refused(runs, tmp_path, capsys):

@@ -152,8 +152,8 @@ def test_a_longer_run_and_the_best_policies(tmp_path, capsys):
     run(*args, "--total-steps", 512, "--out", tmp_path / "whole", "--keep-best")
     run(*args, "--total-steps", 256, "--out", tmp_path / "half")
     run("resume", tmp_path / "half", "--total-steps", 512, "--keep-best", "--checkpoint-seconds", 0, "--keep", 1)
-    told = capsys.readouterr().err
-    assert "changed: total_steps: 256 -> 512" in told and "changed: keep_best: False -> True" in told
+    error = capsys.readouterr().err
+    assert "changed: total_steps: 256 -> 512" in error and "changed: keep_best: False -> True" in error
     kept = [outcome(tmp_path / name) for name in ("half", "whole")]
     assert kept[0][0] == kept[1][0] and kept[0][1][0] == kept[1][1][0]
     lines = [sorted(line for line in file.splitlines()) for _, files in kept for file in files[1:]]
@@ -195,8 +195,8 @@ def test_no_sound_card_is_no_new_beginning(damage, strict, copy, capsys):
     path.unlink() if damage == "deleted" else path.write_text(texts.get(damage, json.dumps(card)))
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     run("resume", copy, *strict, expect=2)
-    told = capsys.readouterr().err
-    assert str(path.parent) in told and "was changed since" not in told
+    error = capsys.readouterr().err
+    assert str(path.parent) in error and "was changed since" not in error
     assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
@@ -259,8 +259,8 @@ def test_what_cannot_change(args, line, broken, capsys):
 
 def test_override(copy, whole, capsys):
     run("resume", copy, "--learning-rate", "0.01", "--override", "--eval-episodes", "3")
-    told = capsys.readouterr().err
-    assert "changed: learning_rate: 0.00025 -> 0.01" in told and "changed: eval_episodes: 2 -> 3" in told
+    error = capsys.readouterr().err
+    assert "changed: learning_rate: 0.00025 -> 0.01" in error and "changed: eval_episodes: 2 -> 3" in error
     mine, theirs = ((path / batches.METRICS).read_text().splitlines() for path in (copy, whole))
     assert mine[: 3 * 21] == theirs[: 3 * 21] and mine[-1] != theirs[-1]
     assert json.loads((copy / "config.json").read_text())["config"]["learning_rate"] == 0.01
@@ -361,8 +361,8 @@ def test_files_that_are_refused(text, line, tmp_path, capsys):
     path = tmp_path / "config.yaml"
     path.write_text(text)
     run("train", "--config", path, "--out", tmp_path / "run", expect=2)
-    told = capsys.readouterr().err
-    assert line in told and "Traceback" not in told and not (tmp_path / "run").exists()
+    error = capsys.readouterr().err
+    assert line in error and "Traceback" not in error and not (tmp_path / "run").exists()
 
 
 def test_somebodys_own_run(copy, capsys):

@@ -85,8 +85,8 @@ def test_a_run_that_goes_on_does_not_read_the_other(source, warm, tmp_path):
 )
 def test_what_cannot_begin_is_told_in_a_line(command, start, line, source, tmp_path, capsys):
     run(*command, "--out", tmp_path / "run", "--warm-start", start.format(source), expect=2)
-    told = capsys.readouterr().err
-    assert line in told and "compiling" not in told and len(told.strip().splitlines()) == 1
+    error = capsys.readouterr().err
+    assert line in error and "compiling" not in error and len(error.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
 
 

@@ -11,19 +11,19 @@ from purerl.store import loggers
 POINTS = [(8, {"loss": 0.5, "episode_return": 1.0}), (16, {"loss": float("nan"), "episode_return": 2.0})]
 
 
-def opened(names, directory, told, *known):
-    return loggers.opened(names, directory, {"algo": "ppo"}, loggers.Known(*known), told.append)
+def opened(names, directory, messages, *known):
+    return loggers.opened(names, directory, {"algo": "ppo"}, loggers.Known(*known), messages.append)
 
 
 def test_a_table_goes_on_where_it_was(tmp_path):
-    told = []
+    messages = []
     for points in (POINTS, [(16, {"eval_return": 9.0})]):
-        with opened(["csv"], tmp_path, told) as logger:
+        with opened(["csv"], tmp_path, messages) as logger:
             for step, point in points:
                 logger.write(step, point)
     rows = list(csv.DictReader((tmp_path / "log.csv").open()))
     assert [row["env_steps"] for row in rows] == ["8", "16", "16"] and rows[0]["loss"] == "0.5"
-    assert [row["eval_return"] for row in rows] == ["", "", "9.0"] and not told
+    assert [row["eval_return"] for row in rows] == ["", "", "9.0"] and not messages
 
 
 @pytest.mark.parametrize("fails", ["makes", "writes", "closes"])
@@ -37,21 +37,21 @@ def test_what_fails_is_told_once(fails, tmp_path, monkeypatch):
     quiet = lambda *args: closed.append(args) if not args else None
     parts = fail if fails == "writes" else quiet, fail if fails == "closes" else quiet
     monkeypatch.setitem(loggers.MAKERS, "wandb", fail if fails == "makes" else lambda *_: loggers.Logger(*parts))
-    told = []
-    with opened(["wandb", "csv"], tmp_path, told) as logger:
+    messages = []
+    with opened(["wandb", "csv"], tmp_path, messages) as logger:
         for step, point in POINTS:
             logger.write(step, point)
-    assert told == ["--log wandb: RuntimeError: no space; the run goes on without it"]
+    assert messages == ["--log wandb: RuntimeError: no space; the run goes on without it"]
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
     assert len(closed) == (fails == "writes")
 
 
 def test_a_library_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    told = []
-    with opened(["tensorboard"], tmp_path, told) as logger:
+    messages = []
+    with opened(["tensorboard"], tmp_path, messages) as logger:
         logger.write(*POINTS[0])
-    assert len(told) == 1 and "pip install 'purerl[tensorboard]'" in told[0]
+    assert len(messages) == 1 and "pip install 'purerl[tensorboard]'" in messages[0]
 
 
 def test_tensorboard(tmp_path):

@@ -51,8 +51,8 @@ def curve(
             )
         )
     best = sorted(curves, key=lambda each: _last(each[2]), reverse=True)[:MOST_GROUPS]
-    told = [_told(group, names, table) for group, names, table in sorted(best, key=lambda each: each[0] or 0)]
-    return {"x": points.tolist(), "groups": told, "left_out": len(curves) - len(told)}
+    shown_groups = [_group(group, names, table) for group, names, table in sorted(best, key=lambda each: each[0] or 0)]
+    return {"x": points.tolist(), "groups": shown_groups, "left_out": len(curves) - len(shown_groups)}
 
 
 def _binned(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +79,7 @@ def _last(table: np.ndarray) -> float:
     return float(aggregates.iqm([row[np.isfinite(row)][-1] for row in table]))
 
 
-def _told(group: int | None, names: np.ndarray, table: np.ndarray) -> dict[str, Any]:
+def _group(group: int | None, names: np.ndarray, table: np.ndarray) -> dict[str, Any]:
     """Returns a group, with its members' values ``[M, points]``, as JSON."""
     middle, low, high = aggregates.bands(table).tolist()
     few = 1 < len(names) < aggregates.LEAST

@@ -132,15 +132,15 @@ def _answered(answers: Answers, target: str) -> tuple[HTTPStatus, str, bytes, st
         name = ASSETS[url.path]
         body = importlib.resources.files(__package__).joinpath(name).read_bytes()
         return HTTPStatus.OK, f"{mimetypes.guess_type(name)[0]}; charset=utf-8", body, OF_PAGE
-    asked = {name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()}
-    path = asked.get("path", "")
+    query = {name: values[-1] for name, values in parse_qs(url.query, max_num_fields=8).items()}
+    path = query.get("path", "")
     if url.path == "/file":
-        kind, body = answers.file(path, asked.get("name", ""))
+        kind, body = answers.file(path, query.get("name", ""))
         return HTTPStatus.OK, kind, body, OF_FILM
     answer = {
         "/api/runs": answers.runs,
         "/api/run": lambda: answers.run(path),
-        "/api/curve": lambda: answers.curve(path, asked.get("metric", "")),
+        "/api/curve": lambda: answers.curve(path, query.get("metric", "")),
     }.get(url.path)
     if answer is None:
         raise Missing

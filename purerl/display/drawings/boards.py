@@ -71,8 +71,8 @@ def planes(place: int, space: spaces.Space) -> tuple:
     reach = [np.inf, -np.inf]
 
     def draw(moment: Any, sheet: Sheet) -> None:
-        seen = np.asarray(jax.tree.leaves(moment.obs)[place], np.float64)
-        views = seen.reshape(-1, rows, columns, seen.shape[-1] if len(leaf.shape) == 3 else 1)[..., -channels:]
+        obs = np.asarray(jax.tree.leaves(moment.obs)[place], np.float64)
+        views = obs.reshape(-1, rows, columns, obs.shape[-1] if len(leaf.shape) == 3 else 1)[..., -channels:]
         reach[:] = min(reach[0], float(views.min())), max(reach[1], float(views.max()))
         scaled = (views - reach[0]) / max(reach[1] - reach[0], 1e-9)
         width = sheet.width / len(views)

@@ -39,11 +39,11 @@ def brax(params: dict[str, Any]) -> tuple:
         focus = np.zeros(3) if task in FROM_ABOVE[:2] else np.array([*positions[0][:2], 0.3 * reach])
         unit = 1.0 / reach
 
-        def seen(point: np.ndarray) -> np.ndarray:
+        def project(point: np.ndarray) -> np.ndarray:
             across, up, depth = eye @ (point - focus)
             return np.array([sheet.width / 2 + unit * across, 0.5 - unit * up, depth])
 
-        _ground(sheet, seen, focus, task in FROM_ABOVE)
+        _ground(sheet, project, focus, task in FROM_ABOVE)
         shapes = []
         for kind, size, owner, place, turn in zip(kinds, sizes, owners, places, turns, strict=True):
             if kind == PLANE:
@@ -59,7 +59,7 @@ def brax(params: dict[str, Any]) -> tuple:
                 longest = int(np.argmax(size))
                 along, half, radius = np.eye(3)[longest], float(size[longest]), float(np.median(size))
             way = half * rotated(whole, along)
-            ends = [seen(centre - way), seen(centre + way)]
+            ends = [project(centre - way), project(centre + way)]
             colour = COLOURS[link % len(COLOURS)] if link >= 0 else DIM
             shapes.append((float(np.mean([end[2] for end in ends])), ends, unit * radius, colour))
         for _, ends, radius, colour in sorted(shapes, key=lambda shape: shape[0]):
@@ -77,15 +77,15 @@ def _eye(elevation: float) -> np.ndarray:
     return np.stack([right, np.cross(towards, right), towards])
 
 
-def _ground(sheet: Sheet, seen: Any, focus: np.ndarray, above: bool) -> None:
+def _ground(sheet: Sheet, project: Any, focus: np.ndarray, above: bool) -> None:
     """Draws lines on the ground, one a metre, which show how far a body moves; none if it is seen from above."""
     if above:
         return
     for x in np.arange(np.floor(focus[0]) - 8, focus[0] + 9):
-        ends = [seen(np.array([x, focus[1] + side, 0.0])) for side in (-3, 3)]
+        ends = [project(np.array([x, focus[1] + side, 0.0])) for side in (-3, 3)]
         sheet.line([(float(end[0]), float(end[1])) for end in ends], LINE, 0.004, round_ends=False)
     for y in (-3, 0, 3):
-        left, right = (seen(np.array([focus[0] + side, focus[1] + y, 0.0])) for side in (-9, 9))
+        left, right = (project(np.array([focus[0] + side, focus[1] + y, 0.0])) for side in (-9, 9))
         sheet.line(
             [(float(left[0]), float(left[1])), (float(right[0]), float(right[1]))], LINE, 0.004, round_ends=False
         )

@@ -93,17 +93,17 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
         obs_like, state_like = jax.eval_shape(environment.reset, jax.random.key(0))
     stacked = _stacked([obs_like[agent].shape for agent in agents])
     mask, changing = _mask(environment, state_like, action_space, sizes)
-    tells_state = hasattr(environment, "get_world_state")
+    has_state = hasattr(environment, "get_world_state")
 
     def observe(obs: PyTree, state: PyTree) -> PyTree:
-        seen = {"obs": stacked([obs[agent] for agent in agents])}
+        parts = {"obs": stacked([obs[agent] for agent in agents])}
         if mask:
-            seen["legal"] = mask(state)
-        if tells_state:
+            parts["legal"] = mask(state)
+        if has_state:
             world = jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(environment.get_world_state(state))])
-            seen["state"] = jnp.broadcast_to(world, (num_agents, world.size))
-        seen = jax.tree.map(lambda x: x[0], seen) if num_agents == 1 else seen
-        return seen if len(seen) > 1 else seen["obs"]
+            parts["state"] = jnp.broadcast_to(world, (num_agents, world.size))
+        parts = jax.tree.map(lambda x: x[0], parts) if num_agents == 1 else parts
+        return parts if len(parts) > 1 else parts["obs"]
 
     def reset(key: Key) -> tuple[PyTree, PyTree]:
         obs, state = environment.reset(key)
@@ -131,7 +131,7 @@ def from_jaxmarl(name: str, environment: Any, *, timed: bool = False, max_steps:
     )
     if changing:
         env = env._replace(acting=lambda obs: jnp.sum(obs["legal"], axis=-1) > 1)
-    if tells_state:
+    if has_state:
         own = lambda obs: {part: x for part, x in obs.items() if part != "state"}
         env = env._replace(own=own, state=lambda obs: obs["state"])
     return env

@@ -79,7 +79,7 @@ def maze(*, size: int = 13, walls: int = 25, view: int = 5, max_steps: Any = 250
     cells = size**2
     margin = view - 1
     stride = size + 2 * margin
-    ways, seen = (moves @ np.array([stride, 1], np.int32) for moves in (WAYS, views(view)))  # [4], [4, view * view]
+    ways, visible = (moves @ np.array([stride, 1], np.int32) for moves in (WAYS, views(view)))  # [4], [4, view * view]
 
     def levels(key: Key, shape: tuple[int, ...]) -> Maze:
         numbers = draw.uniform(key, (*shape, walls + 3))
@@ -109,7 +109,7 @@ def maze(*, size: int = 13, walls: int = 25, view: int = 5, max_steps: Any = 250
         return now._replace(place=place, direction=turned), place == now.goal, place == now.goal
 
     def observe(now: Physical) -> dict[str, Array]:
-        ahead = now.place + jnp.asarray(seen)[now.direction]
+        ahead = now.place + jnp.asarray(visible)[now.direction]
         kinds = jnp.stack([now.walls[ahead], ahead == now.goal], axis=-1)
         return {"view": kinds.reshape(view, view, 2), "direction": jnp.arange(4) == now.direction}
 

@@ -114,8 +114,8 @@ def obstacles(
         meets = (half > 0) & (along > 0)
         obstacle = jnp.min(jnp.where(meets, along - jnp.sqrt(jnp.maximum(half, 0.0)), jnp.inf), axis=1)
         sides = jnp.where(rays > 0, (1 - now.place)[None], now.place[None]) / jnp.maximum(jnp.abs(rays), 1e-6)
-        seen = jnp.clip(jnp.minimum(obstacle, jnp.min(sides, axis=1)), 0.0, math.sqrt(2))
-        return jnp.concatenate([seen, now.goal - now.place])
+        distance = jnp.clip(jnp.minimum(obstacle, jnp.min(sides, axis=1)), 0.0, math.sqrt(2))
+        return jnp.concatenate([distance, now.goal - now.place])
 
     def change(key: Key, level: Course) -> Course:
         key_which, key_by = jax.random.split(key)

@@ -102,7 +102,7 @@ def matrix_shaping(
     def met(learner: Array, own: Array, is_naive: Array) -> Array:
         return jnp.where(is_naive, learner, own[::-1]) if several else learner
 
-    def seen(own: Array, other: Array) -> Array:
+    def observation(own: Array, other: Array) -> Array:
         logits = own if hide_opponent else jnp.concatenate([own, other], axis=-1)
         return reduced(jax.nn.sigmoid(logits))
 
@@ -113,7 +113,7 @@ def matrix_shaping(
     def begin(level: Level) -> tuple[ShapingState, Array]:
         own, other = level.logits[:num_agents], level.logits[::-1][:num_agents]
         zero = jnp.zeros((), jnp.int32)
-        return ShapingState(learnt(other, own), level.meeting, zero, zero), seen(own, other)
+        return ShapingState(learnt(other, own), level.meeting, zero, zero), observation(own, other)
 
     def step(noise: tuple[()], env_state: ShapingState, action: Array) -> tuple[ShapingState, Step]:
         learner, meeting, t, episodes = env_state._replace(t=env_state.t + 1)
@@ -121,7 +121,7 @@ def matrix_shaping(
         other = met(learner, own, meeting < naive_probability(naive, naive_decrease, episodes))
         value = jax.vmap(repeated_games.values, in_axes=(0, 0, 0, None))(own, other, mine, discount)
         reward, truncated = reduced(((1 - discount) * value[:, 0], jnp.broadcast_to(t >= max_steps, (num_agents,))))
-        made = Step(seen(own, other), reward, jnp.zeros_like(truncated), truncated)
+        made = Step(observation(own, other), reward, jnp.zeros_like(truncated), truncated)
         return ShapingState(learnt(learner, own), meeting, t, episodes), made
 
     def keep(before: ShapingState, begun: ShapingState) -> ShapingState:

@@ -12,11 +12,11 @@ from purerl.types import Env
 class Kind(NamedTuple):
     """A kind of value that a wrapper takes.
 
-    ``told`` completes "must be"; ``read(value)`` returns the value as a wrapper takes it, or raises `ValueError` or
-    `TypeError`.
+    ``requirement`` completes "must be". ``read(value)`` returns the value as a wrapper takes it, or raises `ValueError`
+    or `TypeError`.
     """
 
-    told: str
+    requirement: str
     read: Callable[[Any], Any]
 
     def of(self, env: str, wrapper: str, value: Any) -> Any:
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
         try:
             return self.read(value)
         except (ValueError, TypeError):
-            raise ConfigError(f"env = {env!r}: {wrapper} = {value!r}: must be {self.told}") from None
+            raise ConfigError(f"env = {env!r}: {wrapper} = {value!r}: must be {self.requirement}") from None
 
 
 def takes(kind: Kind) -> Callable[[Callable[[Env, Any], Env]], Callable[[Env, Any], Env]]:

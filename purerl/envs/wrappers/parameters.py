@@ -91,10 +91,10 @@ def randomise(name: str, make: Callable[..., Env], ranges: Any) -> Env:
     )
 
 
-def _check_traced(told: str, make: Callable[..., Env], parameter: str, others: dict[str, float], pair: Any) -> None:
+def _check_traced(field: str, make: Callable[..., Env], parameter: str, others: dict[str, float], pair: Any) -> None:
     """Checks that the environment can be made with a traced ``parameter``, and draws levels and noise without it.
 
-    It raises `ConfigError`, which begins with ``told``, otherwise. ``make`` is mapped over the ``pair`` of the
+    It raises `ConfigError`, which begins with ``field``, otherwise. ``make`` is mapped over the ``pair`` of the
     parameter's values; levels and noise must not become mapped.
     """
     key = jax.random.key(0)
@@ -102,12 +102,12 @@ def _check_traced(told: str, make: Callable[..., Env], parameter: str, others: d
     try:
         jax.eval_shape(lambda x: made(x).reset(key), pair[0])
     except Exception as error:
-        raise ConfigError(f"{told}: cannot be drawn ({type(error).__name__} when it is traced)") from None
+        raise ConfigError(f"{field}: cannot be drawn ({type(error).__name__} when it is traced)") from None
     for drawn in ("levels", "noise"):
         try:
             jax.eval_shape(jax.vmap(lambda x, drawn=drawn: getattr(made(x), drawn)(key, ()), out_axes=None), pair)
         except ValueError:
-            raise ConfigError(f"{told}: {drawn} depend on it, but must be drawn for all values alike") from None
+            raise ConfigError(f"{field}: {drawn} depend on it, but must be drawn for all values alike") from None
 
 
 def _hull(leaf: Any, *others: Any) -> Leaf:

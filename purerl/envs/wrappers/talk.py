@@ -88,18 +88,18 @@ def _heard(env: Env, channel: Channel) -> tuple[Callable[[Array, Array], Array],
     needs_all_legal(env, "messages", "hide")
     space = needs(Box, env, "observation", env.observation_space, "messages")
     if space.shape != (channel.inputs,):
-        told = f"observations {list(space.shape)}; messages of this kind need [{channel.inputs}]"
-        raise ConfigError(f"env = {env.name!r}: has {told}")
+        problem = f"observations {list(space.shape)}; messages of this kind need [{channel.inputs}]"
+        raise ConfigError(f"env = {env.name!r}: has {problem}")
     shown = np.setdiff1d(np.arange(channel.inputs), channel.unseen)
     if not shown.size or not set(channel.unseen) <= set(range(channel.inputs)):
-        told = f"must be some of 0 to {channel.inputs - 1}, and not all of them"
-        raise ConfigError(f"unseen = {channel.unseen}: {told}, as env = {env.name!r} has {channel.inputs}")
+        problem = f"must be some of 0 to {channel.inputs - 1}, and not all of them"
+        raise ConfigError(f"unseen = {channel.unseen}: {problem}, as env = {env.name!r} has {channel.inputs}")
     bound = np.full(channel.size, channel.bound, np.float32)
     low, high = (
         spaces.array_namespace(end).concatenate(
-            [spaces.array_namespace(end).broadcast_to(end, space.shape)[shown].astype(np.float32), said]
+            [spaces.array_namespace(end).broadcast_to(end, space.shape)[shown].astype(np.float32), message_bound]
         )
-        for end, said in ((space.low, -bound), (space.high, bound))
+        for end, message_bound in ((space.low, -bound), (space.high, bound))
     )
 
     def hear(obs: Array, message: Array) -> Array:

@@ -50,12 +50,12 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     """
     needs_all_legal(env, "observation_mask", "hide")
     space = needs(Box, env, "observation", env.observation_space, "observation_mask")
-    told = f"env = {env.name!r}: observation_mask = {','.join(map(str, hidden))!r}"
+    field = f"env = {env.name!r}: observation_mask = {','.join(map(str, hidden))!r}"
     if len(space.shape) != 1:
-        raise ConfigError(f"{told}: observations {list(space.shape)} are no vector; flatten=1 makes one of them")
+        raise ConfigError(f"{field}: observations {list(space.shape)} are no vector; flatten=1 makes one of them")
     shown = np.array([i for i in range(space.shape[0]) if i not in hidden], np.int32)
     if max(hidden) >= space.shape[0] or not shown.size:
-        raise ConfigError(f"{told}: must be some of 0 to {space.shape[0] - 1}, and not all of them")
+        raise ConfigError(f"{field}: must be some of 0 to {space.shape[0] - 1}, and not all of them")
     low, high = (
         spaces.array_namespace(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high)
     )

@@ -128,10 +128,10 @@ def make_learner(config: FactoredValueConfig, env: Env, mixer: Mixer, *, network
         items, weight, target_params, target_q = batch
         q = values(params, items)
         obs = jax.tree.map(lambda x: sequences.late(config, x), items.obs)
-        chooser, seen = jax.lax.stop_gradient(q) if config.double else target_q, (obs, items.next_obs.obs)
+        chooser, observations = jax.lax.stop_gradient(q) if config.double else target_q, (obs, items.next_obs.obs)
         value, after_cut = (
             mixed(target_params, _at(of, counted(jnp.argmax(by, axis=-1), obs)), obs)
-            for by, of, obs in zip(chooser, target_q, seen, strict=True)
+            for by, of, obs in zip(chooser, target_q, observations, strict=True)
         )
         target, learned = jax.vmap(
             lambda value, after: sequences.targets(config, items, value, after, config.gamma, config.n_step),

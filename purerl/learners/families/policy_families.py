@@ -151,7 +151,7 @@ def make_network(config: Any, env: Env) -> Recurrent:
     head = Streams(num_actions, config.hidden_sizes[-1], activation, config.dueling)
     network = recurrent.recurrent(torso, settings.make_memory(config), head)
     legal = env.legal
-    return recurrent.legal_only(network, lambda seen: joint_actions(env).legal(seen[0])) if legal else network
+    return recurrent.legal_only(network, lambda inputs: joint_actions(env).legal(inputs[0])) if legal else network
 
 
 def fixed(num_policies: int) -> Controller:
@@ -198,8 +198,8 @@ def make_learner(
 
     def init(key: Key, obs: PyTree) -> PolicyFamilyState:
         key_values, key_novelty = jax.random.split(key)
-        seen = obs, init_carry(trees.length(obs)).told
-        values = action_values.init_state(config, optimiser, network.init(key_values, seen))
+        inputs = obs, init_carry(trees.length(obs)).told
+        values = action_values.init_state(config, optimiser, network.init(key_values, inputs))
         return PolicyFamilyState(values, *new.init(key_novelty, obs))
 
     def step(policy: PolicyFamilyPolicy, here: Situation, which: Array) -> tuple[Array, Told, PolicyFamilyCarry]:
@@ -288,13 +288,13 @@ def experienced(config: Any, number_of: Callable[[Array], Array], items: Transit
     following = jnp.concatenate([told.intrinsic[1:], jnp.zeros_like(told.intrinsic[:1])])
     at = jnp.maximum(items.next_obs.step, 0), jnp.arange(last.shape[1])
     after = Told(number[at], items.reward[at], told.intrinsic[at], told.policy[at])
-    seen = items._replace(
+    changed = items._replace(
         obs=(items.obs, told),
         next_obs=Cut(items.next_obs.step, (items.next_obs.obs, after)),
         extras=items.extras.first,
     )
     learned = (number, jnp.where(last, 0.0, following), told.policy)
-    return Experience(seen, *(sequences.late(config, x) for x in learned))
+    return Experience(changed, *(sequences.late(config, x) for x in learned))
 
 
 def _tail(config: Any, number_of: Callable[[Array], Array], sample: Sample) -> tuple[PyTree, ...]:

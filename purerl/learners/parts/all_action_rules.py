@@ -239,9 +239,9 @@ def clipped(bound: Scalar = 1.0) -> Rule:
     ``z`` learn the distribution of the return.
     """
 
-    def targets(seen: Seen, state: PyTree) -> tuple[Targets, PyTree]:
-        policy = seen.target.policy[:-2] + jnp.clip(seen.values.scaled_advantages, -bound, bound)
-        each = jax.vmap(jax.vmap(lambda value: two_hot(value, RETURN_BINS)))(seen.values.returns)
+    def targets(given: Seen, state: PyTree) -> tuple[Targets, PyTree]:
+        policy = given.target.policy[:-2] + jnp.clip(given.values.scaled_advantages, -bound, bound)
+        each = jax.vmap(jax.vmap(lambda value: two_hot(value, RETURN_BINS)))(given.values.returns)
         logits = jnp.log(jnp.maximum(each, 1e-9))
         return Targets(policy, logits, logits), state
 

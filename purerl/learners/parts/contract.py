@@ -38,8 +38,8 @@ def kept(name: str, learner: Learner) -> Learner:
             raise ConfigError(f"{name}: update: must return a purerl.types.Updated, but returns {_words(updated)}")
         if not isinstance(updated.metrics, dict) or "loss" not in updated.metrics:
             raise ConfigError(f"{name}: update: must return metrics by name, with a loss among them")
-        if told := _change(_shapes(state), _shapes(updated.state)):
-            raise ConfigError(f"{name}: update: {told}")
+        if problem := _change(_shapes(state), _shapes(updated.state)):
+            raise ConfigError(f"{name}: update: {problem}")
         return updated
 
     return learner._replace(explore=explore, exploit=exploit, update=update)

@@ -137,13 +137,13 @@ def _step(loss, optimiser, split, state, batch, at=None):
     """Takes a `gradient_step` on joined parameters: ``state`` is ``(joined, opt_state)``."""
     joined, opt_state = state
     at = split(joined) if at is None else at
-    seen = {}
+    extra = {}
     if isinstance(optimiser, activity.Observant):
-        (value, (aux, seen["layers"])), grads = jax.value_and_grad(activity.watched(loss), has_aux=True)(at, batch)
+        (value, (aux, extra["layers"])), grads = jax.value_and_grad(activity.watched(loss), has_aux=True)(at, batch)
     else:
         (value, aux), grads = jax.value_and_grad(loss, has_aux=True)(at, batch)
     grads = shards.mean(join(optimiser, grads)[0])
-    updates, opt_state = optimiser.update(grads, opt_state, joined, **seen)
+    updates, opt_state = optimiser.update(grads, opt_state, joined, **extra)
     return (jax.tree.map(jnp.add, joined, updates), opt_state), (aux, {"loss": value, "grad_norm": norm(grads)})
 
 

@@ -46,7 +46,7 @@ def now(part: Any, config: Any, age: Age) -> Any:
     """Returns ``part`` for an agent of this age; a part that is not `Timed` is returned as it is."""
     if not isinstance(part, Timed):
         return part
-    assert age, "the family was not told of a part that depends on the age of an agent"
+    assert age, "a part depends on the age of an agent, and the family has none"
     return then(part, config, passed(config, age))
 
 

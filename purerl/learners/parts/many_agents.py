@@ -32,7 +32,7 @@ class AgentSettings(Numbers):
     agent."""
 
 
-def tells_ids(config: AgentSettings) -> bool:
+def needs_ids(config: AgentSettings) -> bool:
     """Tells whether agents must observe which one they are."""
     return config.agent_ids or not config.share_parameters
 
@@ -107,7 +107,7 @@ def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable
         space["previous"] = Discrete(env.action_space.sizes[0] + 1)
     rank = len(jax.tree.leaves(own, is_leaf=lambda x: isinstance(x, Box))[0].shape)
 
-    def seen(obs: PyTree) -> PyTree:
+    def view(obs: PyTree) -> PyTree:
         inputs = {"obs": obs["agents"]}
         first = jax.tree.leaves(obs["agents"])[0]
         if ids:
@@ -116,10 +116,10 @@ def inputs(env: Env, ids: bool, previous: bool = False) -> tuple[Space, Callable
             inputs["previous"] = obs["previous"]
         return inputs
 
-    return space, seen
+    return space, view
 
 
-def central(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+def central(team: Team, view: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """Makes the function for the inputs of each agent's central critic.
 
     They are ``{"own": what seen returns, "state": the same for all}``.
@@ -128,7 +128,7 @@ def central(team: Team, seen: Callable[[PyTree], PyTree]) -> Callable[[PyTree], 
     def both(obs: PyTree) -> PyTree:
         state = team.state(obs)[..., None, :]
         return {
-            "own": seen(obs),
+            "own": view(obs),
             "state": jnp.broadcast_to(state, (*state.shape[:-2], team.num_agents, state.shape[-1])),
         }
 

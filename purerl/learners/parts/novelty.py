@@ -199,10 +199,10 @@ def distillation(torso: Torso, size: int, learning_rate: Scalar) -> Distillation
         return Distilled(judge, gradients.init_optimiser(optimiser, params))
 
     def error_of(params: PyTree, judge: Judge, obs: PyTree) -> Array:
-        seen = normalizer.apply(judge.obs_moments, obs)
-        learned: Any = learning.apply(params, seen)
-        wanted: Any = target.apply(judge.target, seen)
-        return jnp.sum(jnp.square(learned - wanted), axis=-1)
+        normalized = normalizer.apply(judge.obs_moments, obs)
+        learned: Any = learning.apply(params, normalized)
+        target_features: Any = target.apply(judge.target, normalized)
+        return jnp.sum(jnp.square(learned - target_features), axis=-1)
 
     def error(judge: Judge, obs: PyTree) -> Array:
         return error_of(judge.params, judge, obs)

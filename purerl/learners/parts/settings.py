@@ -173,17 +173,17 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
     """Returns the reasons why the torso of ``config`` cannot read observations of ``env`` (None: not known)."""
     form = re.compile(r"[1-9]\d{0,5}" if config.torso == "resnet" else r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}|[1-9]\d{0,5}")
     if any(not form.fullmatch(text) for text in config.convolutions):
-        wanted = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"
-        return [f"convolutions = {config.convolutions}: each must be {wanted}"]
+        requirement = "CHANNELS, for a resnet" if config.torso == "resnet" else "CHANNELS:KERNEL:STRIDE or CHANNELS"
+        return [f"convolutions = {config.convolutions}: each must be {requirement}"]
     problems = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
-    asked = convolutions(config)
-    if env is None or asked == networks.Convolutions():
+    layers = convolutions(config)
+    if env is None or layers == networks.Convolutions():
         return problems
     name = "convolutions" if config.convolutions else "torso"
     asking, images = f"{name} = {getattr(config, name)!r}: ", _images(env.observation_space)
     if not images:
         problems.append(f"{asking}needs images of three axes; {env.name} has {_shapes(env.observation_space)}")
-    small = [shape for shape in images if not asked.fit(shape)]
+    small = [shape for shape in images if not layers.fit(shape)]
     return problems + [f"{asking}{env.name} has images {shape}, which are too small" for shape in small]
 
 

@@ -147,16 +147,16 @@ def teacher(config: Any, env: Env) -> tuple[Any, Env] | None:
 
 def problems(config: Any, env: Env | None) -> list[str]:
     """Returns the reasons why levels cannot be chosen by ``config`` in ``env`` (None: not known), a line each."""
-    asked, problems = f"curriculum = {config.curriculum!r}", []
+    field, problems = f"curriculum = {config.curriculum!r}", []
     by_returns = config.curriculum in REPLAYS and config.level_score == "max-mc"
     if by_returns and getattr(config, "normalize_reward", False):
         problems.append(
-            f"{asked}: level_score = 'max-mc' compares returns with values, which normalize_reward = True scales; give "
+            f"{field}: level_score = 'max-mc' compares returns with values, which normalize_reward = True scales; give "
             "level_score = 'positive-value' or normalize_reward = False"
         )
     if by_returns and getattr(config, "intrinsic", OFF) != OFF:
         problems.append(
-            f"{asked}: level_score = 'max-mc' compares returns with values, which have the bonus of intrinsic = "
+            f"{field}: level_score = 'max-mc' compares returns with values, which have the bonus of intrinsic = "
             f"{config.intrinsic!r}; give level_score = 'positive-value' or intrinsic = 'none'"
         )
     sound = cfg.sound(config, "level_capacity", "level_period", "num_envs")
@@ -164,15 +164,15 @@ def problems(config: Any, env: Env | None) -> list[str]:
         problems.append(f"level_capacity = {config.level_capacity}: must be at least num_envs = {config.num_envs}")
     if sound and config.curriculum == "sfl" and kept(config) < config.num_envs:
         problems.append(
-            f"{asked}: keeps {kept(config)} levels, a tenth of level_period * num_envs, at most level_capacity; must "
+            f"{field}: keeps {kept(config)} levels, a tenth of level_period * num_envs, at most level_capacity; must "
             f"be at least num_envs = {config.num_envs}"
         )
     if env is None or problems:
         return problems
     if env.design is None:
-        return [f"{asked}: {env.name} has no levels to choose from; {envs.with_levels(env)}"]
+        return [f"{field}: {env.name} has no levels to choose from; {envs.with_levels(env)}"]
     if env.num_agents > 1 and config.curriculum == "paired":
-        return [f"{asked}: is for one agent; {env.name} has {env.num_agents}"]
+        return [f"{field}: is for one agent; {env.name} has {env.num_agents}"]
     if env.resets != "every" and not is_plain(config):
-        return [f"{asked}: begins episodes in its own levels; resets = {env.resets!r} must be left out"]
+        return [f"{field}: begins episodes in its own levels; resets = {env.resets!r} must be left out"]
     return []

@@ -45,13 +45,13 @@ def problem(own: PyTree, policy: PyTree) -> str:
         own: A policy of the training, of arrays or `jax.ShapeDtypeStruct`s.
         policy: The policy in question, of arrays or `jax.ShapeDtypeStruct`s.
     """
-    wanted, given = trees.named_leaves(own), trees.named_leaves(policy)
-    for name in [*wanted, *given]:
+    expected, given = trees.named_leaves(own), trees.named_leaves(policy)
+    for name in [*expected, *given]:
         if name not in given:
             return f"{name}: is missing in it"
-        if name not in wanted:
+        if name not in expected:
             return f"{name}: is in it, and not in the policies of this training"
-        here, there = (f"{x.dtype}{list(x.shape)}" for x in (wanted[name], given[name]))
+        here, there = (f"{x.dtype}{list(x.shape)}" for x in (expected[name], given[name]))
         if here != there:
             return f"{name}: is {there} in it, and {here} in this training"
     same: Any = [jax.tree.structure(tree) for tree in (own, policy)]

@@ -46,7 +46,7 @@ def diagnosed(learner: Learner) -> Learner:
         updated, obs = learner.update(state, given, key), _observations(given)
         here = Situation(obs, learner.init_carry(trees.length(obs)))
         forward = lambda: learner.exploit(learner.policy(updated.state), here, key)
-        return updated._replace(metrics={**updated.metrics, **_told(hidden(forward, trees.length(obs)))})
+        return updated._replace(metrics={**updated.metrics, **_statistics(hidden(forward, trees.length(obs)))})
 
     return learner._replace(update=update)
 
@@ -78,7 +78,7 @@ def _observations(given: Transition | Sample) -> PyTree:
     return jax.tree.map(lambda x: x[:MOST_OBSERVATIONS], obs)
 
 
-def _told(layers: list[Array]) -> dict[str, Array]:
+def _statistics(layers: list[Array]) -> dict[str, Array]:
     """Computes the metrics of hidden layers, the last one last."""
     if not layers:
         return {"dormant_units": jnp.full((), jnp.nan), "feature_rank": jnp.full((), jnp.nan)}

@@ -79,32 +79,32 @@ def curious(config: Any, distillation: Distillation, learner: Learner) -> Learne
         return IntrinsicState(learner.init(key_learner, obs), distillation.init(key_bonus, obs), scale)
 
     def of_trajectory(state: IntrinsicState, trajectory: Transition) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
-        seen = trees.merge(trajectory.next_obs, 2)
-        error = distillation.error(state.distilled.judge, seen).reshape(trajectory.reward.shape)
+        next_obs = trees.merge(trajectory.next_obs, 2)
+        error = distillation.error(state.distilled.judge, next_obs).reshape(trajectory.reward.shape)
         endless = jnp.zeros_like(trajectory.last)
         scale, bonus = scaler.scale(state.scale, error, endless, config.intrinsic_gamma)
-        return rewarded(trajectory, bonus), scale, seen, jnp.ones(error.size), bonus
+        return rewarded(trajectory, bonus), scale, next_obs, jnp.ones(error.size), bonus
 
     def of_sample(state: IntrinsicState, sample: Sample) -> tuple[PyTree, PyTree, PyTree, Array, Array]:
         items, judge = sample.items, state.distilled.judge
         if isinstance(items, Transition):
-            seen, shown = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs), ~items.last
-            seen, shown = trees.merge((seen, shown.at[-1].set(False)), 2)
+            next_obs, shown = jax.tree.map(lambda x: jnp.concatenate([x[1:], x[:1]]), items.obs), ~items.last
+            next_obs, shown = trees.merge((next_obs, shown.at[-1].set(False)), 2)
         else:
-            seen, shown = items.next_obs, jnp.ones(items.reward.shape, bool)
+            next_obs, shown = items.next_obs, jnp.ones(items.reward.shape, bool)
         weight = shown * jnp.broadcast_to(sample.weight, items.reward.shape).reshape(-1)
-        bonus = distillation.error(judge, seen) / jnp.sqrt(judge.errors.var + 1e-12)
+        bonus = distillation.error(judge, next_obs) / jnp.sqrt(judge.errors.var + 1e-12)
         bonus = jnp.where(shown, bonus, 0.0).reshape(items.reward.shape)
-        return sample._replace(items=rewarded(items, bonus)), state.scale, seen, weight, bonus
+        return sample._replace(items=rewarded(items, bonus)), state.scale, next_obs, weight, bonus
 
     def rewarded(items: Any, bonus: Array) -> Any:
         return items._replace(reward=items.reward + config.intrinsic_coef * bonus)
 
     def update(state: IntrinsicState, given: Transition | Sample, key: Key) -> Updated:
         paid = of_sample(state, given) if isinstance(given, Sample) else of_trajectory(state, given)
-        given, scale, seen, weight, bonus = paid
+        given, scale, next_obs, weight, bonus = paid
         learned, metrics, scores = learner.update(state.learner, given, key)
-        distilled, more = distillation.update(state.distilled, seen, weight)
+        distilled, more = distillation.update(state.distilled, next_obs, weight)
         more["intrinsic_reward"] = jnp.mean(bonus)
         return Updated(IntrinsicState(learned, distilled, scale), {**metrics, **more}, scores)
 

@@ -91,14 +91,14 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
         config: Settings.
         env: The environment; None: not known.
     """
-    asked = [each for each in wrappers if each.asked(config)]
+    enabled = [each for each in wrappers if each.asked(config)]
     problems = []
-    for i, each in enumerate(asked):
+    for i, each in enumerate(enabled):
         given = f"{each.setting} = {each.value(config)!r}"
         if lacking := [need for need in each.needs if need not in offered(own)]:
             problems.append(f"{given}: needs {' and '.join(lacking)}")
             continue
-        for other in asked[i + 1 :]:
+        for other in enabled[i + 1 :]:
             if withheld := [need for need in each.needs if need in other.withholds]:
                 beside = f"{other.setting} = {other.value(config)!r}"
                 problems.append(f"{given}: must be {each.off!r} with {beside}; it needs {' and '.join(withheld)}")

@@ -34,14 +34,14 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
         return replay.struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
 
     def expected(card: dict[str, Any]) -> dict[str, Any]:
-        wanted = played or {}
-        for name, value in wanted.items():
+        required = played or {}
+        for name, value in required.items():
             recorded = card.get(name)
             if name == "env_params" and isinstance(recorded, dict):
-                recorded = envs.renamed(recorded, wanted["env"])
+                recorded = envs.renamed(recorded, required["env"])
             if recorded != value:
-                told = f"{name} = {reprlib.repr(recorded)}, the run has {reprlib.repr(value)}"
-                raise ConfigError(f"{path}: was played with {told}")
+                difference = f"{name} = {reprlib.repr(recorded)}, the run has {reprlib.repr(value)}"
+                raise ConfigError(f"{path}: was played with {difference}")
         return trees.named_leaves(like(card))
 
     card, arrays = carded.load(carded.DATASET, path, expected)

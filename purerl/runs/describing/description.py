@@ -203,8 +203,8 @@ def describe(
         problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
     of_play: dict[str, Any] = {}
     if algorithm.datasets and env is not None and not problems:
-        seen, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
-        of_play = datasets.described(algorithm.datasets, options, seen, played, recorded or {})
+        view, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}
+        of_play = datasets.described(algorithm.datasets, options, view, played, recorded or {})
     if problems:
         raise ConfigError("\n".join(problems))
     seeds = list(range(options.seed, options.seed + options.num_seeds))

@@ -48,16 +48,16 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
             yield
         return
     _prepare(directory, names, overwrite=overwrite, resume=resume)
-    held = False
+    locked = False
     with interrupts.cleaning(lambda: _leave(directory)):
         try:
             with lock(directory):
                 _prepare(directory, names, overwrite=overwrite, resume=resume)
-                held = True
+                locked = True
                 processes.gathered(None)
                 yield
         except ConfigError:
-            if held:  # otherwise another process may hold it
+            if locked:  # otherwise another process may hold it
                 _abandon(directory)
             raise
         except OSError:

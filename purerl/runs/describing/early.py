@@ -16,10 +16,10 @@ def problems_of_options(options: Any) -> list[str]:
     """Returns a line if an option of early stopping has no effect."""
     if options.stop_episodes == type(options).stop_episodes:
         return []
-    told = f"stop_episodes = {options.stop_episodes}: has no effect"
+    problem = f"stop_episodes = {options.stop_episodes}: has no effect"
     if options.stop_at is None:
-        return [f"{told} without stop_at"]
-    return [f"{told} with eval_every; evaluations have eval_episodes"] if options.eval_every else []
+        return [f"{problem} without stop_at"]
+    return [f"{problem} with eval_every; evaluations have eval_episodes"] if options.eval_every else []
 
 
 def described(options: Any) -> dict[str, Any]:

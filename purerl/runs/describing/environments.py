@@ -10,7 +10,7 @@ from purerl import envs
 from purerl.algos.algorithm import Algorithm, rows
 from purerl.catalogue import check_values
 from purerl.envs.check_types import type_problems
-from purerl.errors import ConfigError, place, told
+from purerl.errors import ConfigError, one_line, place
 from purerl.types import Env
 
 NOTHING: Mapping[str, Sequence[float]] = {}
@@ -48,7 +48,7 @@ def checked(name: str, params: dict[str, Any], swept: Mapping[str, Sequence[floa
             problems.append(str(error))
         except Exception as error:
             cause = error.__cause__ or error
-            what = told(cause) if place(cause) else type(cause).__name__
+            what = one_line(cause) if place(cause) else type(cause).__name__
             problems.append(f"env = {name!r}: {given}: cannot be swept ({what} when it is traced)")
     if ":" in name:
         problems += [f"env = {name!r}: {problem}" for problem in type_problems(env, key)]

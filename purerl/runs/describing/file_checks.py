@@ -105,13 +105,13 @@ def parameter_problems(params: dict[str, Any]) -> list[str]:
     """
     problems = []
     for name, value in params.items():
-        told = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
+        entry = f"env_params: {reprlib.repr(name)} = {reprlib.repr(value)}"
         if name in TEXTS and isinstance(value, str) and len(value) <= MOST_CHARACTERS:
             continue
         if not name.isidentifier() or name == "name" or not _is_number(value):
-            problems.append(f"{told}: must be the name of a parameter and a finite number")
+            problems.append(f"{entry}: must be the name of a parameter and a finite number")
         elif type(value) is int and abs(value) > MOST_OF_A_SIZE and "steps" not in name:
-            problems.append(f"{told}: a size must not exceed {MOST_OF_A_SIZE}")
+            problems.append(f"{entry}: a size must not exceed {MOST_OF_A_SIZE}")
     return problems
 
 

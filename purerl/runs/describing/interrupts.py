@@ -91,15 +91,15 @@ def leave(code: int, words: str = "") -> None:
 
     The interpreter's own end would wait for what still runs, or crash in it.
     """
-    told = [words] if words else []
+    messages = [words] if words else []
     for clean in _cleaning:
         with contextlib.suppress(Exception):
-            told += filter(None, [clean()])
+            messages += filter(None, [clean()])
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr.isatty():
             sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
-        if told:
-            sys.stderr.write("; ".join(told) + "\n")
+        if messages:
+            sys.stderr.write("; ".join(messages) + "\n")
         sys.stderr.flush()
     channel.leave(code)
     os._exit(code)

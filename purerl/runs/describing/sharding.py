@@ -32,8 +32,8 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
     """
     shards, lines = options.shards, []
     if shards % options.devices_per_agent:
-        asked = f"devices_per_agent = {options.devices_per_agent}"
-        lines.append(f"{asked}: must divide shards = {shards}, the parts into which an agent is cut")
+        setting = f"devices_per_agent = {options.devices_per_agent}"
+        lines.append(f"{setting}: must divide shards = {shards}, the parts into which an agent is cut")
     if options.num_devices % options.devices_per_agent:
         lines.append(f"num_devices = {options.num_devices}: must be a multiple of devices_per_agent")
     if shards == 1:

@@ -75,9 +75,9 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     carry = {f"carry{i}": leaf for i, leaf in enumerate(remembered)}
 
     def act(*arrays: Any) -> list[Any]:
-        seen = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
+        observation = jax.tree.unflatten(jax.tree.structure(row), arrays[: len(obs)])
         memory = jax.tree.unflatten(jax.tree.structure(begin), arrays[len(obs) :])
-        action, after = learner.exploit(policy, Situation(seen, memory), key)
+        action, after = learner.exploit(policy, Situation(observation, memory), key)
         return [action, *jax.tree.leaves(after)]
 
     return Acting(act, obs, carry, card)
@@ -181,7 +181,7 @@ def traced(policy: Acting) -> programs.ExportedProgram:
 def _arrays(policy: Acting) -> dict[str, Any]:
     """Returns the arguments of a policy as a card has them: names, shapes of a row, and dtypes."""
 
-    def told(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
+    def entries(named: dict[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
         return [{"name": n, "shape": list(x.shape), "dtype": np.dtype(x.dtype).name} for n, x in named.items()]
 
-    return {"inputs": told(policy.obs), "carry": told(policy.carry)}
+    return {"inputs": entries(policy.obs), "carry": entries(policy.carry)}

@@ -238,12 +238,12 @@ def _dtype(dtype: Any) -> str:
 
 def _needed(program: ExportedProgram) -> ExportedProgram:
     """Returns a program without the steps and constants that its outputs do not depend on."""
-    wanted, steps = {value.name for value in program.outputs}, []
+    needed, steps = {value.name for value in program.outputs}, []
     for step in reversed(program.steps):
-        if any(value.name in wanted for value in step.made):
+        if any(value.name in needed for value in step.made):
             steps.append(step)
-            wanted |= {value.name for value in step.given}
-    kept = {name: array for name, array in program.constants.items() if name in wanted}
+            needed |= {value.name for value in step.given}
+    kept = {name: array for name, array in program.constants.items() if name in needed}
     return program._replace(steps=steps[::-1], constants=kept)
 
 

@@ -51,15 +51,15 @@ def load(directory: Any) -> ExportedPolicy:
 
     def act(obs: Any, carry: Any = ()) -> tuple:
         given = [*(obs if isinstance(obs, (list, tuple)) else [obs]), *carry]
-        wanted = card["inputs"] + card["carry"]
-        if len(given) != len(wanted):
-            raise ValueError(f"{len(given)} arrays given, {len(wanted)} expected")
+        expected = card["inputs"] + card["carry"]
+        if len(given) != len(expected):
+            raise ValueError(f"{len(given)} arrays given, {len(expected)} expected")
         values = dict(constants)
-        for each, array in zip(wanted, given, strict=True):
+        for each, array in zip(expected, given, strict=True):
             values[each["name"]] = array = np.asarray(array, each["dtype"])
             if array.shape[1:] != tuple(each["shape"]):
                 raise ValueError(f"{each['name']}: is {array.shape}, expected [B, {str(each['shape'])[1:]}")
-        batch = len(values[wanted[0]["name"]])
+        batch = len(values[expected[0]["name"]])
         with np.errstate(all="ignore"):
             for step in card["steps"]:
                 out = OPERATIONS[step["op"]]([values[name] for name in step["in"]], step["with"], batch)

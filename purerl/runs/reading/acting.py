@@ -45,8 +45,8 @@ class Acting:
         lead = arrays[0].shape[: max(arrays[0].ndim - len(next(iter(likes.values())).shape), 0)]
         for (name, like), x in zip(likes.items(), arrays, strict=True):
             if x.shape != (*lead, *like.shape) or len(lead) > 1 or lead == (0,):
-                told = f"obs{name and '.' + name}: must be {list(like.shape)} or a batch of these"
-                raise ConfigError(f"{told}, the same for all parts, but is {list(x.shape)}")
+                problem = f"obs{name and '.' + name}: must be {list(like.shape)} or a batch of these"
+                raise ConfigError(f"{problem}, the same for all parts, but is {list(x.shape)}")
         rows = lead[0] if lead else 1
         if self._carry is None:
             self._carry, self._rows = self._init_carry(rows), rows

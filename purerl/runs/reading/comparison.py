@@ -51,8 +51,8 @@ def compare(directories: list[Path]) -> dict[str, Any]:
                     f"{directory}: {name} = {rows[-1][name]!r} differs from {rows[0][name]!r} of {directories[0]}"
                 )
     for row, score in zip(rows, scores, strict=True):
-        better = aggregates.told(scores[0], score, statistic=aggregates.probability_of_improvement)
-        row |= {"return_mean": float(np.mean(score)), "return_iqm": aggregates.told(score)._asdict()}
+        better = aggregates.reported_estimate(scores[0], score, statistic=aggregates.probability_of_improvement)
+        row |= {"return_mean": float(np.mean(score)), "return_iqm": aggregates.reported_estimate(score)._asdict()}
         row["return_per_seed"] = score.tolist()
         row |= {"improvement_of_first": better._asdict()}
     return {"runs": rows}

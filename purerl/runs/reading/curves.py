@@ -120,8 +120,8 @@ def lines(directory: Path, name: str, metric: str, axis: str) -> list["Line"]:
     for which, members in groups.items():
         x = np.array(sorted({frames for values in members.values() for frames in values if math.isfinite(frames)}))
         values = np.array([[of_member.get(frames, math.nan) for frames in x] for of_member in members.values()])
-        told = _configuration(directory, swept, which) if which and swept else name
-        result.append(Line(told, seconds(directory, x) if axis == "seconds" else x, values))
+        label = _configuration(directory, swept, which) if which and swept else name
+        result.append(Line(label, seconds(directory, x) if axis == "seconds" else x, values))
     return result
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl import backend, population, spaces, trees
 from purerl.envs.fleet import fleet
-from purerl.errors import ConfigError, own_code, place, told
+from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
 from purerl.names import Trust
 from purerl.runs.describing.description import Description, Setup
@@ -67,7 +67,7 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
         raise ConfigError("\n".join(lines)) from None
     except Exception as error:  # sizes that no machine can hold raise errors of any type, of several libraries
         if place(error):
-            raise ConfigError(f"{path}: code of your own raised {told(error)}") from error
+            raise ConfigError(f"{path}: code of your own raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{path}: not a run that can be built ({reason[:200]})") from error
     return Run(saved, setup, env, learner, policy)

@@ -13,7 +13,7 @@ from purerl.hosts.bundle import Stepper
 from purerl.hosts.opening import How
 from purerl.loops import hosting
 from purerl.loops.evaluation import Evaluation, Player
-from purerl.loops.hosting import Came, Choice, Lane
+from purerl.loops.hosting import Choice, Lane, StepResult
 from purerl.loops.recording import joined
 from purerl.population.collecting import Reader
 from purerl.population.hosting import every, whole
@@ -43,9 +43,9 @@ class Playing:
             lane = hosting.arrive(env, player.init_carry, first)
             return lane, choose(given, lane, key, 0)
 
-        def move(given: PyTree, lane: Lane, choice: Choice, came: Came, key: Key, time: Any):
+        def move(given: PyTree, lane: Lane, choice: Choice, result: StepResult, key: Key, time: Any):
             env, player = make(given)
-            lane, row = hosting.go_on(env, player.remember, lane, choice, came)
+            lane, row = hosting.go_on(env, player.remember, lane, choice, result)
             return lane, choose(given, lane, key, time), shown(row)
 
         @functools.cache
@@ -76,8 +76,8 @@ class Playing:
         while True:
             time += 1
             stepper.send(reader.actions(choice.action))
-            came = reader.came(stepper.receive())
-            lane, choice, shown = go_on(given, lane, choice, came, keys, np.full(size, time, np.int32))
+            result = reader.result(stepper.receive())
+            lane, choice, shown = go_on(given, lane, choice, result, keys, np.full(size, time, np.int32))
             yield shown
 
 

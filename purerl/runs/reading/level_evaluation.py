@@ -45,9 +45,9 @@ def evaluate_run(
         ConfigError: The run cannot be read (`evaluation.load`), or it has no such levels (`levels.chosen`).
     """
     run = load(directory, trust=trust)
-    asked = chosen_levels.chosen(levels, run.env, run.saved["env"])
+    chosen = chosen_levels.chosen(levels, run.env, run.saved["env"])
     with own_code(run.saved["algo"]):
-        episodes_of_levels = play(run, asked, episodes, max_steps, seed)
+        episodes_of_levels = play(run, chosen, episodes, max_steps, seed)
     of_each = {"return": episodes_of_levels["return"].mean(axis=2, dtype=np.float64)}
     if run.env.design and run.env.design.solved is not None:
         of_each["solved"] = (episodes_of_levels["return"] > float(run.env.design.solved)).mean(axis=2)
@@ -61,18 +61,18 @@ def evaluate_run(
         **{name: run.saved[name] for name in ("algo", "env", "seeds", "swept")},
         "members": run.setup.labels,
         "episodes": episodes,
-        "levels": asked.names,
+        "levels": chosen.names,
         "unfinished_per_seed": (~episodes_of_levels["finished"]).sum(axis=(1, 2)).tolist(),
         **results,
     }
 
 
-def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
+def play(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> dict[str, np.ndarray]:
     """Plays policies in levels and returns ``return`` and ``finished``, each ``[P, N, episodes]``.
 
     Args:
         run: The run, with ``P`` policies.
-        asked: The ``N`` levels.
+        chosen: The ``N`` levels.
         episodes: The number of episodes of each policy in each level.
         max_steps: The number of steps after which an episode is cut off.
         seed: The episodes follow from it and the members' keys.
@@ -80,7 +80,7 @@ def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> d
     Returns:
         The returns, of several agents their mean, and whether the episodes ended, of several agents whether all did.
     """
-    setup, number = run.setup, trees.length(asked.levels)
+    setup, number = run.setup, trees.length(chosen.levels)
     at_once = min(number, max(1, ROWS // episodes))
     layout = population.layout(setup.members.size, jax.local_devices())
 
@@ -99,7 +99,7 @@ def play(run: Run, asked: Levels, episodes: int, max_steps: int, seed: int) -> d
 
     results = []
     for start in range(0, number, at_once):
-        levels = trees.take(asked.levels, np.minimum(np.arange(start, start + at_once), number - 1))
+        levels = trees.take(chosen.levels, np.minimum(np.arange(start, start + at_once), number - 1))
         shared = jax.tree.map(lambda x: jnp.broadcast_to(x, (setup.members.size, *x.shape)), levels)
         keys = jax.vmap(lambda key, start=start: own_key(key, start))(setup.members.keys)
         everyone = setup.members.given, keys, run.policy, shared

@@ -79,8 +79,8 @@ def answers(folder: Path) -> Answers:
                 problem = error
                 continue
             if metric in table and metric not in details.NO_CURVES:
-                told = {"title": shown(metric), "over": shown(x)}
-                return {"metric": metric, **told, **curves.curve(table, x, metric, labels)}
+                titles = {"title": shown(metric), "over": shown(x)}
+                return {"metric": metric, **titles, **curves.curve(table, x, metric, labels)}
         raise problem or Missing(f"the run has no {metric[:80]}")
 
     def file(path: str, name: str) -> tuple[str, bytes]:

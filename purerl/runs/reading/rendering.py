@@ -88,12 +88,12 @@ def render(options: RenderOptions) -> tuple[Path, int, list[float]]:
             for time, step in enumerate(episode):
                 before = f"step {time}, {_returns(total)}"
                 total = total + step.reward
-                told = f"reward {np.mean(step.reward):.4g}, {_returns(total)}"
-                yield Picture(frame(step.moment, before), f"episode {number}, step {time}, {told}", 1)
+                caption = f"reward {np.mean(step.reward):.4g}, {_returns(total)}"
+                yield Picture(frame(step.moment, before), f"episode {number}, step {time}, {caption}", 1)
                 if step.last:
-                    told = f"episode {number}, {step.end} after {time + 1} steps, {_returns(total)}"
+                    caption = f"episode {number}, {step.end} after {time + 1} steps, {_returns(total)}"
                     last = frame(step.last, f"step {time + 1}, {_returns(total)}")
-                    yield Picture(last, told, 1 + round(HOLD * fps))
+                    yield Picture(last, caption, 1 + round(HOLD * fps))
             returns.append(float(np.mean(total)))
 
     with contextlib.closing(host) if host else contextlib.nullcontext():

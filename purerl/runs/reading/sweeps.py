@@ -41,7 +41,7 @@ def rank(swept: dict[str, list[Any]], scores: np.ndarray, programs: int = 0) -> 
     rows = []
     for c in range(count):
         values = {name: values[c] for name, values in swept.items()}
-        estimate = aggregates.told(scores[c])
+        estimate = aggregates.reported_estimate(scores[c])
         place = {"config": c} | ({"program": c * programs // count} if programs else {})
         rows.append({**values, **place, **estimate._asdict(), "returns": scores[c].tolist()})
     key = lambda row: (row["value"], np.sum(np.nan_to_num(row["returns"], nan=-1e30)))

@@ -141,7 +141,7 @@ def train_batches(
                     before = time.perf_counter()
                     try:
                         policy = on_host(state, batch.size)
-                        evaluated = processes.told(plays(policy, first=first) if processes.is_first() else None)
+                        evaluated = processes.from_first(plays(policy, first=first) if processes.is_first() else None)
                     except HostError as error:
                         failed = error
                         break
@@ -152,7 +152,7 @@ def train_batches(
                         paced = program.chunks(batch, state, done, num_iterations, every)
                 learning = ending.learning(state, batch.size)
                 due = options.checkpoint_seconds and time.perf_counter() - saved >= options.checkpoint_seconds
-                if processes.told(bool(due)):
+                if processes.from_first(bool(due)):
                     save(index, done, state, batch.size)
                     saved = time.perf_counter()
             save(index, done, state, batch.size)

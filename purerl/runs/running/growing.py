@@ -52,39 +52,39 @@ def widened(algo: str, config: Any, sizes: tuple[int, ...]) -> Any:
         ConfigError: The networks cannot grow so; a line for each reason.
     """
     had, memory = tuple(getattr(config, "hidden_sizes", ())), getattr(config, "memory", "none")
-    told, problems = f"hidden_sizes = {sizes}: the run has {had}", []
+    problem, problems = f"hidden_sizes = {sizes}: the run has {had}", []
     if ":" in algo:
         problems.append(f"algo = {algo!r}: only networks of purerl's own algorithms can grow")
     if memory != "none":
         problems.append(f"memory = {memory!r}: a network with a memory cannot grow")
     if len(sizes) != len(had):
-        problems.append(f"{told}; layers can be widened, but not added or taken away")
+        problems.append(f"{problem}; layers can be widened, but not added or taken away")
     elif any(new < old for new, old in zip(sizes, had, strict=True)):
-        problems.append(f"{told}; layers cannot shrink")
+        problems.append(f"{problem}; layers cannot shrink")
     elif sizes == had:
-        problems.append(f"{told}; nothing would grow")
+        problems.append(f"{problem}; nothing would grow")
     if problems:
         raise ConfigError("\n".join(problems))
     return dataclasses.replace(config, hidden_sizes=sizes)
 
 
-def grow(old: Description, new: Description, options: Any, file: ConfigFile, asked: GrowOptions) -> int:
+def grow(old: Description, new: Description, options: Any, file: ConfigFile, request: GrowOptions) -> int:
     """Writes a run that continues an old one with wider layers, and returns the exit code.
 
     Its policies act as before, and its optimisers keep their moments (`surgery`). It continues from the newest sound
     checkpoints of the old run.
 
     Args:
-        old: The description of the old run, in ``asked.run``.
+        old: The description of the old run, in ``request.run``.
         new: The same description with wider layers.
         options: The options of the old run.
         file: The config file of the old run.
-        asked: The options of the command.
+        request: The options of the command.
 
     Raises:
         ConfigError: The old run has no sound checkpoint, or the networks cannot grow. Nothing is left behind.
     """
-    source, target = Path(asked.run), Path(asked.out or f"{asked.run.rstrip('/')}-grown")
+    source, target = Path(request.run), Path(request.out or f"{request.run.rstrip('/')}-grown")
     if target.resolve() == source.resolve():
         raise ConfigError(f"out = {str(target)!r}: is the run that grows; must be another directory")
     if target.is_symlink():
@@ -99,18 +99,18 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, ask
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))
     if lines := _problems(before, after):
-        raise ConfigError("\n".join(f"hidden_sizes = {asked.hidden_sizes}: {line}" for line in lines))
+        raise ConfigError("\n".join(f"hidden_sizes = {request.hidden_sizes}: {line}" for line in lines))
     steps, batch_size = _steps(run, source, file)
     if old.warm_start and len(steps) * batch_size < run.setup.members.size:
         raise ConfigError(f"{source}: has agents that have not begun, and would begin without its warm start")
-    with hold(target, FILES, overwrite=asked.overwrite):
+    with hold(target, FILES, overwrite=request.overwrite):
         claim(target, FILES)
         try:
             _write(run, source, steps, batch_size, before)
         except Exception:
             claim(target, FILES)
             raise
-        sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {asked.hidden_sizes!r}"
+        sizes = f"hidden_sizes: {old.config['hidden_sizes']!r} -> {request.hidden_sizes!r}"
         done = ", ".join(str(step.number) for step in steps)
         trusted.remember(target, [new.algo, new.env])
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])

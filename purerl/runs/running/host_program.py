@@ -43,10 +43,10 @@ class HostProgram:
         lanes: int | None = None,
         stage: Callable[[str], None] = lambda name: None,
         algo: str = "",
-        tell: Callable[[str], None] = pool.to_stderr,
+        warn: Callable[[str], None] = pool.to_stderr,
     ):
         start, size = time.perf_counter(), members.size if batch_size == "auto" else min(int(batch_size), members.size)
-        self._how, self._ahead, self._tell = how, ahead, tell
+        self._how, self._ahead, self._warn = how, ahead, warn
         self._trainer = make_trainer(**trees.take(members.given, 0))
         each = self._trainer.fleet.env_steps
         if self._trainer.learner.rows is not None and how.double_buffering == "auto":  # they cannot be halved
@@ -78,7 +78,7 @@ class HostProgram:
         done = step.number if step else 0
         host, num_envs = self._trainer.fleet.env.host, self._trainer.fleet.env_steps
         steppers = self._open.enter_context(
-            opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._tell)
+            opening.opened(host, num_envs * self.chunk.batch_size, self._how, self.who, self._warn)
         )
         actor = Actor(made, self._given, steppers, self._trainer.fleet.env, self._trainer.num_steps)
         actor.reset(seeds(filled.keys, num_envs, self.who.groups, done))

@@ -60,8 +60,8 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
 
         def chunk(chunk: Chunk, iteration: int, first: int, seconds: float) -> None:
             size, numbers = chunk.metrics["alive"].shape[1], range(iteration, chunk.done + 1)
-            ours = trees.take(config, slice(first, first + size))
-            more = derived.columns(ours, np.array(numbers), own_optimiser=own)
+            config_of_batch = trees.take(config, slice(first, first + size))
+            more = derived.columns(config_of_batch, np.array(numbers), own_optimiser=own)
             values = {**chunk.metrics, **{k: np.broadcast_to(x, (len(numbers), size)) for k, x in more.items()}}
             steps = [trainer.frames(i) for i in numbers]
             files[METRICS].write(metrics.rows(values, steps, iteration, setup.labels[first : first + size]))
@@ -75,7 +75,7 @@ def opened(run: Run, known: loggers.Known) -> Iterator[Written]:
 
         def evaluation(evaluated: dict[str, Any], iteration: int, first: int) -> None:
             names = {"eval_return": "return", "eval_return_std": "return_std", "eval_length": "length"}
-            columns = {name: evaluated[f"{told}_per_seed"] for name, told in names.items()}
+            columns = {name: evaluated[f"{key}_per_seed"] for name, key in names.items()}
             frames = trainer.frames(iteration)
             lines = []
             for label, *values in zip(setup.labels[first:], *columns.values(), strict=False):

@@ -190,6 +190,6 @@ def _rows(values: jax.Array | np.ndarray, length: int) -> np.ndarray:
     """
     if isinstance(values, np.ndarray):
         return values[:, :length]
-    mine = [part for part in values.addressable_shards if part.replica_id == 0]
-    parts = sorted(mine, key=lambda part: part.index[0].start or 0)
+    local = [part for part in values.addressable_shards if part.replica_id == 0]
+    parts = sorted(local, key=lambda part: part.index[0].start or 0)
     return np.concatenate([np.asarray(part.data)[:, :length] for part in parts])

@@ -93,7 +93,7 @@ def resume_programs(
         ConfigError: The directory cannot be held (`hold`).
     """
     with hold(directory, FILES, resume=True):
-        finished = lambda index: processes.told(is_finished(directory / str(index)))
+        finished = lambda index: processes.from_first(is_finished(directory / str(index)))
         begun()
         go_on = lambda index: 0 if finished(index) and not changed else one(index)
         return _each(directory, programs, len(next(iter(programs.values()))), go_on)
@@ -109,7 +109,7 @@ def _each(directory: Path, programs: dict[str, list[Any]], count: int, one: Call
         if code not in (0, EXIT_DIVERGED):
             say(to, f"the whole sweep goes on with: {resume_command(directory)}")
             return code
-    return int(processes.told(_rank(directory, programs, count) if processes.is_first() else 0))
+    return int(processes.from_first(_rank(directory, programs, count) if processes.is_first() else 0))
 
 
 def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
@@ -133,7 +133,7 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
         "steps_per_second": summed["all_env_steps"] / max(summed["wall_seconds"], 1e-9),
         **joined,
         "return_mean": float(np.nanmean(scores)) if any(joined["alive_per_seed"]) else None,
-        "return_iqm": aggregates.told(scores)._asdict(),
+        "return_iqm": aggregates.reported_estimate(scores)._asdict(),
     }
     json_files.write_json(directory / "summary.json", summary)
     sweeps.write_sweep(directory, sweeps.rank(swept, scores, count))

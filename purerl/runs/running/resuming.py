@@ -48,7 +48,7 @@ UNSHAPED = ("lanes", "exact")
 
 @dataclasses.dataclass(frozen=True)
 class ResumeOptions:
-    """What a person can ask for when a run goes on, beside what the run was told."""
+    """Options of ``purerl resume``, besides the options of the run."""
 
     strict: bool = False
     """Fail if the newest checkpoint is damaged, instead of resuming from an older one."""

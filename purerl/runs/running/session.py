@@ -89,4 +89,4 @@ def advance(
         seconds = time.perf_counter() - start
         done += length
         yield Chunk(state, done, length, metrics, seconds)
-        length = processes.told(max(1, int(length * min(4.0, chunk_seconds / seconds))))
+        length = processes.from_first(max(1, int(length * min(4.0, chunk_seconds / seconds))))

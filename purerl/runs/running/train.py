@@ -100,7 +100,7 @@ def train(
     description, begun = warm_start.begun(description, options.warm_start)
     run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, console())
     with hold(directory, FILES, overwrite=options.overwrite):
-        _tell_presets(run)
+        _print_presets(run)
         program = _compile(run, options.agents_at_once or "auto")
         compiled()
         if processes.is_first():
@@ -115,7 +115,7 @@ def train(
 
 def place(options: Any, name: str) -> Path:
     """Returns the directory of a new run: the one of the options, or one with its ``name`` and the time."""
-    return Path(options.out or processes.told(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
+    return Path(options.out or processes.from_first(f"runs/{name}-{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 def resume(description: Description, options: Any, resumed: Resumed) -> int:
@@ -179,10 +179,10 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
         if ":" in name.algo:
             evaluation.trace(setup, trainer, options.eval_episodes, EVALUATION_STEPS)
     with waiting(run.console, "tracing", compile_times.last(digest)) as stages:
-        told = functools.cache(lambda: _tell(run, trainer))
+        print_once = functools.cache(lambda: _print_start(run, trainer))
 
         def stage(name: str) -> None:
-            told()
+            print_once()
             stages(name)
 
         known: dict[str, Any] = {"lanes": lanes, "stage": stage, "algo": name.algo}
@@ -203,14 +203,14 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
     return program
 
 
-def _tell_presets(run: Run) -> None:
+def _print_presets(run: Run) -> None:
     """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
     algo, env = run.description.algo, run.setup.make_env(env_part(run.setup.swept, 0))
     for name, reason in presets.fitting(ALGORITHMS[algo], run.setup.config, env).items():
         say(run.console, f"{run.description.env} has {reason}: --preset {name} has settings of {algo} for them")
 
 
-def _tell(run: Run, trainer: Trainer) -> None:
+def _print_start(run: Run, trainer: Trainer) -> None:
     """Prints what is about to compile."""
     config, name = run.setup.config, run.description
     frames = trainer.frames(config.num_iterations)
@@ -268,7 +268,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
     played = plays(trained.policy)
     scores = np.where(alive, played["return_per_seed"], np.nan)
     mean = float(np.nanmean(scores)) if any(alive) else math.nan
-    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.told(scores)._asdict()}
+    summary |= {**played, "return_mean": mean, "return_iqm": aggregates.reported_estimate(scores)._asdict()}
     summary["status"] = "diverged" if diverged else "completed"
     json_files.write_json(directory / "summary.json", summary)
     print_summary(run.console, directory, summary)

@@ -18,38 +18,38 @@ FOLDER = "warm_start"
 """The folder in a run directory that holds the policies that the agents began with."""
 
 
-def begun(description: Description, asked: str) -> tuple[Description, PyTree]:
+def begun(description: Description, source: str) -> tuple[Description, PyTree]:
     """Reads the policies that a run begins with.
 
     Args:
         description: The description of the run.
-        asked: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
+        source: The run whose policies these are, ``RUN`` or ``RUN:AGENT``; empty: none.
 
     Returns:
         The description, which now names them, and the policies: one for all agents ``[1]``, or one for each ``[P]``. If
-        ``asked`` is empty, the unchanged description and None.
+        ``source`` is empty, the unchanged description and None.
 
     Raises:
         ConfigError: There are no such policies; or their run names modules of the user's own that this one does not; or
             they differ in a leaf from the policies of this run. One line.
     """
-    if not asked:
+    if not source:
         return description, None
-    where, number = _parsed(asked)
-    told, saved = f"warm_start = {asked!r}", policies.load_description(where)
+    where, number = _parsed(source)
+    field, saved = f"warm_start = {source!r}", policies.load_description(where)
     for name in ("algo", "env"):
         if saved.get(name) not in (description.algo, description.env):
-            check_trusted(f"{told}: {name}", str(saved.get(name)), False, where, "this run must name it as well")
+            check_trusted(f"{field}: {name}", str(saved.get(name)), False, where, "this run must name it as well")
     run = evaluation.load(where, trust=True)
     size, own = run.setup.members.size, description.size
     if number is not None and number >= size:
-        raise ConfigError(f"{told}: {where} has agents 0 to {size - 1}")
+        raise ConfigError(f"{field}: {where} has agents 0 to {size - 1}")
     if number is None and size not in (1, own):
-        raise ConfigError(f"{told}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
+        raise ConfigError(f"{field}: {where} has {size} agents, this run {own}; name one of them, as {where}:0")
     policy = run.policy if number is None else trees.take(run.policy, slice(number, number + 1))
     one = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), tree)
     if problem := warm_start.problem(one(evaluation.shapes(description, 1)), one(policy)):
-        raise ConfigError(f"{told}, of {saved['algo']} on {saved['env']}: {problem}")
+        raise ConfigError(f"{field}, of {saved['algo']} on {saved['env']}: {problem}")
     entry = {"run": str(where), "agent": number, "sha256": saved["sha256"]}
     return description._replace(warm_start=entry), jax.tree.map(np.asarray, policy)
 
@@ -77,9 +77,9 @@ def kept(directory: Path, description: Description) -> PyTree:
     return policies.load_policy(directory / FOLDER, document, evaluation.shapes(description, size))
 
 
-def _parsed(asked: str) -> tuple[Path, int | None]:
+def _parsed(source: str) -> tuple[Path, int | None]:
     """Splits ``RUN[:AGENT]`` into the directory and the number of the agent; None without one."""
-    name, _, number = asked.rpartition(":")
+    name, _, number = source.rpartition(":")
     if name and number.isascii() and number.isdecimal() and len(number) < 10:
         return Path(name), int(number)
-    return Path(asked), None
+    return Path(source), None

@@ -69,7 +69,7 @@ def bits(size: int) -> Box:
     return Box(False, True, (size,), jnp.dtype(bool))
 
 
-def check(name: str, parameter: str, value: Any, sound: bool, told: str) -> None:
+def check(name: str, parameter: str, value: Any, sound: bool, requirement: str) -> None:
     """Raises `ConfigError` unless a parameter of environment ``name`` is ``sound``.
 
     Args:
@@ -77,7 +77,7 @@ def check(name: str, parameter: str, value: Any, sound: bool, told: str) -> None
         parameter: The name of the parameter.
         value: Its value.
         sound: Whether the value is right.
-        told: The end of the error's text, after "must be".
+        requirement: The end of the error's text, after "must be".
     """
     if not sound:
-        raise ConfigError(f"env = {name!r}: {parameter} = {value!r}: must be {told}")
+        raise ConfigError(f"env = {name!r}: {parameter} = {value!r}: must be {requirement}")
