@@ -3,12 +3,13 @@
 With a lag it has the staleness of the paper's asynchronous A3C.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
+from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import PolicyGradientState, problems
+from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
 from purerl.learners.parts.lifetimes import Timed
@@ -27,16 +28,24 @@ class A2CConfig(policy_gradients.PolicyGradientConfig):
     rollout."""
 
 
-def make_learner(config: A2CConfig, env: Env, *, estimate: Estimate | Timed | None = None, **parts: Any) -> Learner:
+def make_learner(
+    config: A2CConfig,
+    env: Env,
+    *,
+    estimate: Estimate | Timed | None = None,
+    value_loss: ValueLoss = losses.squared_value_loss,
+    **parts: Unpack[ActorCriticParts],
+) -> Learner:
     """Makes A2C's `Learner`.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
         estimate: Gives advantages and targets; None: GAE.
-        **parts: Arguments of `policy_gradients.make_parts`.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `policy_gradients.make_parts`.
     """
-    made = policy_gradients.make_parts(config, env, **parts)
+    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     estimate = estimate or estimates.by_gae(config.gae_lambda)
 
     def learn(state: PolicyGradientState, experience: Experience, key: Key) -> Updated:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from purerl import config as cfg
 from purerl import trees
@@ -64,7 +65,11 @@ def make_network(config: Agent57Config, env: Env) -> Recurrent:
 
 
 def make_learner(
-    config: Agent57Config, env: Env, *, network: Recurrent | None = None, optimiser: Any = None
+    config: Agent57Config,
+    env: Env,
+    *,
+    network: Recurrent | None = None,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Learner:
     """Makes Agent57's `Learner`.
 

@@ -1,7 +1,10 @@
 """What an algorithm is: a value that names its parts. Each file of this folder ends in one."""
 
+import functools
+import inspect
+import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Unpack
 
 import jax
 import numpy as np
@@ -14,6 +17,7 @@ from purerl.learners.parts import contract, teaching, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
+P = ParamSpec("P")
 NO_PRESETS: Mapping[str, dict[str, Any]] = {}
 
 
@@ -22,7 +26,20 @@ def rows(config: Any, env: Env) -> Env:
     return agents.own(env)
 
 
-class Algorithm(NamedTuple):
+def part_names(make_learner: Callable[..., Learner]) -> list[str] | None:
+    """Returns the names of the parts that a function ``(config, env, **parts)`` takes; None: it takes any name."""
+    found: list[str] = []
+    for parameter in list(inspect.signature(make_learner).parameters.values())[2:]:
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            found.append(parameter.name)
+        elif typing.get_origin(parameter.annotation) is Unpack:
+            found += typing.get_type_hints(typing.get_args(parameter.annotation)[0])
+        else:
+            return None
+    return found
+
+
+class Algorithm(NamedTuple, Generic[P]):
     """An algorithm as a value. A variant is ``ppo._replace(...)``.
 
     - ``name``: What the command line and files of runs call it.
@@ -30,6 +47,7 @@ class Algorithm(NamedTuple):
     - ``own_problems(config, env)``: The reasons why a config cannot train on an environment (None: not known), a line
       each.
     - ``own_learner(config, env, **parts)``: Makes its `Learner`; the ``parts`` are a network, a loss, an optimiser.
+      Editors and type checkers read the parts off its signature.
     - ``loop(config, env, learner)``: Makes a `Trainer`. It also takes a ``teacher`` where a config asks for one, and
       the ``datasets``.
     - ``sockets``: The names of the places for a learned function (`purerl.learned.sockets`).
@@ -46,7 +64,7 @@ class Algorithm(NamedTuple):
     name: str
     own_config: type
     own_problems: Callable[[Any, Env | None], list[str]]
-    own_learner: Callable[..., Learner]  # (config, env, **parts)
+    own_learner: Callable[Concatenate[Any, Env, P], Learner]  # (config, env, **parts)
     loop: Callable[..., Trainer]  # (config, env, learner, **datasets)
     sockets: tuple[str, ...] = ()
     presets: Mapping[str, dict[str, Any]] = NO_PRESETS
@@ -62,11 +80,11 @@ class Algorithm(NamedTuple):
         """The class of configs: the algorithm's own settings, and those of the wrappers that fit around its learner."""
         return wrapper.composed(self.own_config, self.wrappers)
 
-    def wrapped(self, *wrappers: Wrapper) -> "Algorithm":
+    def wrapped(self, *wrappers: Wrapper) -> "Algorithm[P]":
         """Returns the algorithm with ``wrappers`` added outside of all others."""
         return self._replace(wrappers=(*self.wrappers, *wrappers))
 
-    def warm_start(self, policy: PyTree) -> "Algorithm":
+    def warm_start(self, policy: PyTree) -> "Algorithm[P]":
         """Returns the algorithm with trainings that begin with the parameters and moments of a policy.
 
         All else is new, the teacher of a curriculum included. A training raises `ConfigError` if the policy is of
@@ -77,8 +95,9 @@ class Algorithm(NamedTuple):
         """
         own = self.own_learner
 
-        def begun(config: Any, env: Env, **parts: Any) -> Learner:
-            made = own(config, env, **parts)
+        @functools.wraps(own)
+        def begun(config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
+            made = own(config, env, *args, **parts)
             return made if env.name == BUILDING else warm_start.warm(made, policy)
 
         return self._replace(own_learner=begun)
@@ -91,43 +110,55 @@ class Algorithm(NamedTuple):
             problems += [f"the teacher: {line}" for line in self.own_problems(*of_teacher)]
         return problems + wrapper.problems(self.own_config, self.wrappers, config, view)
 
-    def make_learner(self, config: Any, env: Env, **parts: Any) -> Learner:
-        """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for."""
-        view = self.view(config, env)
-        return wrapper.wrapped(self.wrappers, config, view, self.own_learner(config, view, **parts))
+    def make_learner(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Learner:
+        """Makes the learner for ``env`` in the algorithm's `view`, inside of the wrappers that ``config`` asks for.
 
-    def make_trainer(self, config: Any, env: Env, **parts: Any) -> Trainer:
+        Raises:
+            ConfigError: If ``parts`` has a name that is no part of the algorithm. It lists the parts.
+        """
+        known = part_names(self.own_learner)
+        if known is not None and (unknown := [name for name in parts if name not in known]):
+            listed = ", ".join(known) or "none"
+            raise ConfigError("\n".join(f"{name}: {self.name} has no such part; it has {listed}" for name in unknown))
+        view = self.view(config, env)
+        return wrapper.wrapped(self.wrappers, config, view, self.own_learner(config, view, *args, **parts))
+
+    def make_trainer(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Trainer:
         """Makes one iteration of a training as a `Trainer`.
 
         Args:
             config: Settings; traced fields are not checked.
             env: The environment itself; the algorithm's `view` is applied to it here.
+            *args: Always empty; a `ParamSpec` needs it.
             **parts: Parts of the learner by name, and every one of the ``datasets``.
 
         Raises:
-            ConfigError: A line for each of the `problems`, or for each dataset that is missing or does not fit.
+            ConfigError: A line for each of the `problems`, for each dataset that is missing or does not fit, or for
+                each name that is no part.
         """
         lacking = [name for name in self.datasets if name not in parts]
         lines = [f"{name}: {self.name} learns from a dataset of play; there is none" for name in lacking]
         if problems := self.problems(config, env) or lines:
             raise ConfigError("\n".join(problems))
         view = self.view(config, env)
-        data = {name: parts.pop(name) for name in self.datasets}
+        data: dict[str, Any] = {name: parts.pop(name) for name in self.datasets}
         spaces = view.observation_space, view.action_space
         if problems := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
-        learner = contract.kept(self.name, self.make_learner(config, env, **parts))
+        learner = contract.kept(self.name, self.make_learner(config, env, *args, **parts))
         if of_teacher := teaching.teacher(config, view):
-            data["teacher"] = self.own_learner(*of_teacher)
+            without_parts: Callable[..., Learner] = self.own_learner
+            data["teacher"] = without_parts(*of_teacher)
         return self.loop(config, view, learner, **data)
 
-    def make_train(self, config: Any, env: Env, **parts: Any) -> Callable[[Key], Result]:
+    def make_train(self, config: Any, env: Env, *args: P.args, **parts: P.kwargs) -> Callable[[Key], Result]:
         """Makes the whole training, a function ``train(key) -> Result`` that can be jitted and vmapped.
 
         Args:
             config: Settings, whose length must be a Python int, because the result has a row of metrics for each
                 iteration.
             env: The environment itself.
+            *args: Always empty; a `ParamSpec` needs it.
             **parts: Arguments of `make_trainer`.
 
         Raises:
@@ -137,7 +168,7 @@ class Algorithm(NamedTuple):
             raise ConfigError(
                 f"total_steps = {config.total_steps}: must be a Python int, for a row of metrics an iteration"
             )
-        return loops.train(self.make_trainer(config, env, **parts), config.num_iterations)
+        return loops.train(self.make_trainer(config, env, *args, **parts), config.num_iterations)
 
     def preset(self, name: str) -> Any:
         """Returns the config with the preset ``name``. Raises `ConfigError` if there is none."""

@@ -4,7 +4,7 @@ Each actor has an epsilon of its own and computes the first priorities of what i
 double Q-learning with dueling streams and n-step returns.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax.numpy as jnp
 
@@ -53,7 +53,7 @@ def initial_priority(items: Outcome) -> Array:
     return jnp.abs(items.reward + items.discount * items.next_extras.best - items.extras.taken)
 
 
-def make_learner(config: ApexConfig, env: Env, **parts: Any) -> Learner:
+def make_learner(config: ApexConfig, env: Env, **parts: Unpack[dqn.DQNParts]) -> Learner:
     """Makes Ape-X's `Learner`; the parts are those of `dqn.make_learner`."""
     return dqn.make_learner(config, env, record=known, **parts)
 

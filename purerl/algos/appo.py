@@ -3,7 +3,7 @@
 It follows Sample Factory (Petrenko et al. 2020, arXiv 2006.11751) and IMPACT (Luo et al. 2020, arXiv 1912.00167).
 """
 
-from typing import Any
+from typing import Unpack
 
 import jax.numpy as jnp
 
@@ -11,10 +11,11 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import PolicyGradientState
-from purerl.learners.families.surrogates import problems
+from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss
+from purerl.learners.families.surrogates import Objective, problems
 from purerl.learners.parts import estimates, teaching, versions
 from purerl.learners.parts.estimates import Experience
+from purerl.learners.parts.lifetimes import Timed
 from purerl.types import Env, Key, Learner, PyTree, Updated
 
 SAMPLE_FACTORY = {
@@ -63,9 +64,9 @@ def make_learner(
     config: APPOConfig,
     env: Env,
     *,
-    objective=losses.clipped_surrogate,
-    value_loss=losses.clipped_value_loss,
-    **parts: Any,
+    objective: Objective | Timed = losses.clipped_surrogate,
+    value_loss: ValueLoss = losses.clipped_value_loss,
+    **parts: Unpack[ActorCriticParts],
 ) -> Learner:
     """Makes APPO's `Learner`.
 

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -39,7 +41,13 @@ def make_network(config: C51Config, env: Env, *, noisy: bool = False) -> value_n
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_atoms, noisy=noisy)
 
 
-def make_learner(config: C51Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: C51Config,
+    env: Env,
+    *,
+    network: value_networks.ValueNetwork | nn.Module | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes C51's `Learner`.
 
     Args:

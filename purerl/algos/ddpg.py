@@ -1,6 +1,6 @@
 """Deep deterministic policy gradients (Lillicrap et al. 2016, arXiv 1509.02971)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from purerl import draw
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import exploration, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Method, problems
+from purerl.learners.families.off_policy_gradients import CriticParts, Method, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
@@ -87,7 +87,9 @@ def make_method(config: DDPGConfig, env: Env, network: ActorAndCritics, smooth=l
     )
 
 
-def make_learner(config: DDPGConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(
+    config: DDPGConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
     """Makes DDPG's `Learner`.
 
     Args:

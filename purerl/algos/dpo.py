@@ -1,14 +1,16 @@
 """Discovered policy optimisation (Lu et al. 2022, arXiv 2210.05639): PPO with another objective."""
 
-from typing import Any
+from typing import Unpack
 
 from purerl import config as cfg
 from purerl.algos import ppo
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import surrogates
+from purerl.learners.families.policy_gradients import ActorCriticParts, ValueLoss
 from purerl.learners.families.surrogates import problems
 from purerl.learners.parts import teaching
+from purerl.learners.parts.estimates import Estimate
 from purerl.types import Env, Learner
 
 
@@ -22,9 +24,17 @@ class DPOConfig(ppo.PPOConfig):
     """DPO's beta: gain log(ratio) * advantage above which the drift sets in, for negative advantages."""
 
 
-def make_learner(config: DPOConfig, env: Env, **parts: Any) -> Learner:
-    """Makes DPO's `Learner`; ``parts`` are those of `ppo.make_learner`, without the objective."""
-    return ppo.make_learner(config, env, objective=losses.discovered_policy, **parts)
+def make_learner(
+    config: DPOConfig,
+    env: Env,
+    *,
+    estimate: Estimate | None = None,
+    value_loss: ValueLoss = losses.clipped_value_loss,
+    **parts: Unpack[ActorCriticParts],
+) -> Learner:
+    """Makes DPO's `Learner`; the parts are those of `ppo.make_learner`, without the objective."""
+    objective = losses.discovered_policy
+    return ppo.make_learner(config, env, estimate=estimate, objective=objective, value_loss=value_loss, **parts)
 
 
 dpo = Algorithm(

@@ -1,6 +1,10 @@
 """Deep Q-learning (Mnih et al. 2015, Nature 518) with double Q-learning's target (van Hasselt et al. 2016)."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypedDict
+
+import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -8,7 +12,7 @@ from purerl.formulas import td_errors
 from purerl.learners.families import action_values
 from purerl.learners.parts.joint_actions import joint_actions
 from purerl.networks import value_networks
-from purerl.types import Env, Learner
+from purerl.types import Array, Env, Learner, PyTree
 
 TD_ERRORS = {"q_learning": td_errors.q_learning, "munchausen": td_errors.munchausen}
 
@@ -41,15 +45,24 @@ def make_network(config: DQNConfig, env: Env) -> value_networks.ValueNetwork:
     return value_networks.q_network(**action_values.network_shape(config, env))
 
 
+class DQNParts(TypedDict, total=False):
+    """Parts of DQN: arguments of `make_learner`."""
+
+    network: value_networks.ValueNetwork | nn.Module | None
+    td_error: Callable[..., Array] | None
+    td_loss: Callable[[Array, Any], Array]
+    optimiser: optax.GradientTransformation | None
+
+
 def make_learner(
     config: DQNConfig,
     env: Env,
     *,
-    network=None,
-    td_error=None,
-    td_loss=td_errors.huber_loss,
-    optimiser=None,
-    **more: Any,
+    network: value_networks.ValueNetwork | nn.Module | None = None,
+    td_error: Callable[..., Array] | None = None,
+    td_loss: Callable[[Array, Any], Array] = td_errors.huber_loss,
+    optimiser: optax.GradientTransformation | None = None,
+    record: Callable[[Array, Array], PyTree] = action_values.nothing,
 ) -> Learner:
     """Makes DQN's `Learner`.
 
@@ -60,19 +73,19 @@ def make_learner(
         td_error: A function with the arguments of `td_errors.q_learning`; None: the one that ``config`` names.
         td_loss: ``td_loss(error, config)``, elementwise.
         optimiser: An optax transformation; None: the one that ``config`` describes.
-        **more: The remaining arguments of `action_values.make_learner`.
+        record: Gives the extras of acting (`action_values.make_learner`).
     """
-    td_error = td_error or TD_ERRORS[config.td_error]
+    error_of = td_error or TD_ERRORS[config.td_error]
 
     def loss(*transition):
-        error = td_error(*transition)
+        error = error_of(*transition)
         return td_loss(error, config), error
 
     values = action_values.Values(mean=lambda q: q, loss=loss)
     network = value_networks.as_value_network(network or make_network(config, env))
     if env.legal:
         network = value_networks.legal_only(network, joint_actions(env).legal)
-    return action_values.make_learner(config, env, network, values, optimiser, **more)
+    return action_values.make_learner(config, env, network, values, optimiser, record)
 
 
 dqn = Algorithm(

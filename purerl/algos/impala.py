@@ -1,13 +1,15 @@
 """IMPALA (Espeholt et al. 2018, arXiv 1802.01561): actors with old parameters, and V-trace to correct for them."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
+from purerl.formulas import losses
 from purerl.learners.families import policy_gradients
-from purerl.learners.families.policy_gradients import PolicyGradientState, problems
+from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Columns, Experience
 from purerl.types import Array, Env, Key, Learner, Updated
@@ -47,16 +49,24 @@ class ImpalaConfig(policy_gradients.PolicyGradientConfig):
     """V-trace's c-bar: upper clip of the trace weight, which propagates later TD errors back."""
 
 
-def make_learner(config: ImpalaConfig, env: Env, *, weights=estimates.vtrace_weights, **parts: Any) -> Learner:
+def make_learner(
+    config: ImpalaConfig,
+    env: Env,
+    *,
+    weights: Callable[[Array, Any], tuple[Array, Array]] = estimates.vtrace_weights,
+    value_loss: ValueLoss = losses.squared_value_loss,
+    **parts: Unpack[ActorCriticParts],
+) -> Learner:
     """Makes IMPALA's `Learner`.
 
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
         weights: ``weights(log_ratio, config) -> (rho, c)``, elementwise.
-        **parts: Arguments of `policy_gradients.make_parts`.
+        value_loss: ``value_loss(value, old_value, target, config)``, elementwise, is minimised.
+        **parts: The remaining arguments of `policy_gradients.make_parts`.
     """
-    made = policy_gradients.make_parts(config, env, **parts)
+    made = policy_gradients.make_parts(config, env, value_loss=value_loss, **parts)
     weighted = estimates.by_weights(weights, config)
 
     def estimate(columns: Columns) -> tuple[Array, Array]:

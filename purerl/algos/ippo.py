@@ -3,7 +3,7 @@
 de Witt et al. 2020, "Is independent learning all you need in the StarCraft multi-agent challenge?", arXiv 2011.09533.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl import config as cfg
 from purerl.algos import ppo as parent
@@ -28,10 +28,11 @@ def view(config: IPPOConfig, env: Env) -> Env:
     return agents.with_ids(own) if many_agents.needs_ids(config) else own
 
 
-def make_learner(config: IPPOConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes independent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
-    network = network or many_agents.make_network(config, env, policy_gradients.make_network, lambda obs: obs["id"])
-    return parent.make_learner(config, env, network=network, **parts)
+    make_network, number = policy_gradients.make_network, lambda obs: obs["id"]
+    parts["network"] = parts.get("network") or many_agents.make_network(config, env, make_network, number)
+    return parent.make_learner(config, env, **parts)
 
 
 ippo = Algorithm(

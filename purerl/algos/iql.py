@@ -5,7 +5,7 @@ Rashid et al. 2018 (arXiv 1803.11485). Where each agent has a reward of its own,
 are agents.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import factored_values
@@ -13,7 +13,9 @@ from purerl.networks import mixers
 from purerl.types import Env, Learner
 
 
-def make_learner(config: factored_values.FactoredValueConfig, env: Env, **parts: Any) -> Learner:
+def make_learner(
+    config: factored_values.FactoredValueConfig, env: Env, **parts: Unpack[factored_values.FactoredValueParts]
+) -> Learner:
     """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.apart(), **parts)
 

@@ -3,6 +3,8 @@
 from typing import Annotated
 
 import jax.numpy as jnp
+import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -38,7 +40,13 @@ def make_network(config: IQNConfig, env: Env) -> value_networks.ValueNetwork:
     )
 
 
-def make_learner(config: IQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: IQNConfig,
+    env: Env,
+    *,
+    network: value_networks.ValueNetwork | nn.Module | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes IQN's `Learner`.
 
     Args:

@@ -3,7 +3,7 @@
 Yu et al. 2022, "The surprising effectiveness of PPO in cooperative multi-agent games", arXiv 2103.01955.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl import networks
 from purerl.algos import ppo as parent
@@ -46,10 +46,11 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
     return recurrent.separate(actor, critic)
 
 
-def make_learner(config: IPPOConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(config: IPPOConfig, env: Env, **parts: Unpack[parent.PPOParts]) -> Learner:
     """Makes multi-agent PPO's `Learner` of the rows of `view`; the parts are those of `ppo.make_learner`."""
-    network = network or many_agents.make_network(config, env, make_network, lambda obs: obs["own"]["id"])
-    return parent.make_learner(config, env, network=network, **parts)
+    number = lambda obs: obs["own"]["id"]
+    parts["network"] = parts.get("network") or many_agents.make_network(config, env, make_network, number)
+    return parent.make_learner(config, env, **parts)
 
 
 mappo = ippo._replace(name="mappo", own_learner=make_learner, view=view)

@@ -7,7 +7,7 @@ Actors share a network of their own observations. The critics of an agent see th
 each of its actions, in expectation over what the others do. All learn from the team's reward.
 """
 
-from typing import Any
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from purerl.algos.algorithm import Algorithm
 from purerl.envs import agents
 from purerl.formulas import distributions, exploration, losses, soft, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Method
+from purerl.learners.families.off_policy_gradients import CriticParts, Method
 from purerl.learners.parts import checks, many_agents, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
@@ -111,7 +111,9 @@ def make_method(config: MASACConfig, env: Env, network: ActorAndCritics) -> Meth
     )
 
 
-def make_learner(config: MASACConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(
+    config: MASACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
     """Makes MASAC's `Learner` of a joint environment; the parts are those of `sac_discrete.make_learner`."""
     method = make_method(config, env, network or make_network(config, env))
     return off_policy_gradients.make_learner(config, env, method, **parts)

@@ -4,10 +4,11 @@ Each policy adds a bonus for novelty to its rewards, with a weight of its own. S
 policies has no bonus. Sequences are replayed as in R2D2, and targets are Retrace's, rescaled (appendix E).
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from purerl import config as cfg
 from purerl.algos import r2d2
@@ -43,7 +44,13 @@ def make_network(config: NGUConfig, env: Env) -> Recurrent:
     return policy_families.make_network(config, env)
 
 
-def make_learner(config: NGUConfig, env: Env, *, network: Recurrent | None = None, optimiser: Any = None) -> Learner:
+def make_learner(
+    config: NGUConfig,
+    env: Env,
+    *,
+    network: Recurrent | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes Never Give Up's `Learner`.
 
     Args:

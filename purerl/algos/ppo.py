@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347)."""
 
-from typing import Any
+from typing import Unpack
 
 import jax.numpy as jnp
 
@@ -8,10 +8,11 @@ from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import losses
 from purerl.learners.families import policy_gradients, surrogates
-from purerl.learners.families.policy_gradients import PolicyGradientState
-from purerl.learners.families.surrogates import problems
+from purerl.learners.families.policy_gradients import ActorCriticParts, PolicyGradientState, ValueLoss
+from purerl.learners.families.surrogates import Objective, problems
 from purerl.learners.parts import estimates, teaching
 from purerl.learners.parts.estimates import Estimate, Experience
+from purerl.learners.parts.lifetimes import Timed
 from purerl.types import Env, Key, Learner, Updated
 
 MINATAR = {
@@ -115,14 +116,22 @@ class PPOConfig(surrogates.SurrogateConfig):
     """Trace parameter (lambda) of generalised advantage estimation (GAE)."""
 
 
+class PPOParts(ActorCriticParts, total=False):
+    """Parts of PPO: arguments of `make_learner`."""
+
+    estimate: Estimate | None
+    objective: Objective | Timed
+    value_loss: ValueLoss
+
+
 def make_learner(
     config: PPOConfig,
     env: Env,
     *,
     estimate: Estimate | None = None,
-    objective=losses.clipped_surrogate,
-    value_loss=losses.clipped_value_loss,
-    **parts: Any,
+    objective: Objective | Timed = losses.clipped_surrogate,
+    value_loss: ValueLoss = losses.clipped_value_loss,
+    **parts: Unpack[ActorCriticParts],
 ) -> Learner:
     """Makes PPO's `Learner`.
 

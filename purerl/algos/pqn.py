@@ -106,7 +106,13 @@ def make_optimiser(config: PQNConfig) -> gradients.Elementwise:
     )
 
 
-def make_learner(config: PQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: PQNConfig,
+    env: Env,
+    *,
+    network: nn.Module | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes PQN's `Learner`.
 
     Args:

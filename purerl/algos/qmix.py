@@ -4,7 +4,7 @@ The function's weights depend on the state. Because it is monotonic, the agents'
 greedy action.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -23,7 +23,7 @@ class QMIXConfig(factored_values.FactoredValueConfig):
     """Width of the hidden layer of the networks that compute the mixer's weights. 0: no hidden layer."""
 
 
-def make_learner(config: QMIXConfig, env: Env, **parts: Any) -> Learner:
+def make_learner(config: QMIXConfig, env: Env, **parts: Unpack[factored_values.FactoredValueParts]) -> Learner:
     """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.monotonic(config.mixer_size, config.hyper_size), **parts)
 

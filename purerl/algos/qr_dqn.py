@@ -1,6 +1,8 @@
 """QR-DQN: quantiles of the return (Dabney et al. 2018, arXiv 1710.10044, Algorithm 1)."""
 
 import jax.numpy as jnp
+import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl.algos.algorithm import Algorithm
@@ -26,7 +28,13 @@ def make_network(config: QRDQNConfig, env: Env) -> value_networks.ValueNetwork:
     return value_networks.q_network(**action_values.network_shape(config, env), num_atoms=config.num_quantiles)
 
 
-def make_learner(config: QRDQNConfig, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: QRDQNConfig,
+    env: Env,
+    *,
+    network: value_networks.ValueNetwork | nn.Module | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes QR-DQN's `Learner`.
 
     Args:

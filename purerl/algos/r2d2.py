@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from purerl import config as cfg
 from purerl import draw, networks, replay
@@ -95,7 +96,13 @@ def make_network(config: R2D2Config, env: Env) -> recurrent.Recurrent:
     return recurrent.recurrent(torso, memory, head)
 
 
-def make_learner(config: R2D2Config, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: R2D2Config,
+    env: Env,
+    *,
+    network: recurrent.Recurrent | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes R2D2's `Learner`.
 
     Args:

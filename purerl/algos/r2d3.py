@@ -38,7 +38,7 @@ def make_trainer(config: R2D3Config, env: Env, learner: Learner, demos: Dataset)
     return from_replay.learning_from(replay.normalised(both), config, env, learner)
 
 
-r2d3 = Algorithm(
+r2d3: Algorithm[...] = Algorithm(  # ``make_trainer`` takes ``demos`` beside the parts of the learner
     "r2d3",
     R2D3Config,
     problems,

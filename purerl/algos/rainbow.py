@@ -4,10 +4,14 @@ It is C51 with double Q-learning, dueling streams, prioritised replay, returns o
 place of epsilon.
 """
 
+import optax
+from flax import linen as nn
+
 from purerl import config as cfg
 from purerl.algos import c51
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import action_values
+from purerl.networks import value_networks
 from purerl.types import Env, Learner
 
 
@@ -34,7 +38,13 @@ def problems(config: RainbowConfig, env: Env | None) -> list[str]:
     return problems
 
 
-def make_learner(config: RainbowConfig, env: Env, *, network=None, optimiser=None) -> Learner:
+def make_learner(
+    config: RainbowConfig,
+    env: Env,
+    *,
+    network: value_networks.ValueNetwork | nn.Module | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes Rainbow's `Learner`; the parts are those of `c51.make_learner`."""
     network = network or c51.make_network(config, env, noisy=config.noisy)
     return c51.make_learner(config, env, network=network, optimiser=optimiser)

@@ -1,6 +1,6 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv 1801.01290), with a learned temperature (arXiv 1812.05905)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from purerl import draw
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import soft
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Method, problems
+from purerl.learners.families.off_policy_gradients import CriticParts, Method, problems
 from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Key, Learner, Metrics, PyTree
 
@@ -110,7 +110,9 @@ def make_method(config: SACConfig, env: Env, network: ActorAndCritics) -> Method
     )
 
 
-def make_learner(config: SACConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(
+    config: SACConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
     """Makes SAC's `Learner`.
 
     Args:

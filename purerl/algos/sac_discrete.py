@@ -3,7 +3,7 @@
 Expectations over actions are sums, so nothing is sampled while learning.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from purerl.algos import sac
 from purerl.algos.algorithm import Algorithm
 from purerl.formulas import distributions, exploration, soft, td_errors
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import Method
+from purerl.learners.families.off_policy_gradients import CriticParts, Method
 from purerl.learners.parts import joint_actions, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
@@ -91,7 +91,9 @@ def make_method(config: SACDiscreteConfig, env: Env, network: ActorAndCritics) -
     )
 
 
-def make_learner(config: SACDiscreteConfig, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(
+    config: SACDiscreteConfig, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
     """Makes discrete SAC's `Learner`.
 
     Args:

@@ -4,7 +4,7 @@ DDPG with three changes: the smaller of two critics in the target, the actor upd
 that are slightly disturbed.
 """
 
-from typing import Any
+from typing import Unpack
 
 import jax.numpy as jnp
 
@@ -12,7 +12,8 @@ from purerl import config as cfg
 from purerl.algos import ddpg
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import off_policy_gradients
-from purerl.learners.families.off_policy_gradients import problems
+from purerl.learners.families.off_policy_gradients import CriticParts, problems
+from purerl.networks.critics import ActorAndCritics
 from purerl.types import Array, Env, Learner
 
 
@@ -26,7 +27,9 @@ class TD3Config(ddpg.DDPGConfig):
     """Upper clip of the magnitude of the noise on target actions."""
 
 
-def make_learner(config: TD3Config, env: Env, *, network=None, **parts: Any) -> Learner:
+def make_learner(
+    config: TD3Config, env: Env, *, network: ActorAndCritics | None = None, **parts: Unpack[CriticParts]
+) -> Learner:
     """Makes TD3's `Learner`; the parts are those of `ddpg.make_learner`."""
 
     def smooth(action: Array, noise: Array) -> Array:

@@ -3,7 +3,7 @@
 The value of a joint action is the sum of the agents' action values.
 """
 
-from typing import Any
+from typing import Unpack
 
 from purerl.algos.algorithm import Algorithm
 from purerl.learners.families import factored_values
@@ -11,7 +11,9 @@ from purerl.networks import mixers
 from purerl.types import Env, Learner
 
 
-def make_learner(config: factored_values.FactoredValueConfig, env: Env, **parts: Any) -> Learner:
+def make_learner(
+    config: factored_values.FactoredValueConfig, env: Env, **parts: Unpack[factored_values.FactoredValueParts]
+) -> Learner:
     """Makes the `Learner` of a joint environment; the parts are those of `factored_values.make_learner`."""
     return factored_values.make_learner(config, env, mixers.summed(), **parts)
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from purerl import dqn, envs, ppo, pqn, r2d2
+from purerl import dqn, envs, ippo, ppo, pqn, r2d2
 from purerl.algos import ALGORITHMS
+from purerl.algos.algorithm import part_names
 from purerl.errors import ConfigError
 
 CARTPOLE, PENDULUM, BREAKOUT = map(envs.make, ("CartPole-v1", "Pendulum-v1", "Breakout-MinAtar"))
@@ -121,6 +122,27 @@ def test_other_networks_are_refused_in_one_line(algorithm):
         with pytest.raises(ConfigError, match="^network: is .*; must be .*$") as refused:
             algorithm.make_train(algorithm.Config(), CARTPOLE, network=network)
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "parts"),
+    [
+        (ppo, "estimate, objective, value_loss, network, optimiser, scaler, num_predictions"),
+        (ippo, "network, optimiser, scaler, num_predictions, estimate, objective, value_loss"),
+        (r2d2, "network, optimiser"),
+        (ppo.warm_start(None), "estimate, objective, value_loss, network, optimiser, scaler, num_predictions"),
+    ],
+    ids=["ppo", "ippo", "r2d2", "warm-start"],
+)
+def test_a_wrong_part_is_told_with_the_right_ones(algorithm, parts):
+    with pytest.raises(ConfigError) as error:
+        algorithm.make_learner(algorithm.Config(), CARTPOLE, netwrok=None)
+    assert str(error.value) == f"netwrok: {algorithm.name} has no such part; it has {parts}"
+
+
+def test_parts_of_all_algorithms_have_names():
+    assert all("network" in part_names(algorithm.own_learner) for algorithm in ALGORITHMS.values())
+    assert part_names(lambda config, env, **parts: None) is None
 
 
 def test_a_variant_is_a_changed_value():

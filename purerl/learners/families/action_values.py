@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl import counters, draw, kernels, replay, shards, trees
@@ -205,7 +206,7 @@ def nothing(q: Array, action: Array) -> tuple[()]:
 def make_learner(
     config: ActionValueConfig,
     env: Env,
-    network: ValueNetwork,
+    network: ValueNetwork | nn.Module,
     values: Values,
     optimiser: optax.GradientTransformation | None = None,
     record: Callable[[Array, Array], PyTree] = nothing,
@@ -215,7 +216,7 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A `ValueNetwork`, whose outputs ``values`` reads.
+        network: A `ValueNetwork` or a Flax Linen module (`as_value_network`), whose outputs ``values`` reads.
         values: How these are read and learned.
         optimiser: An optax transformation; None: the one that ``config`` describes.
         record: What ``record(q [B, A], action [B])`` returns is kept in the replay, as ``extras``.

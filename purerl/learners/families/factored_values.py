@@ -8,8 +8,11 @@ from sequences (Rashid et al. 2018, arXiv 1803.11485, section 4 and appendix C).
 ``M`` agents, ``A`` actions of each, ``G`` values of a mixer.
 """
 
+from typing import TypedDict
+
 import jax
 import jax.numpy as jnp
+import optax
 
 from purerl import config as cfg
 from purerl import draw, networks, replay, trees
@@ -78,7 +81,21 @@ def make_network(config: FactoredValueConfig, env: Env) -> Recurrent:
     return recurrent.legal_only(recurrent.rows(network, inputs, team.num_agents), team.legal)
 
 
-def make_learner(config: FactoredValueConfig, env: Env, mixer: Mixer, *, network=None, optimiser=None) -> Learner:
+class FactoredValueParts(TypedDict, total=False):
+    """Parts that every algorithm of the family takes: arguments of `make_learner`."""
+
+    network: Recurrent | None
+    optimiser: optax.GradientTransformation | None
+
+
+def make_learner(
+    config: FactoredValueConfig,
+    env: Env,
+    mixer: Mixer,
+    *,
+    network: Recurrent | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+) -> Learner:
     """Makes a `Learner` of a joint environment.
 
     Args:

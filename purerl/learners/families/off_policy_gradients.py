@@ -8,7 +8,7 @@ algorithm defines how it acts, what a next state is worth, and what its actor mi
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -173,6 +173,13 @@ def units(box: spaces.Box) -> tuple[Callable[[Array], Array], Callable[[Array], 
         return x.reshape(*x.shape[: x.ndim - len(box.shape)], -1)
 
     return to_box, to_unit
+
+
+class CriticParts(TypedDict, total=False):
+    """Parts that every algorithm of the family takes: arguments of `make_learner`."""
+
+    td_loss: Callable[[Array, Any], Array]
+    optimiser: optax.GradientTransformation | None
 
 
 def make_learner(

@@ -7,11 +7,12 @@ steps. The parameters that act may be older than those that learn, as those of d
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
 from purerl import config as cfg
 from purerl import networks, spaces, trees
@@ -139,6 +140,15 @@ class PolicyGradientParts(NamedTuple):
     acting: Callable[[PyTree], Array] | None
 
 
+class ActorCriticParts(TypedDict, total=False):
+    """Parts that every algorithm of the family takes: arguments of `make_parts`."""
+
+    network: ActorCritic | nn.Module | None
+    optimiser: optax.GradientTransformation | None
+    scaler: RewardScaler | None
+    num_predictions: int
+
+
 def problems(config: PolicyGradientConfig, env: Env | None) -> list[str]:
     """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each.
 
@@ -190,7 +200,7 @@ def make_network(
 def make_parts(
     config: PolicyGradientConfig,
     env: Env,
-    network: ActorCritic | None = None,
+    network: ActorCritic | nn.Module | None = None,
     optimiser: optax.GradientTransformation | None = None,
     scaler: RewardScaler | None = None,
     value_loss: ValueLoss = losses.squared_value_loss,
@@ -201,7 +211,7 @@ def make_parts(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: Actor and critic; None: `make_network`.
+        network: Actor and critic, or one Flax Linen module of both (`networks.as_actor_critic`); None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
         scaler: Scales rewards; None: as ``config`` says.
         value_loss: What the critic minimises.
