@@ -32,15 +32,15 @@ def row(name: str) -> str:
 
     algorithm = ALGORITHMS[name]
     config, hints = algorithm.Config(), typing.get_type_hints(algorithm.Config)
-    source = "what it just did"
+    source = "its own rollouts"
     if settings.ON_POLICY not in wrapper.offered(algorithm.own_config):
-        source = "sequences of a replay" if hasattr(config, "unroll") else "a replay"
+        source = "sequences from a replay" if hasattr(config, "unroll") else "a replay"
     source += f", and {', '.join(algorithm.datasets)}" if algorithm.datasets else ""
     actions = [kind for kind, env in KINDS.items() if not algorithm.problems(config, envs.make(env))]
     memories = typing.get_args(hints["memory"]) if "memory" in hints else ("none",)
     memory = "optional" if len(memories) > 1 else "none"
     memory = memory if "none" in memories else "always"
-    agents = "a team" if algorithm.view(config, envs.make(TEAM)).num_agents == 1 else "a row each"
+    agents = "one team" if algorithm.view(config, envs.make(TEAM)).num_agents == 1 else "one row each"
     return f"| [{name}]({name}.md) | {title(name)} | {source} | {', '.join(actions)} | {memory} | {agents} |"
 
 
@@ -48,7 +48,7 @@ def table() -> str:
     """The lines of all algorithms."""
     from purerl.algos import ALGORITHMS
 
-    head = "| page | is | learns from | actions | memory | several agents |\n|---|---|---|---|---|---|"
+    head = "| page | name | learns from | actions | memory | several agents |\n|---|---|---|---|---|---|"
     return "\n".join([head, *map(row, ALGORITHMS)])
 
 
