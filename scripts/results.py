@@ -231,23 +231,24 @@ def main(
 
 HEAD = """# Results
 
-Greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 % interval, and the
-worst seed. Every figure is from CPUs. A plus after a commit means that the package had changes that were not yet
-committed. Rows without an interval, marked (mean), are from before 2026-11-23: means over seeds, whose commits were not
-kept. Figures that others published stand below ours, with where they are from; most are of one seed or say no number.
+The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
+interval, and the worst seed. Every figure was measured on CPUs. A plus after a commit means that the package had
+changes that were not yet committed. Rows marked (mean) have no interval. They are from before 2026-11-23: means over
+seeds, whose commits were not recorded. Published figures follow ours, with their sources; most are of one seed or do
+not give a number of seeds.
 
-This page is made of the lines of [results.jsonl](results.jsonl), which have the returns of all seeds:
+This page is generated from [results.jsonl](results.jsonl), which has the returns of all seeds:
 
 ```sh
 python scripts/reproduce.py results --scale full
 ```
 
-It trains the rows that have no line of their own yet; with `--budget-seconds 0` it only writes the page, and with
-`--scale ci` all is a hundredth as long, in `runs/results-ci`."""
+The command trains the rows that are not in that file yet. With `--budget-seconds 0` it only writes the page. With
+`--scale ci` every training has a hundredth of the length, and the output is in `runs/results-ci`."""
 
 TAIL = """
-A new algorithm adds a row to `ROWS` in `scripts/results.py`, and its line.
+To add an algorithm, add a row to `ROWS` in `scripts/results.py`, and train it.
 
-The acceptance experiments of each family, brax, meta-evolution, and speed beside PureJaxRL, Rejax and flashbax with the
-machine and the spread are in [benchmarks.md](benchmarks.md).
+[Benchmarks](benchmarks.md) has the acceptance experiments of each family, brax, meta-evolution, and speed compared with
+PureJaxRL, Rejax and flashbax, with the machine and the spread.
 """

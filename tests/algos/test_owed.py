@@ -61,7 +61,7 @@ def test_the_table_of_sockets_names_who_has_them():
     }
     assert {socket: of[socket] for socket in named} == named
     others = set().union(*named.values()) - {"disco"}
-    assert row("optimiser") == "all of these but disco, reinforce" and of["optimiser"] == others | {"reinforce"}
+    assert row("optimiser") == "all of these except disco, and reinforce" and of["optimiser"] == others | {"reinforce"}
 
 
 def test_the_index_is_made_of_what_algorithms_say():
