@@ -14,15 +14,18 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
+from purerl.version import __version__
+
 DOCS = Path(__file__).parent
 ROOT, GENERATED = DOCS.parent, DOCS / "generated"
 
 project = "purerl"
-author = copyright = "the authors of purerl"
+author = copyright = "The purerl developers"
+release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
-html_title = "purerl"
+html_title = f"purerl {release}"
 html_math_renderer = "mathml"
 default_role = "code"
 myst_enable_extensions = ["dollarmath"]

@@ -204,11 +204,13 @@ def assert_known(words):
     """Another program than purerl: a script that is there, extras that pyproject has, or the tools of a contributor."""
     if words[:2] == ["pip", "install"]:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-        assert {name for word in words for name in re.findall(r"\[(\w[\w,-]*)\]", word)} <= set(extras)
-    elif words[0] == "python" or "=" in words[0]:
-        assert any((ROOT / word).is_file() for word in words if word.startswith("scripts/")), words
+        assert {name for word in words for names in re.findall(r"\[(.*)\]", word) for name in names.split(",")} <= set(
+            extras
+        )
+    elif words[0] == "python" or "=" in words[0] or words[0].startswith(".ci/"):
+        assert any((ROOT / word).is_file() for word in words if word.startswith(("scripts/", ".ci/"))), words
     else:
-        assert words[0] in ("pytest", ".ci/run", "sphinx-build", "python3", "."), words
+        assert words[0] in ("pytest", "pre-commit", "sphinx-build", "python3", "."), words
 
 
 @pytest.mark.rest
