@@ -66,8 +66,7 @@ def rollout(
 ) -> tuple[Actors, Transition, Metrics]:
     """Acts for ``T = num_steps`` steps in the ``B`` rows of ``fleet``, by a ``behaviour`` of ``learner``.
 
-    Where an episode ends the carry begins anew, as `restart` says. No gradient flows from the results into the
-    behaviour.
+    Where an episode ends, `restart` resets the carry. No gradient flows from the results into the behaviour.
 
     Args:
         key: Consumed.
@@ -109,14 +108,14 @@ def rollout(
 def episode_metrics(
     episode_return: Array, episode_length: Array, reward: Array, last: Array
 ) -> tuple[Array, Array, Metrics]:
-    """Computes totals of the episodes that ended within a trajectory, outside of the rollout's scan.
+    """Computes the mean return and length of the episodes that ended in a trajectory, after the rollout's scan.
 
-    The totals of episodes that ended are those of the episodes under way before, plus those of the trajectory, less
-    those of the episodes under way after it.
+    The total return of these episodes is the running returns at the start of the trajectory, plus all of its rewards,
+    minus the returns of the episodes that are still running at its end; lengths likewise.
 
     Args:
-        episode_return: ``[B]``, of the episodes under way at the beginning.
-        episode_length: ``[B]``, of the same episodes.
+        episode_return: Returns so far of the episodes that are running at the start ``[B]``.
+        episode_length: Their lengths so far ``[B]``.
         reward: ``[T, B]``.
         last: ``[T, B]``.
 

@@ -275,8 +275,8 @@ def make_learner(
 def experienced(config: Any, number_of: Callable[[Array], Array], items: Transition) -> Experience:
     """Prepares the items of a sample for learning.
 
-    The novelty of what follows the `Cut` was never computed: the network's input there is that of the step before, and
-    no reward for it is learned.
+    The novelty of the observation after a `Cut` was never computed. There the network gets the inputs of the step
+    before, and the intrinsic reward is 0.
 
     Args:
         config: Settings of the algorithm.

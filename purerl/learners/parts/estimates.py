@@ -53,9 +53,9 @@ predictions."""
 
 
 def by_gae(gae_lambda: Scalar) -> Estimate:
-    """Makes the estimate of generalised advantages and the returns that they add up to (`returns.gae`).
+    """Makes the estimate of generalised advantages and their lambda returns (`returns.gae`).
 
-    It does not correct for the policy that acted.
+    It does not correct for the difference to the policy that acted.
     """
 
     def estimate(columns: Columns) -> tuple[Array, Array]:
@@ -78,7 +78,9 @@ def vtrace_weights(log_ratio: Array, config: Any) -> tuple[Array, Array]:
 
 
 def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any) -> Estimate:
-    """Makes an estimate that corrects by weights for another policy having acted (`returns.weighted_returns`).
+    """Makes an estimate that corrects by weights for the difference to the policy that acted.
+
+    It uses `returns.weighted_returns`.
 
     Args:
         weights: ``weights(log_ratio, config)`` returns ``rho`` and ``c``.
@@ -95,7 +97,7 @@ def by_weights(weights: Callable[[Array, Any], tuple[Array, Array]], config: Any
 
 
 def evaluate(network: ActorCritic, params: PyTree, experience: Experience) -> tuple[Array, Array, Array]:
-    """Computes policies and values of the steps of a trajectory, and values of what followed each.
+    """Computes policies and values of the steps of a trajectory, and values of their next observations.
 
     The bootstrap value after a truncated step uses the carry from after that step.
 

@@ -1,4 +1,4 @@
-"""A bonus for what is new, added to the rewards of any learner."""
+"""A bonus for novel observations, added to the rewards of any learner."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ WITH_SUM = cfg.Needs(
 
 @cfg.config
 class IntrinsicSettings:
-    """A bonus for what is new, beside the rewards of the environment."""
+    """A bonus for novel observations, added to the rewards of the environment."""
 
     intrinsic: Literal["none", "rnd"] = "none"
     """Intrinsic reward for novel observations, added to every reward. rnd: random network distillation."""
@@ -60,16 +60,15 @@ def curious(config: Any, distillation: Distillation, learner: Learner) -> Learne
     """Returns ``learner`` with a bonus for each step's next observation, and with an `IntrinsicState` around its own.
 
     Burda et al. 2018 (arXiv 1810.12894), section 2: the bonus is the error of distillation on normalised observations,
-    divided by the running deviation of its discounted sum, which does not end with an episode. Two things differ.
-    Theirs has a second critic for the bonus, whose returns do not end with an episode either; here one critic estimates
-    the sum of both, and what comes after a termination counts for nothing. Theirs also learns from a part of each
-    minibatch; here one gradient step an iteration uses all of it.
+    divided by the running deviation of its discounted sum, which continues across episodes. There are two differences.
+    They have a second critic for the bonus, whose returns also continue across episodes; here one critic estimates the
+    sum of both rewards, and a termination ends it. Their distillation learns from a part of each minibatch; here one
+    gradient step an iteration uses the whole trajectory.
 
-    For a sample of a replay the bonus is computed anew at each update, by what is new by then, and the distillation
-    learns from the sample, as that of Laskin et al. 2021 (arXiv 2110.15191, appendix B) does. A sample has no order in
-    time, so there errors are divided by their own running deviation. A next observation that a sample does not contain,
-    because an episode ended or the sample does, has no bonus. A transition over several steps has the bonus of the
-    observation where it leads.
+    For a sample of a replay the bonus is computed again at each update, and the distillation learns from the sample, as
+    in Laskin et al. 2021 (arXiv 2110.15191, appendix B). A sample has no order in time, so errors are divided by their
+    own running deviation. A next observation that the sample does not contain, because an episode or the sample ended,
+    has no bonus. A transition over several steps has the bonus of its last observation.
     """
     scaler = normalize.running_reward()
 

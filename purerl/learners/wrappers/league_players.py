@@ -1,11 +1,11 @@
-"""The players of a league: who meets whom, the record of their games, and who is kept and who begins anew.
+"""The players of a league: their opponents, the record of their games, and which are stored and which restart.
 
-A main agent aims to be hard to beat by any player. Main exploiters look for what beats it, league exploiters for what
-beats all. A version of each is kept now and then, and exploiters begin anew (Vinyals et al. 2019, Nature 575, methods;
-for one race, so there is one main agent). The rules are those of `formulas.league`.
+A main agent learns to be hard to beat by any player. Main exploiters learn to beat the main agent, and league
+exploiters to beat all players. From time to time a version of a player is stored, and an exploiter restarts (Vinyals et
+al. 2019, Nature 575, methods; for one race, so there is one main agent). The rules are those of `formulas.league`.
 
-``K`` players learn, ``P`` versions are kept; together they are the players by number, of which 0 is the main agent.
-Each that learns plays ``G`` matches at a time, of ``E`` environments each.
+``K`` players learn, and ``P`` versions are stored; they are numbered together, and 0 is the main agent. Each learning
+player plays ``G`` matches at a time, of ``E`` environments each.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -29,7 +29,8 @@ MAIN = 0
 class LeagueSettings:
     """Several learners that play against each other and their past selves, with ``opponents = "league"``.
 
-    Past selves are versions of all of them; one is kept, or a learner begins anew, when a match period ends.
+    Past selves are versions of all of them. At the end of a match period a version may be stored, and a learner may
+    restart.
     """
 
     main_exploiters: Annotated[cfg.NonNegativeCount, IN_LEAGUE] = 1
@@ -46,7 +47,7 @@ class LeagueState(NamedTuple):
     ``learner`` and ``initial``, its first value, are ``[K, ...]``. ``past`` are behaviours ``[P, ...]``, versions of
     the players ``parent`` ``[P]``, which is -1 where there is no version yet. ``payoff`` is of all players.
 
-    Players ``met`` ``[K, G]`` are the present opponents, and ``whole`` ``[K, G, E]`` says which games under way began
+    ``met`` ``[K, G]`` are the present opponents, and ``whole`` ``[K, G, E]`` is True where the current game began
     against them. ``kept_ago`` ``[K]`` and ``age`` count iterations, ``num_kept`` versions.
     """
 
@@ -107,7 +108,7 @@ def draw(config: Any, state: LeagueState, key: Key) -> Array:
 
 
 def recorded(state: LeagueState, points: Array, last: Array) -> tuple[LeagueState, Array]:
-    """Records the results of games. Only those count that ended against the opponent against whom they began.
+    """Records the results of games. A game counts only if its opponent did not change before it ended.
 
     Matches are recorded one after another, the games of each in the order in which they ended.
 
@@ -128,10 +129,10 @@ def recorded(state: LeagueState, points: Array, last: Array) -> tuple[LeagueStat
 
 
 def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key) -> tuple[LeagueState, Array]:
-    """Ends a match period if it is ``due``: keeps versions of players, and lets some players begin anew.
+    """Ends a match period if it is ``due``: stores versions of ready players, and restarts some exploiters.
 
-    A version of each player that is ready takes the place of the oldest version. Players and versions that are new in
-    their places have no record.
+    A player is ready if it wins often enough, or some time after it was last stored. Its version replaces the oldest
+    one. An exploiter that restarts gets its initial state. Restarted players and new versions have an empty record.
 
     Args:
         config: Settings of the league.
@@ -141,7 +142,7 @@ def keep(config: Any, state: LeagueState, policies: PyTree, due: Array, key: Key
         key: Consumed.
 
     Returns:
-        The new state, and which players begin anew, bool ``[K]``.
+        The new state, and which players restart, bool ``[K]``.
     """
     players, places = num_players(config), config.past_selves
     versions, _, _ = _versions(config, state)
