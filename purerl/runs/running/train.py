@@ -189,7 +189,7 @@ def _compile(run: Run, batch_size: int | str) -> RunProgram | HostProgram:
         program: RunProgram | HostProgram
         if setup.host:
             how = hosting.how(options), options.ahead
-            known |= {"tell": functools.partial(say, run.console)}
+            known |= {"warn": functools.partial(say, run.console)}
             program = HostProgram(setup.make_trainer, setup.members, *how, batch_size, **known)
         else:
             used = devices.chosen(options.num_devices, options.devices_per_agent)
