@@ -267,10 +267,9 @@ def with_learned(options: type[Options], algo: str) -> type[Options]:
 
     fields = []
     for name, socket in artefacts.options(algo).items():
-        help_text = (
-            f"Learned {name.replace('_', ' ')} to use: a run directory of `purerl evolve {socket}`, or a file of it"
-        )
-        help_text += f", or {published.FILES[socket]}." if socket in published.FILES else "."
+        paths = f"a run directory of `purerl evolve {socket}`, a file of it, a name of `purerl list learned`"
+        paths += f", or {published.FILES[socket]}" if socket in published.FILES else ""
+        help_text = f"Learned {name.replace('_', ' ')} to use: {paths}."
         fields.append((name, Annotated[str, tyro.conf.arg(help=help_text)], dataclasses.field(default="")))
     for name in ALGORITHMS[algo].datasets:
         help_text = "Dataset of play to learn from: a file of `purerl record`."

@@ -75,7 +75,7 @@ else:
 class ListOptions:
     """What to list."""  # not in runs.options, which needs JAX
 
-    what: Literal["algos", "envs"]
+    what: Literal["algos", "envs", "learned"]
     """What to list."""
     family: Family = "all"
     """Library whose environments to list. For the host libraries gymnasium, envpool and pettingzoo only names are
@@ -85,13 +85,18 @@ class ListOptions:
 
 
 def list_names(args: list[str]) -> int:
-    """Runs ``purerl list algos|envs``, without JAX."""
+    """Runs ``purerl list algos|envs|learned``, the first two without JAX."""
     options = parsing.parse(ListOptions, "purerl list", args, positional=True)
     family = None if options.family == "all" else options.family
-    if options.what == "algos" and family:
+    if options.what != "envs" and family:
         raise ConfigError(f"family = {family!r}: only environments have families; purerl list envs --family {family}")
     if options.what == "algos":
         names = lines = list(ALGORITHMS)
+    elif options.what == "learned":
+        from purerl.learned import shipped
+
+        names = list(shipped.files())
+        lines = names if options.json else [_function(name) for name in names]
     elif family in MODULES:
         from purerl.hosts import making
 
@@ -100,6 +105,16 @@ def list_names(args: list[str]) -> int:
         names, lines = catalogue.names(family), _lines(family)
     print(json.dumps(names, indent=2) if options.json else "\n".join(lines))
     return 0
+
+
+def _function(name: str) -> str:
+    """Describes a learned function that comes with purerl: how it is used, and the environments of its search."""
+    from purerl.learned import artefacts
+
+    artefact = artefacts.load(name)
+    option = artefact.option.replace("_", "-")
+    used = f"purerl train {artefact.card['algo']} --{option} {name}"
+    return f"{name}   ({used}; searched for in {', '.join(artefact.card['envs'])})"
 
 
 def _lines(family: str | None) -> list[str]:

@@ -20,7 +20,7 @@ import numpy as np
 from purerl import config as cfg
 from purerl.algos import ALGORITHMS, read_config
 from purerl.errors import ConfigError
-from purerl.learned import chosen, expressions, published, sockets
+from purerl.learned import chosen, expressions, published, shipped, sockets
 from purerl.learners.parts import lifetimes
 from purerl.names import Trust, check_trusted
 from purerl.store import json_files
@@ -142,10 +142,16 @@ def save(path: Path, artefact: Artefact) -> None:
 def load(path: str | Path) -> Artefact:
     """Reads an artefact from its file, from a run directory, or from a published file (`published`).
 
+    A ``path`` at which nothing exists may be the name of a function that comes with purerl (`shipped.files`).
+
     Raises:
         ConfigError: The file is missing or not valid.
     """
     path = Path(path)
+    if not path.exists():
+        if str(path) not in shipped.files():
+            raise ConfigError(f"{path}: No such file or directory, and no name of `purerl list learned`")
+        path = shipped.files()[str(path)]
     path = path / NAME if path.is_dir() else path
     if published.is_one(path):
         loaded = published.read(path)

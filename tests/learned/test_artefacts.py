@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl import cli
 from purerl.errors import ConfigError
 from purerl.formulas import losses
-from purerl.learned import artefacts, expressions, sockets
+from purerl.learned import artefacts, expressions, shipped, sockets
 from purerl.meta import distill
 
 CONFIG = SimpleNamespace(clip_epsilon=0.2, drift_a=2.0, drift_b=0.6)
@@ -264,3 +265,27 @@ def test_distils_distances():
     noise = np.random.default_rng(0).normal(size=1201)
     noise[600] = 0.0
     assert distill.distance(lambda e: noise).explained < 0.2
+
+
+def test_functions_that_come_with_purerl(monkeypatch, tmp_path, capsys):
+    """They are loaded by name where no such path exists, and listed with the command that uses them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
+    (tmp_path / "shipped").mkdir()
+    artefacts.save(tmp_path / "shipped" / "mine.json", learned("value-loss"))
+    assert artefacts.load("mine").socket == "value-loss"
+    artefacts.save(tmp_path / "mine", learned("policy-drift"))
+    assert artefacts.load("mine").socket == "policy-drift"
+    (tmp_path / "mine").unlink()
+    for options, expected in (
+        ((), "mine   (purerl train ppo --value-loss mine; searched for in CartPole-v1)"),
+        (
+            ("--json",),
+            '[\n  "mine"\n]',
+        ),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(["list", "learned", *options])
+        assert capsys.readouterr().out.strip() == expected
+    with pytest.raises(ConfigError, match="no name of `purerl list learned`"):
+        artefacts.load("yours")
