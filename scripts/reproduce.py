@@ -6,10 +6,11 @@ Runs the search, reports it on held-out seeds, and fits a closed form. ``value-l
 one, of 100 billion frames; ``policy-drift`` has LPO's population and generations, on CartPole in place of brax. A
 search that was stopped goes on when the same command is given again.
 
-    python scripts/reproduce.py results --scale full|ci [--out DIR] [--names WORD ...] [--again] [--budget-seconds N]
+    python scripts/reproduce.py results --scale full|ci [--out DIR] [--names WORD ...] [--again] [--missing]
+        [--budget-seconds N]
 
-Trains the rows of the table of results that have no line yet, or with ``--again`` all that are named, and writes the
-page (`results.main`).
+Trains the rows of the table of results that have no line, too few seeds or no curve, or with ``--again`` all that are
+named, and writes the page (`results.main`). With ``--missing`` it lists them and their expected hours instead.
 
     python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
 
@@ -59,9 +60,10 @@ def main() -> None:
     if given.experiment == "results":
         parser.add_argument("--names", nargs="+", default=())
         parser.add_argument("--again", action="store_true")
+        parser.add_argument("--missing", action="store_true")
         parser.add_argument("--budget-seconds", type=float, default=math.inf)
         given = parser.parse_args()
-        results.main(given.scale, given.out, given.names, given.budget_seconds, given.again)
+        results.main(given.scale, given.out, given.names, given.budget_seconds, given.again, given.missing)
     elif given.experiment in EXPERIMENTS:
         search(given.experiment, given.scale, given.out, more)
     else:

@@ -7,7 +7,11 @@ same row. The page, ``results.md``, is made of the lines alone, and never typed.
 
 import contextlib
 import json
+import os
+import re
+import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -16,8 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from published import PUBLISHED
-
-from purerl import cli
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -127,12 +129,12 @@ def arguments(row: Row, scale: str, out: Path) -> list[str]:
 def train(row: Row, scale: str) -> dict[str, Any]:
     """Trains a row and returns its line. Raises `SystemExit` with the code of a command that did not end with 0."""
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            cli.main(arguments(row, scale, Path(folder) / "run"))
-        except SystemExit as stop:
-            if stop.code:
-                raise
-        summary = json.loads((Path(folder) / "run" / "summary.json").read_text())
+        run = Path(folder) / "run"
+        code, peak = in_a_process([sys.executable, "-m", "purerl.cli", *arguments(row, scale, run)])
+        if code:
+            raise SystemExit(code)
+        summary = json.loads((run / "summary.json").read_text())
+        curve = points(run)
     returns = [
         x if alive else None for x, alive in zip(summary["return_per_seed"], summary["alive_per_seed"], strict=True)
     ]
@@ -140,15 +142,43 @@ def train(row: Row, scale: str) -> dict[str, Any]:
         "row": row.name,
         "algo": row.algo,
         "env": row.env,
+        "env_params": summary["env_params"],
         "command": row.command,
         "frames": summary["env_steps"],
         "returns": returns,
+        "curve": curve,
         "seconds": round(summary["wall_seconds"], 1),
+        "compile_seconds": round(summary["compile_seconds"], 1),
+        "frames_per_second": round(summary["steps_per_second"]),
+        "peak_mib": round(peak / 2**20),
         "cores": summary["device"]["cores"],
         "jax": summary["versions"]["jax"],
         "commit": commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
+
+
+def in_a_process(command: Sequence[str]) -> tuple[int, int]:
+    """Runs a command; returns its exit code and the largest size of its process in memory, in bytes."""
+    process = subprocess.Popen(command)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def points(run: Path) -> dict[str, list[float]]:
+    """The returns while training, over frames: the interquartile mean over seeds, and the 5 % and 95 % quantiles."""
+    import numpy as np
+
+    from purerl.display import curves as display
+    from purerl.runs.reading import curves
+
+    frames, middle, quantiles = curves.population(run)
+    levels = list(quantiles.values())
+    frames, values = display.binned(frames, np.stack([middle, levels[0], levels[-1]]), 2 * display.width(frames))
+    known = np.isfinite(values).all(axis=0)
+    rounded = lambda x: [float(f"{each:.5g}") for each in x[known]]
+    return dict(zip(("frames", "iqm", "low", "high"), map(rounded, (frames, *values)), strict=True))
 
 
 def commit() -> str:
@@ -171,13 +201,85 @@ def page(lines: Iterable[dict[str, Any]]) -> str:
     ordered = sorted(lines, key=lambda line: order.get(line["row"], len(order)))
     text = [HEAD]
     for env in dict.fromkeys(line["env"] for line in ordered):
-        text.append(f"\n## {env}\n\n| algorithm | frames | seeds | return | worst seed | command | commit |")
-        text.append("|---|---|---|---|---|---|---|")
-        text += [cells(line) for line in ordered if line["env"] == env]
+        text.append(f"\n## {env}\n\n| algorithm | frames | seeds | return | worst seed | cost | command | commit |")
+        text.append("|---|---|---|---|---|---|---|---|")
+        here = [line for line in ordered if line["env"] == env]
+        text += map(cells, here)
+        if any("curve" in line for line in here):
+            text.append(f"\n![Returns while training, in {env}](curves/{picture(env)})")
         if env in PUBLISHED:
             text.append("\n| published | algorithm | frames | return | where |\n|---|---|---|---|---|")
             text += [f"| {' | '.join(figure)} |" for figure in PUBLISHED[env]]
     return "\n".join([*text, TAIL])
+
+
+def picture(env: str) -> str:
+    """The file with the curves of an environment."""
+    return re.sub(r"[^\w.-]+", "-", env) + ".png"
+
+
+def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
+    """Draws the curves of each environment into ``folder``."""
+    import numpy as np
+
+    from purerl.display import curves, plots
+
+    folder.mkdir(exist_ok=True)
+    lines = [line for line in lines if "curve" in line]
+    for env in dict.fromkeys(line["env"] for line in lines):
+        of_rows = [
+            curves.Line(
+                f"{line['row'].replace(f' {env}', '')} (interquartile mean of {len(line['returns'])} seeds)",
+                np.array(line["curve"]["frames"]),
+                np.array([line["curve"]["iqm"]]),
+            )
+            for line in lines
+            if line["env"] == env
+        ]
+        figure = curves.learning_figure(of_rows, ("frames of a seed", "return while training"), env)
+        plots.save(folder / picture(env), figure)
+
+
+def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple[Row, str, float | None]]:
+    """The rows that are to be trained, why, and the hours they are expected to take.
+
+    Those without a line come first, those that lack seeds next, and those without a curve last.
+    """
+    kinds: dict[str, list[tuple[Row, str, float | None]]] = {"no line": [], "seeds": [], "no curve": []}
+    for row in rows:
+        line = lines.get(row.name, {})
+        seeds = len(line.get("returns", ()))
+        if seeds >= row.seeds and "curve" in line:
+            continue
+        kind = "no line" if not seeds else "seeds" if seeds < row.seeds else "no curve"
+        why = f"{seeds} of {row.seeds} seeds" if kind == "seeds" else kind
+        kinds[kind].append((row, why, expected_hours(row, lines.values())))
+    return [entry for entries in kinds.values() for entry in entries]
+
+
+def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
+    """The hours of a row at the speed of the lines that are nearest to it, the median of several; None without any.
+
+    Nearest are those of the same algorithm and environment, then of the algorithm and an environment of the same
+    family, then of the environment, then of the algorithm.
+    """
+    family = lambda env: env.split("-")[-1]
+    near = (
+        lambda line: line["algo"] == row.algo and line["env"] == row.env,
+        lambda line: line["algo"] == row.algo and family(line["env"]) == family(row.env),
+        lambda line: line["env"] == row.env,
+        lambda line: line["algo"] == row.algo,
+    )
+    timed = [line for line in lines if "seconds" in line]
+    for is_near in near:
+        if speeds := [speed(line) for line in timed if is_near(line)]:
+            return row.seeds * row.frames / statistics.median(speeds) / 3600
+    return None
+
+
+def speed(line: dict[str, Any]) -> float:
+    """Frames/s of all seeds of a line."""
+    return line["frames"] * len(line["returns"]) / line["seconds"]
 
 
 def cells(line: dict[str, Any]) -> str:
@@ -191,10 +293,14 @@ def cells(line: dict[str, Any]) -> str:
         result = aggregates.estimate(scores)
         given = f"**{result.value:.2f}** [{result.low:.2f}, {result.high:.2f}]"
         seeds, worst = len(scores), "died" if np.isnan(scores).any() else f"{scores.min():.2f}"
+        cost = f"{line['seconds'] / 60:.1f} min, {speed(line):,.0f}/s"
+        cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
     else:
-        given, seeds, worst = f"{line['mean']:.2f} (mean)", line["seeds"], f"{line['worst']:.2f}"
+        given, seeds, worst, cost = f"{line['mean']:.2f} (mean)", line["seeds"], f"{line['worst']:.2f}", "-"
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
-    return f"| {line['algo']} | {line['frames']:,} | {seeds} | {given} | {worst} | {command} | {line['commit']} |"
+    return (
+        f"| {line['algo']} | {line['frames']:,} | {seeds} | {given} | {worst} | {cost} | {command} | {line['commit']} |"
+    )
 
 
 def main(
@@ -203,30 +309,44 @@ def main(
     names: Sequence[str] = (),
     budget_seconds: float = float("inf"),
     again: bool = False,
+    only_list: bool = False,
 ) -> None:
-    """Trains the rows that have no line of their own yet and writes the page.
+    """Trains the rows that are `missing` and writes the page and its pictures.
 
     - ``scale``: full, or ci, a hundredth of it, of which nothing is learned.
     - ``out``: folder of the lines and of the page; None: that of the documentation, or ``runs/results-ci``.
     - ``names``: words, one of which is in a row's command; none: all rows.
     - ``budget_seconds``: after so many no other row begins; 0 writes the page alone.
     - ``again``: trains rows that have a line as well, as is due when defaults have changed.
+    - ``only_list``: prints what is missing, and trains and writes nothing.
     """
     folder = out or (DOCS if scale == "full" else Path("runs/results-ci"))
+    rows = [row if scale == "full" else row._replace(seeds=2) for row in ROWS]
+    rows = [row for row in rows if not names or any(name in row.command for name in names)]
+    wanted = missing(rows, {} if again else read(folder / LINES))
+    if only_list:
+        for row, why, hours in wanted:
+            print(f"{why:14} {'   ?' if hours is None else f'{hours:4.1f}'} h   {row.command}")
+        print(f"{len(wanted)} of {len(rows)} rows, {sum(hours or 0 for *_, hours in wanted):.1f} h")
+        return
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    for row in ROWS:
-        done = "returns" in read(folder / LINES).get(row.name, {})
-        if (done and not again) or (names and not any(name in row.command for name in names)):
-            continue
+    for row, *_ in wanted:
         if time.perf_counter() - start >= budget_seconds:
             break
         print(row.command, flush=True)
         line = train(row, scale)
         with (folder / LINES).open("a") as file:
             file.write(json.dumps(line) + "\n")
-        (folder / PAGE).write_text(page(read(folder / LINES).values()))
-    (folder / PAGE).write_text(page(read(folder / LINES).values()))
+        write(folder)
+    write(folder)
+
+
+def write(folder: Path) -> None:
+    """Writes the page and its pictures."""
+    lines = read(folder / LINES).values()
+    (folder / PAGE).write_text(page(lines))
+    draw(folder / "curves", lines)
 
 
 HEAD = """# Results
@@ -243,8 +363,10 @@ This page is generated from [results.jsonl](results.jsonl), which has the return
 python scripts/reproduce.py results --scale full
 ```
 
-The command trains the rows that are not in that file yet. With `--budget-seconds 0` it only writes the page. With
-`--scale ci` every training has a hundredth of the length, and the output is in `runs/results-ci`."""
+The command trains the rows that are not in that file yet, have too few seeds or no curve. `--missing` lists these rows
+with the hours that they are expected to take. With `--budget-seconds 0` it only writes the page. With `--scale ci`
+every training has a hundredth of the length, and the output is in `runs/results-ci`. `purerl compare` takes a row in
+place of a run: `purerl compare "docs/results.jsonl:ppo CartPole-v1 500000" runs/mine`."""
 
 TAIL = """
 To add an algorithm, add a row to `ROWS` in `scripts/results.py`, and train it.

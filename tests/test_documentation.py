@@ -307,6 +307,21 @@ def test_a_row_of_results_at_a_hundredth(tmp_path, monkeypatch):
     assert line["frames"] == 4992 and len(line["returns"]) == 2 and all(1 <= x <= 500 for x in line["returns"])
     written = (tmp_path / results.PAGE).read_text()
     assert f"| a2c | 4,992 | 2 | **{sum(line['returns']) / 2:.2f}**" in written and "## CartPole-v1" in written
+    assert line["peak_mib"] > 100 and line["env_params"] == {} and "curves/CartPole-v1.png" in written
+    assert len(line["curve"]["frames"]) == len(line["curve"]["iqm"]) > 0
+    assert (tmp_path / "curves" / "CartPole-v1.png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(results, "train", None)
     results.main("ci", tmp_path)  # has its line: not again
     assert (tmp_path / results.PAGE).read_text() == written
+
+
+def test_what_is_missing_in_the_results():
+    rows = [results.Row("ppo", "A-x", 1000, seeds=seeds) for seeds in (2, 4)]
+    rows = [rows[0], rows[1]._replace(options="--o 1"), results.Row("ppo", "B-x", 7200, seeds=1)]
+    line = {"algo": "ppo", "env": "A-x", "frames": 1000, "returns": [1.0, 2.0], "seconds": 1000.0}
+    lines = {row.name: line for row in rows[:2]}
+    short = lambda lines: [(row.env, why, hours) for row, why, hours in results.missing(rows, lines)]
+    expected = [("B-x", "no line", 1.0), ("A-x", "2 of 4 seeds", 4000 / 2 / 3600), ("A-x", "no curve", 1000 / 3600)]
+    assert short(lines) == expected
+    assert short({rows[0].name: {**line, "curve": {}}})[0][:2] == ("A-x", "no line")
+    assert [hours for *_, hours in results.missing(rows, {})] == [None] * 3

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -161,6 +162,21 @@ def test_hostile_summaries(change, line, tmp_path):
     with pytest.raises(ConfigError, match=line) as raised:
         comparison.compare([tmp_path])
     assert str(raised.value).startswith(f"{path}: ") and len(str(raised.value).splitlines()) == 1
+
+
+def test_lines_of_results_are_compared(tmp_path):
+    """As the runs they are of: the newest line of a row, in which an agent that diverged is null."""
+    (tmp_path / "summary.json").write_text(json.dumps(SUMMARY))
+    env, path = SUMMARY["env"], tmp_path / "all.jsonl"
+    line = {"row": f"ppo {env} 8", "algo": "ppo", "env": env, "env_params": SUMMARY["env_params"], "frames": 8}
+    lines = [{**line, "returns": [0.0]}, {**line, "returns": [1.0, None, 3.0]}, {**line, "row": "ppo old", "mean": 1.0}]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    ours, theirs = comparison.compare([tmp_path, Path(f"{path}:ppo {env} 8")])["runs"]
+    np.testing.assert_array_equal(theirs["return_per_seed"], [1.0, np.nan, 3.0])
+    assert (theirs["algo"], theirs["env_steps"], theirs["agents"]) == ("ppo", 8, 3) and ours["agents"] == 2
+    for row, text in ("ppo", f"has no row 'ppo'; nearest: ppo old, ppo {env} 8"), ("ppo old", "lacks return_per_seed"):
+        with pytest.raises(ConfigError, match=text):
+            comparison.compare([tmp_path, Path(f"{path}:{row}")])
 
 
 def test_only_known_variables_are_recorded(monkeypatch):

@@ -381,7 +381,7 @@ class CompareOptions(Printed):
     """Which runs to compare."""
 
     runs: tuple[str, ...]
-    """Two or more run directories. Each is compared with the first."""
+    """Two or more run directories, or lines of a file of results, FILE.jsonl:ROW. Each is compared with the first."""
 
 
 @dataclasses.dataclass(frozen=True)

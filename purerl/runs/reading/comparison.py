@@ -8,7 +8,8 @@ import numpy as np
 
 from purerl.errors import ConfigError
 from purerl.formulas import aggregates
-from purerl.store import json_files, untrusted
+from purerl.names import nearest
+from purerl.store import json_files, regular_files, untrusted
 
 COMPARED = {
     "algo": str,
@@ -22,13 +23,18 @@ COMPARED = {
 """The entries that a comparison reads from a summary, and their types."""
 
 
+LINE = ".jsonl:"
+"""What separates the file of results from the row, in place of a run directory."""
+
+
 def compare(directories: list[Path]) -> dict[str, Any]:
     """Compares runs by their interquartile means and the first one's probability of improvement over each.
 
-    It reads ``summary.json`` alone. An agent that diverged counts as the worst.
+    Of a run it reads ``summary.json`` alone. An agent that diverged counts as the worst.
 
     Args:
-        directories: The run directories.
+        directories: The run directories, or lines of a file of results: ``FILE.jsonl:ROW``, where ``ROW`` is the entry
+            ``row`` of the line, as in ``docs/results.jsonl``.
 
     Returns:
         ``runs``: a row for each run, which can be written as JSON.
@@ -38,7 +44,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     """
     rows, scores = [], []
     for directory in directories:
-        summary = _summary(directory / "summary.json")
+        summary = _summary(directory)
         if summary["swept"]:
             raise ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
         returns = np.array([untrusted.plotted(x) for x in summary["return_per_seed"]])
@@ -58,13 +64,15 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     return {"runs": rows}
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    """Reads a run's summary, which is untrusted.
+def _summary(source: Path) -> dict[str, Any]:
+    """Reads the summary of a run or of a line of results. Both are untrusted.
 
     Raises:
         ConfigError: A comparison cannot use it. One line.
     """
-    summary = json_files.read_json(path)
+    file, is_line, row = str(source).partition(LINE)
+    path = source if is_line else source / "summary.json"
+    summary = _line(Path(file + LINE[:-1]), row) if is_line else json_files.read_json(path)
     if not isinstance(summary, dict):
         raise ConfigError(f"{path}: not the summary of a run")
     wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
@@ -80,3 +88,25 @@ def _summary(path: Path) -> dict[str, Any]:
     if not 0 <= summary["env_steps"] < 2**63 or not re.fullmatch(r"[\w./:-]{1,200}", summary["algo"] + summary["env"]):
         raise ConfigError(f"{path}: not the summary of a run")
     return summary
+
+
+def _line(path: Path, row: str) -> dict[str, Any]:
+    """Reads the newest line of a row from a file of results, and names its entries as a summary does.
+
+    Raises:
+        ConfigError: The file is not valid, or has no such row.
+    """
+    raw = regular_files.read(path, json_files.MOST_BYTES)
+    try:
+        lines = [json_files.parse(line) for line in raw.splitlines()]
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    rows = {str(line.get("row")): line for line in lines if isinstance(line, dict)}
+    rows = {name: line for name, line in rows.items() if name.isprintable()}
+    if row not in rows:
+        raise ConfigError(f"{path}: has no row {row!r}; nearest: {nearest(row, rows)}")
+    line = rows[row]
+    returns = line.get("returns")
+    alive = [x is not None for x in returns] if isinstance(returns, list) else None
+    renamed: dict[str, Any] = {"env_steps": line.get("frames"), "return_per_seed": returns, "alive_per_seed": alive}
+    return {"env_params": {}, "swept": {}, **line, **renamed}
