@@ -177,7 +177,9 @@ def accepted(server: socket.socket, address: Address, count: int) -> dict[int, s
                 connection, _ = server.accept()
             except TimeoutError:
                 missing = [index for index in range(1, count) if index not in connections]
-                raise ConnectionError(f"processes {missing} have not come to port {address.port} of this one") from None
+                raise ConnectionError(
+                    f"processes {missing} have not connected to port {address.port} of process 0"
+                ) from None
             connection.settimeout(PATIENCE)
             with contextlib.suppress(OSError, ValueError):
                 secret, _, index = connection.recv(100).decode().strip().partition(" ")

@@ -317,7 +317,7 @@ def sweep(config: C, **values: Any) -> tuple[C, C]:
     traced = traced_fields(config)
     unknown = [name for name in values if name not in traced]
     if unknown:
-        raise ConfigError(f"cannot sweep {', '.join(unknown)}: the traced fields are {', '.join(traced)}")
+        raise ConfigError(f"cannot sweep {', '.join(unknown)}; these can be swept: {', '.join(traced)}")
     arrays = {name: jnp.asarray(value, dtype=jnp.float32) for name, value in values.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):

@@ -47,12 +47,12 @@ def own_code(algo: str = "") -> Iterator[None]:
         raise
     except RAISED as error:
         if place(error):
-            raise ConfigError(f"code of your own raised {one_line(error)}") from error
+            raise ConfigError(f"your code raised {one_line(error)}") from error
         if ":" not in algo:
             raise
         met = "".join(_frames(error, lambda code, module: module == _THIS)[-1:])
         raise ConfigError(
-            f"algorithm = {algo!r}: does not fit in: {_text(error)}{met and f' (met by {met})'}"
+            f"algorithm = {algo!r}: does not fit purerl's interface: {_text(error)}{met and f' (met by {met})'}"
         ) from error
 
 

@@ -123,12 +123,16 @@ def begin(how: str, ended: Ended) -> None:
         none = "no Slurm, Open MPI or Kubernetes that tells of processes; " if how == AUTO else ""
         raise ConfigError(f"processes = {how!r}: {none}{_line(error)}") from None
     except RuntimeError as error:
-        raise ConnectionError(f"processes = {how!r}: cannot be joined, or its port is taken: {_line(error)}") from None
+        raise ConnectionError(
+            f"processes = {how!r}: cannot be reached, or its port is in use: {_line(error)}"
+        ) from None
     finally:
         waiting.cancel()
     devices = collections.Counter(device.process_index for device in jax.devices())
     if len({*devices.values()}) > 1:
-        raise ConfigError(f"processes = {how!r}: must have as many devices each, not {list(devices.values())}")
+        raise ConfigError(
+            f"processes = {how!r}: must have the same number of devices in each process, not {list(devices.values())}"
+        )
     if count() > 1:
         host = given.get("coordinator_address", "").rpartition(":")[0]
         channel.begin(_joined(host.strip("[]"), ended))

@@ -220,7 +220,7 @@ def killed(who: int, directory: Path, more: Sequence[str], moment: float) -> tup
 def documented(who: int, other: Ended, seconds: float) -> bool:
     """Whether the end of the process beside the one that was killed is as documented."""
     lines = [line for line in other.said.splitlines() if line.startswith("purerl: error:")]
-    text = len(lines) == 1 and f"process {who} of 2 has died; go on with: purerl resume" in lines[0]
+    text = len(lines) == 1 and f"process {who} of 2 has died; resume with: purerl resume" in lines[0]
     return seconds < 10 and ((other.code == 5 and text) or (who == 0 and other.code == ABORTED))
 
 

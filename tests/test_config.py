@@ -69,7 +69,7 @@ def test_ends_of_ranges_in_float32():
     assert cfg.problems(EvolveOptions(momentum=1 - 1e-6)) == []
     assert sweep_problems(ppo.Config(), {"learning_rate": [1e-3, 1e40]})[0].startswith("learning_rate = 1e+40: is inf")
     config = c51.Config(v_min=10 - 1e-9)
-    assert c51.problems(config, None) == [f"v_min = {10 - 1e-9}: must lie below v_max = 10.0"]
+    assert c51.problems(config, None) == [f"v_min = {10 - 1e-9}: must be below v_max = 10.0"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_minibatch_problems_name_the_nearest():
     [problem] = checks.minibatch_problems(ppo.Config(num_envs=4, num_steps=16, num_minibatches=3))
     assert "must divide num_envs * num_steps = 64" in problem and "nearest valid: 2, 4" in problem
     [problem] = checks.iteration_problems(ppo.Config(total_steps=10**12, num_envs=2**30, num_minibatches=3))
-    assert problem == f"num_envs * num_steps = {2**37}: must lie below {2**31}"
+    assert problem == f"num_envs * num_steps = {2**37}: must be below {2**31}"
     [problem] = checks.minibatch_problems(ppo.Config(total_steps=10**12, num_envs=2**23, num_minibatches=3))
     assert "nearest valid: 2, 4" in problem
     [problem] = checks.minibatch_problems(ppo.Config(num_minibatches=1000))
@@ -147,7 +147,7 @@ def test_sweeps_are_checked_as_whole_configs():
     config, values = c51.Config(), {"v_min": [5.0, 20.0, 20.0]}
     assert sweep_problems(config, values) == []
     problems = lambda config: c51.problems(config, None)
-    assert sweep_problems(config, values, problems) == ["v_min = 20.0: must lie below v_max = 10.0"]
+    assert sweep_problems(config, values, problems) == ["v_min = 20.0: must be below v_max = 10.0"]
     assert sweep_problems(config, {"num_envs": [1]}) == ["num_envs: cannot be swept"]
     assert sweep_problems(config, {"gamma": [2.0]})[0].startswith("gamma = 2.0: must lie in")
 

@@ -54,7 +54,7 @@ def problems(config: Agent57Config, env: Env | None) -> list[str]:
     ):
         problems.append(
             f"gamma = {config.gamma!r}, gamma_middle = {config.gamma_middle!r}, gamma_end = {config.gamma_end!r}: must "
-            "not rise"
+            "not increase"
         )
     return problems
 

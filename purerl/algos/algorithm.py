@@ -166,7 +166,7 @@ class Algorithm(NamedTuple, Generic[P]):
         """
         if isinstance(config.num_iterations, jax.Array | np.floating):
             raise ConfigError(
-                f"total_steps = {config.total_steps}: must be a Python int, for a row of metrics an iteration"
+                f"total_steps = {config.total_steps}: must be a Python int, which sets the number of rows of metrics"
             )
         return loops.train(self.make_trainer(config, env, *args, **parts), config.num_iterations)
 

@@ -36,7 +36,9 @@ def problems(config: DQNConfig, env: Env | None) -> list[str]:
     """
     problems = action_values.problems(config, env)
     if config.td_error == "munchausen" and cfg.sound(config, "n_step") and config.n_step > 1:
-        problems.append(f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', whose bonus is each step's")
+        problems.append(
+            f"n_step = {config.n_step}: must be 1 with td_error = 'munchausen', which adds a bonus at every step"
+        )
     return problems
 
 

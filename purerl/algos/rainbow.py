@@ -34,7 +34,7 @@ def problems(config: RainbowConfig, env: Env | None) -> list[str]:
         and cfg.sound(config, "epsilon_start", "epsilon_end")
         and config.epsilon_start == config.epsilon_end == 0
     ):
-        problems.append("noisy = False: nothing explores, for epsilon_start and epsilon_end are 0")
+        problems.append("noisy = False: needs epsilon_start or epsilon_end above 0, or nothing explores")
     return problems
 
 

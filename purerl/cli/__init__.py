@@ -115,12 +115,12 @@ def main(args: Sequence[str] | None = None) -> None:
         print(f"purerl: error: {printable(str(error))}", file=sys.stderr)
         code = EXIT_IO
     except OSError as error:
-        print(f"purerl: error: {printable(str(error))}; what was saved before is as it was", file=sys.stderr)
+        print(f"purerl: error: {printable(str(error))}; what was saved earlier is unchanged", file=sys.stderr)
         code = EXIT_IO
     except RAISED as error:
         channel.await_news()
         if place(error):
-            print(f"purerl: error: code of your own raised {one_line(error)}", file=sys.stderr)
+            print(f"purerl: error: your code raised {one_line(error)}", file=sys.stderr)
         elif channel.current():
             traceback.print_exc()
         else:
@@ -136,9 +136,9 @@ def check_values(args: Sequence[str]) -> None:
         option, equals, value = arg.partition("=")
         if not arg or (option.startswith("--") and equals and not value):
             name = option or before or "an argument"
-            raise ConfigError(f"{name}: is empty; leave {name} out for the default")
+            raise ConfigError(f"{name}: must not be empty; omit {name} for the default")
         if not arg.isascii() and any(map(_is_number, re.split("[:,=]", arg))):
-            raise ConfigError(f"{arg!r}: numbers are written with the digits 0 to 9")
+            raise ConfigError(f"{arg!r}: write numbers with the digits 0 to 9")
 
 
 def _is_number(text: str) -> bool:

@@ -28,7 +28,7 @@ def dashboard(args: list[str]) -> int:
         serving = server(answers, options.port)
     except OSError as error:
         raise ConfigError(
-            f"port = {options.port}: cannot be had ({error.strerror}); --port 0 finds one that is free"
+            f"port = {options.port}: is not available ({error.strerror}); --port 0 picks a free one"
         ) from None
     with serving:
         address = f"http://{ADDRESS}:{serving.server_address[1]}/"

@@ -35,7 +35,7 @@ def evolve(args: list[str]) -> int:
     named = parsing.taken("--algo", rest)[1] or ([file.take("algo", str, "")] if file else [])
     algo = choose("algo", named[-1], ALGORITHMS) if named else ""
     if file and (file.command != "evolve" or file.take("socket", str, "") != socket):
-        raise ConfigError(f"{file.path}: is not of purerl evolve {socket}")
+        raise ConfigError(f"{file.path}: is not a config file of purerl evolve {socket}")
 
     from purerl.meta.description import start
     from purerl.runs.describing.options import EvolveOptions
@@ -45,7 +45,7 @@ def evolve(args: list[str]) -> int:
     options = parsing.with_settings(EvolveOptions, socket)
     given = parsing.with_preset(options, algo, f"purerl evolve {socket}", rest, begin)
     if given.options.processes and given.options.dry_run:
-        raise ConfigError(f"processes = {given.options.processes!r}: a plan is made by one process")
+        raise ConfigError(f"processes = {given.options.processes!r}: a plan needs a single process; omit --processes")
     with prepared(given.options):
         from purerl.meta import cost, search
         from purerl.meta.description import describe
@@ -92,7 +92,7 @@ def report(args: list[str]) -> int:
     if named:
         return report_written(choose("socket", named[-1], SOCKET_NAMES), args)
     if args and ":" in args[0] and not Path(args[0]).exists():
-        raise ConfigError(f"run = {args[0]!r}: is no path; of a function of your own tell the --socket")
+        raise ConfigError(f"run = {args[0]!r}: does not exist; for a function of your own add --socket SOCKET")
 
     from purerl import config as cfg
     from purerl.runs.describing.options import ReportOptions
@@ -144,7 +144,7 @@ def report_written(socket: str, args: list[str]) -> int:
     algo = fitting(socket, choose("algo", named[-1], ALGORITHMS) if named else "")
     given = parsing.with_preset(WrittenOptions, algo, f"purerl evolve report {name}", args[1:])
     options, config = given.options, given.config
-    no_env = [] if options.env else ["env = (): name one environment or several"]
+    no_env = [] if options.env else ["env = (): must be one or more environments"]
     cfg.check(options, *no_env, *cfg.problems(config))
     if options.limit_seconds or options.limit_gigabytes:
         from purerl.cli import limited

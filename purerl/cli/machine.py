@@ -79,7 +79,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
         processes.begin(together, ended)
     platform = jax.devices()[0].platform
     if options.device not in ("any", platform):
-        raise ConfigError(f"device = {options.device!r}: JAX finds none on this machine, but {platform}")
+        raise ConfigError(f"device = {options.device!r}: is not available; JAX finds {platform}")
     if target:  # JAX cannot read back what was compiled for another device, and says so
         jax.config.update("jax_enable_compilation_cache", False)
     elif options.compilation_cache != CACHE_OFF:

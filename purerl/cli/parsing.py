@@ -51,7 +51,9 @@ def grouped(options: type, algorithm: Any) -> type:
         {field.name for field in dataclasses.fields(x)} for x in (algorithm.Config, options)
     )
     if twice := ", ".join(sorted(settings_names & option_names)):
-        raise ConfigError(f"algorithm = {algorithm.name!r}: its settings {twice} are options of the command already")
+        raise ConfigError(
+            f"algorithm = {algorithm.name!r}: its settings {twice} are also options of the command; rename them"
+        )
     flat = tyro.conf.arg(name="")
     fields: list[Any] = [("options", Annotated[options, flat]), ("config", Annotated[algorithm.own_config, flat])]
     for each in wrapper.added(algorithm.own_config, algorithm.wrappers):
@@ -153,12 +155,14 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
     if file is None:
         return "+".join([choose("algorithm", args[0], ALGORITHMS), *wrappers]), rest[1:], None
     if file.command not in (command, "train") and command != "plan":
-        raise ConfigError(f"{file.path}: is of purerl {file.command}, not of purerl {command}")
+        raise ConfigError(f"{file.path}: is a config file of purerl {file.command}, not of purerl {command}")
     algo = choose(f"{file.path}: algo", file.take("algo", str, rest[0] if named else ""), ALGORITHMS)
     if named and rest[0] != algo:
         raise ConfigError(f"algorithm = {rest[0]!r}: {file.path} is of {algo}")
     if wrappers:
-        raise ConfigError(f"wrapper = {wrappers[0]!r}: {file.path} has all wrappers; give one of the two")
+        raise ConfigError(
+            f"wrapper = {wrappers[0]!r}: {file.path} already names the wrappers; give --wrapper or the file, not both"
+        )
     return algo, rest[1:] if named else rest, file
 
 
@@ -210,7 +214,9 @@ def with_preset(
     if not given.options.preset:
         return given
     if start:
-        raise ConfigError(f"preset = {given.options.preset!r}: a config file has all settings; give one of the two")
+        raise ConfigError(
+            f"preset = {given.options.preset!r}: cannot be combined with a config file, which has all settings"
+        )
     return read(apart(Train(given.options, algorithm.preset(given.options.preset)), kind))
 
 
@@ -400,7 +406,7 @@ def env_params(pairs: Sequence[str], resets: str = "") -> dict[str, float | str]
             raise ConfigError(f"env_params = {pair!r}: {name} is given twice")
         params[name] = value
     if resets and params.setdefault("resets", resets) != resets:
-        raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give one of the two")
+        raise ConfigError(f"resets = {resets!r}: env_params has resets={params['resets']}; give only one of them")
     return params
 
 

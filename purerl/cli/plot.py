@@ -32,9 +32,9 @@ def plot(args: list[str]) -> int:
     files = [config_file.read(run / config_file.NAME) for run in runs]
     kind = options.kind if options.kind != "auto" else _kind(options, files)
     if len(runs) > 1 and kind != "curves":
-        raise ConfigError(f"kind = {kind!r}: is of one run; several are drawn as curves")
+        raise ConfigError(f"kind = {kind!r}: needs a single run; several runs are drawn as curves")
     if kind != "curves" and (options.y or options.x != "frames"):
-        raise ConfigError(f"kind = {kind!r}: has axes of its own; --x and --y are for curves")
+        raise ConfigError(f"kind = {kind!r}: has fixed axes; --x and --y are for curves")
     draws = {"curves": _curves, "quantiles": _quantiles, "map": _map, "search": _search, "levels": _levels}
     figure = draws[kind](options, runs, files)
     try:
@@ -85,7 +85,7 @@ def _quantiles(options: Any, runs: list[Path], files: list[Any]) -> Any:
 
     x, middle, quantiles = population(runs[0])
     if not len(x):
-        raise ConfigError(f"{runs[0]}: holds no quantiles of a population")
+        raise ConfigError(f"{runs[0]}: has no quantiles of a population")
     return curves.population_figure(x, middle, quantiles, ("frames", "return"), _title(files[0]))
 
 

@@ -30,7 +30,7 @@ def read(
         for each program (empty: there is only one program).
 
     Raises:
-        ConfigError: An argument is wrong, a list has a value twice, or there are too many programs.
+        ConfigError: An argument is wrong, a list contains a value twice, or there are too many programs.
     """
     from purerl import config as cfg
     from purerl.cli import ranges
@@ -56,7 +56,7 @@ def read(
         ]
         values[name] = [getattr(each.config, name) for each in made]
         if len(set(values[name])) < len(texts):
-            raise ConfigError(f"{name} = {','.join(texts)!r}: has a value twice")
+            raise ConfigError(f"{name} = {','.join(texts)!r}: contains a value twice")
     first = parsing.training(
         command, algo, options, [*rest, *(arg for given in firsts.values() for arg in given)], start
     )

@@ -129,7 +129,7 @@ def configurations(ranges: dict[str, str], num_samples: int, seed: int) -> dict[
             with np.errstate(over="ignore"):
                 different = len(np.unique(np.asarray(values, np.float32)))
             if different < len(values):
-                problems.append(f"{name.rpartition('.')[2]} = {text!r}: has a value twice, as programs take numbers")
+                problems.append(f"{name.rpartition('.')[2]} = {text!r}: contains a value twice in float32")
         except ValueError:
             limits = f"with LOW < HIGH, above 0 if log, and COUNT from 2 to {CONFIGURATIONS}"
             problems.append(f"{name.rpartition('.')[2]} = {text!r}: must be {FORMS}, {limits}")

@@ -23,7 +23,7 @@ def evaluate(args: list[str]) -> int:
     cfg.check(options)
 
     if options.levels and options.against:
-        raise ConfigError(f"levels = {options.levels!r}: must be left out with against = {options.against!r}")
+        raise ConfigError(f"levels = {options.levels!r}: cannot be combined with against = {options.against!r}")
 
     from purerl.display import tables
     from purerl.runs.reading import evaluation, level_evaluation
@@ -89,7 +89,7 @@ def list_names(args: list[str]) -> int:
     options = parsing.parse(ListOptions, "purerl list", args, positional=True)
     family = None if options.family == "all" else options.family
     if options.what != "envs" and family:
-        raise ConfigError(f"family = {family!r}: only environments have families; purerl list envs --family {family}")
+        raise ConfigError(f"family = {family!r}: is for environments only; give purerl list envs --family {family}")
     if options.what == "algos":
         names = lines = list(ALGORITHMS)
     elif options.what == "learned":

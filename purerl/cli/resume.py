@@ -60,7 +60,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
     before, given = _given(start, parsing.with_learned(SweepOptions, algo), directory, algo, args)
     changed = resuming.changes(before, given, given.options.override, ALGORITHMS[algo].datasets)
     if twice := [line for line in changed if line.partition(":")[0] in start.programs]:
-        raise ConfigError("\n".join(f"{line}: is swept, and cannot change" for line in twice))
+        raise ConfigError("\n".join(f"{line}: is swept and cannot be changed" for line in twice))
     with prepared(given.options):
         where = {name: {**entry, "path": getattr(given.options, name)} for name, entry in start.datasets.items()}
         descriptions = programs.described(algo, given, start, start.swept, start.programs, where)
@@ -72,7 +72,7 @@ def _programs(directory: Path, file: Any, algo: str, args: list[str]) -> int:
             of_program = config_file.read(place / config_file.NAME)
             digest = config_file.digest(descriptions[index]._asdict())
             if not changed and config_file.digest(of_program.fields) != digest and not given.options.override:
-                raise ConfigError(f"{of_program.path}: is not the program {index} of {file.path}")
+                raise ConfigError(f"{of_program.path}: is not program {index} of {file.path}")
             return _training(place, of_program, algo, args)
 
         def begun() -> None:

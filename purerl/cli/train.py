@@ -66,7 +66,7 @@ def plan(args: list[str]) -> int:
         ["measure = True: cannot be with a target, on which nothing is run"] if target and given.options.measure else []
     )
     if given.options.processes:
-        problems.append(f"processes = {given.options.processes!r}: a plan is made by one process")
+        problems.append(f"processes = {given.options.processes!r}: a plan needs a single process; omit --processes")
     cfg.check(given.options, *problems)
     if target:
         choose("target", target, GPUS)

@@ -136,7 +136,7 @@ def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
         errors.seek(0)
         messages = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
     if pipe.returncode:
-        raise ConfigError(f"mp4: ffmpeg cannot encode it ({messages[-1][:200]}); .gif and .html need no ffmpeg")
+        raise ConfigError(f"mp4: ffmpeg failed ({messages[-1][:200]}); .gif and .html need no ffmpeg")
     return written
 
 

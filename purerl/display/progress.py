@@ -138,7 +138,7 @@ def _bar(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterat
 def _lines(console: Console, env_steps: int, clock: Callable[[], float]) -> Iterator[Report]:
     """Shows progress as a line when it starts, one soon after, and one for each completed tenth."""
     start, tenth, early = clock(), 0, True
-    say(console, "starting; a line follows soon, and one for each tenth")
+    say(console, "started; the first progress line follows soon, then one per tenth of the training")
 
     def report(done: int, returns: np.ndarray, alive: int) -> None:
         nonlocal tenth, early

@@ -106,13 +106,13 @@ def make(name: str, **params: Any) -> Env:
     declared = _declared(name)
     if "reset_pool" in params and "reset_pool" not in declared:
         size, now = params["reset_pool"], renamed({"reset_pool": params["reset_pool"]}).get("resets", "pool:N")
-        raise ConfigError(f"env = {name!r}: reset_pool = {size}: no such parameter any more; give resets={now}")
+        raise ConfigError(f"env = {name!r}: reset_pool = {size}: was removed; give resets={now}")
     reserved = [each for each in ("randomise", *wrappers.TRANSFORMS) if each not in declared]
     given = {each: params[each] for each in reserved if params.get(each) is not None}
     plain = {each: value for each, value in params.items() if each not in reserved}
     ranges = given.pop("randomise", None)
     if ranges is not None and making.is_host(name):
-        raise ConfigError(f"env = {name!r}: randomise = {ranges!r}: draws parameters in JAX; the host has its own")
+        raise ConfigError(f"env = {name!r}: randomise = {ranges!r}: is not supported for host environments")
     make_plain = functools.partial(_plain_with, name, plain)
     env = make_plain() if ranges is None else wrappers.randomise(name, make_plain, ranges)
     if env.host and (on_host := {each: given.pop(each) for each in (*ON_HOST, "resets") if each in given}):
@@ -140,7 +140,7 @@ def held_out(name: str) -> dict[str, Any]:
         ConfigError: If there are none.
     """
     if name not in HELD_OUT:
-        raise ConfigError(f"env = {name!r}: has no held-out levels; those who have: {', '.join(HELD_OUT)}")
+        raise ConfigError(f"env = {name!r}: has no held-out levels; these have: {', '.join(HELD_OUT)}")
     module, _, function = HELD_OUT[name].partition(":")
     levels: dict[str, Any] = getattr(importlib.import_module(module), function)()
     return levels

@@ -56,9 +56,9 @@ def examine(env: Env, key: Key | None = None, num_steps: int = 256, num_envs: in
     terminated, truncated = int(played.terminated), int(played.truncated)
     notes = [] if played.varied else ["every episode begins with the same state and observation: nothing is drawn"]
     if not terminated + truncated:
-        notes.append("no episode ended: what happens at an end was not looked at; give more steps")
+        notes.append("no episode ended, so episode ends were not checked; increase --steps")
     elif terminated + truncated >= num_steps * num_envs:
-        notes.append("every step ended an episode: nothing in the middle of one was looked at")
+        notes.append("every step ended an episode, so no other steps were checked")
     elif not terminated or not truncated:
         notes.append(f"no episode was {'truncated' if terminated else 'terminated'}")
     return Examined(check_play.lines(played) + trace_problems(env, key), notes, terminated, truncated)

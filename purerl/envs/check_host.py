@@ -84,9 +84,9 @@ class _Checks:
         obs = tuple(x.copy() for x in obs)
         others, again = batch.reset(seeds + 1 - 2 * (seeds > 0)), batch.reset(seeds)
         if not _same(obs, again):
-            self._problem("reset: the same seeds do not begin the same episodes")
+            self._problem("reset: the same seeds must give the same first observations")
         if _same(obs, others) and all(_same(_row(obs, 0), _row(obs, i)) for i in range(self._lead[0])):
-            self.notes.append("every episode begins with the same observation: nothing is drawn")
+            self.notes.append("every episode begins with the same observation")
         return again
 
     def called(self, call: Callable[[], Any], line: str) -> Any:
@@ -102,12 +102,12 @@ class _Checks:
 
     def stepped(self, time: int, turn: Turn) -> None:
         """Checks the result of step ``time``."""
-        from purerl.hosts.sound import Nonsense, sound_turn
+        from purerl.hosts.sound import InvalidData, sound_turn
 
         at = f"first at step {time}"
         try:
             turn = sound_turn(turn, self._lead, self._like)
-        except Nonsense as error:
+        except InvalidData as error:
             self._problem(f"step: {error}, {at}")
             self.broken = True
             return
@@ -116,7 +116,7 @@ class _Checks:
             self._observations(turn.next_obs, "step's next_obs", at)
         rows = turn.last.reshape(self._lead[0], -1)
         if (rows != rows[:, :1]).any():
-            self._problem(f"terminated, truncated: some agents' episodes end without the others', {at}")
+            self._problem(f"terminated, truncated: must be the same for all agents, {at}")
         ended = rows[:, 0]
         self.terminated += int(np.sum(turn.terminated))
         self.truncated += int(np.sum(turn.truncated))
@@ -125,7 +125,7 @@ class _Checks:
             if ended[i]:
                 self._ends, self._like_first = self._ends + 1, self._like_first + same
             elif not same:
-                self._problem(f"step: where no episode ended next_obs and obs differ, {at}")
+                self._problem(f"step: next_obs and obs must be equal where no episode ended, {at}")
 
     def repeated(self, batch: Batch, seeds: np.ndarray, first: Leaves, played: list[tuple[np.ndarray, Turn]]) -> None:
         """Plays the first steps once more."""
@@ -135,12 +135,12 @@ class _Checks:
             same = same and _same(other.next_obs, turn.next_obs) and _same(other.obs, turn.obs)
             same = same and np.array_equal(other.reward, turn.reward) and np.array_equal(other.last, turn.last)
         if not same:
-            self.notes.append("the same seeds and actions came to other steps: no run in it can be repeated")
+            self.notes.append("the same seeds and actions lead to different steps: runs are not reproducible")
 
     def pictured(self, batch: Batch) -> None:
         """Asks for a picture, if there is one."""
         if batch.frame is None:
-            self.notes.append("it draws no pictures: purerl render cannot film it")
+            self.notes.append("purerl render cannot render it")
             return
         try:
             picture = batch.frame(0)
@@ -156,13 +156,13 @@ class _Checks:
         if self._ends and self._like_first == self._ends:
             line = "where an episode ended next_obs was always the first observation of the next"
             if self._ends > 1 and not any("every episode begins" in note for note in self.notes):
-                self._problem(f"step: {line}; must be what the last action led to")
+                self._problem(f"step: {line}; must be the observation after the last action")
             else:
-                self.notes.append(f"{line}: whether it is the true last one cannot be seen")
+                self.notes.append(f"{line}: cannot check that it is the true last observation")
         if not ends:
-            self.notes.append("no episode ended: what happens at an end was not looked at; give more steps")
+            self.notes.append("no episode ended, so episode ends were not checked; increase --steps")
         elif self._ends >= num_steps * num_envs:
-            self.notes.append("every step ended an episode: nothing in the middle of one was looked at")
+            self.notes.append("every step ended an episode, so no other steps were checked")
         elif not self.terminated or not self.truncated:
             self.notes.append(f"no episode was {'truncated' if self.terminated else 'terminated'}")
         return self.notes
@@ -175,19 +175,19 @@ class _Checks:
 
     def _observations(self, obs: Any, name: str, at: str = "") -> None:
         """Checks observations."""
-        from purerl.hosts.sound import Nonsense, sound_obs
+        from purerl.hosts.sound import InvalidData, sound_obs
 
         at = f", {at}" if at else ""
         try:
             sound_obs(obs, self._like)
-        except Nonsense as error:
+        except InvalidData as error:
             self._problem(f"{name}: {error}{at}")
             self.broken = True
             return
         for leaf, bounds, x, like in zip(self._leaves, self._bounds, obs, self._like, strict=True):
             path = "".join(f"[{key!r}]" for key in leaf.path)
             if x.dtype != like.dtype:
-                self._problem(f"{name}{path}: is {x.dtype}, its space says {like.dtype}{at}")
+                self._problem(f"{name}{path}: is {x.dtype}, its space has {like.dtype}{at}")
             low, high = bounds
             below, above = x < low - _ROUNDING * (1 + np.abs(low)), x > high + _ROUNDING * (1 + np.abs(high))
             if (below | above).any():

@@ -29,9 +29,11 @@ def make_hosted(name: str, params: dict[str, Any]) -> Env:
     """
     for given, value in params.items():
         if given == "resets":
-            raise ConfigError(f"env = {name!r}: resets = {value!r}: begins episodes in JAX; the host begins its own")
+            raise ConfigError(
+                f"env = {name!r}: resets = {value!r}: is not supported for host environments, which reset themselves"
+            )
         if isinstance(value, jax.core.Tracer):
-            raise ConfigError(f"env = {name!r}: {given}: cannot be swept, since the host has it, and not the program")
+            raise ConfigError(f"env = {name!r}: {given}: cannot be swept in a host environment")
     return from_host(_made(name, json.dumps(params, sort_keys=True)))
 
 
@@ -103,4 +105,4 @@ def _bound(bound: np.ndarray) -> Any:
 def on_device(env: Env, instead: str) -> None:
     """Raises `ConfigError`, which says what can be done ``instead``, if ``env`` is of the host."""
     if env.host:
-        raise ConfigError(f"env = {env.name!r}: steps on the host, not in a program; {instead}")
+        raise ConfigError(f"env = {env.name!r}: is a host environment, which JAX cannot trace; {instead}")

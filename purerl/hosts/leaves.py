@@ -45,7 +45,7 @@ def plain(space: Any, field: str) -> Any:
     """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
-            raise ConfigError(f"{field}: has keys that are no text, {list(space.spaces)}")
+            raise ConfigError(f"{field}: must have strings as keys, has {list(space.spaces)}")
         return spaces.Dict({key: plain(space.spaces[key], f"{field}[{key!r}]") for key in sorted(space.spaces)})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([plain(each, f"{field}[{i}]") for i, each in enumerate(space.spaces)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from purerl.errors import RAISED, HostError, one_line
 from purerl.hosts.bundle import Batch, Leaves, Stepper, Turn
-from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
+from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
 
 CLOSE_SECONDS = 1.0
 
@@ -17,7 +17,7 @@ CLOSE_SECONDS = 1.0
 def inline(batch: Batch) -> Stepper:
     """Returns a `Stepper` that steps ``batch`` in this thread, as part of ``receive``.
 
-    It raises `HostError` for what a step raises, and if it returns `Nonsense`; the first observations define what is
+    It raises `HostError` for what a step raises, and if it returns `InvalidData`; the first observations define what is
     right.
     """
     like: Leaves = ()
@@ -86,5 +86,5 @@ def threaded(batch: Batch) -> Stepper:
 def _sound(check: Callable[[], Any]) -> Any:
     try:
         return check()
-    except Nonsense as nonsense:
-        raise HostError(f"the environment returned nonsense: {nonsense}") from None
+    except InvalidData as error:
+        raise HostError(f"the environment returned invalid data: {error}") from None

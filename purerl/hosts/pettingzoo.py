@@ -33,7 +33,9 @@ def named(name: str, task: str, params: dict[str, Any]) -> Source:
                 module = opened(known[task])
                 return module.parallel_env(**params, **more)
         except AttributeError:
-            raise ConfigError(f"env = {name!r}: has no parallel_env: its agents take turns") from None
+            raise ConfigError(
+                f"env = {name!r}: has no parallel_env: its agents act in turns, which is not supported"
+            ) from None
         except RAISED as error:
             raise not_made(name, error) from error
 

@@ -71,7 +71,7 @@ def spread(total: int, parts: int) -> list[int]:
 class Pool:
     """Workers, and a `Stepper` for each group of environments, which one thread at a time may use.
 
-    A worker that dies, raises, takes too long or returns `Nonsense` is killed and started anew. In the next turn of
+    A worker that dies, raises, takes too long or returns `InvalidData` is killed and started anew. In the next turn of
     each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first of
     a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` counts such workers. Once
     ``max_restarts`` are used up everything is closed and `HostError` is raised. Closing one stepper closes all.
@@ -113,7 +113,7 @@ class Pool:
             self.close()
             if fault.kind == REFUSED:
                 raise ConfigError(str(fault)) from None
-            raise ConfigError(f"env = {recipe.name!r}: a worker that makes it {fault}") from None
+            raise ConfigError(f"env = {recipe.name!r}: the worker that creates it {fault}") from None
         except BaseException:
             self.close()
             raise
@@ -229,9 +229,9 @@ class Pool:
             line = printable(f"{self._who(w)} {fault}")
             if self.restarts == self._max_restarts:
                 self.close()
-                raise HostError(f"{line}; no restart is left of {self._max_restarts}")
+                raise HostError(f"{line}; no restarts left of {self._max_restarts}")
             self.restarts += 1
-            self._warn(f"{line}; is started anew ({self.restarts} of {self._max_restarts}), its episodes are cut off")
+            self._warn(f"{line}; is restarted ({self.restarts} of {self._max_restarts}); its episodes are truncated")
             try:
                 self._workers[w] = self._start(w)
                 self._ready(self._workers[w])

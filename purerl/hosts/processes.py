@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from typing import Any, NamedTuple
 
-from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, NONSENSE, RAISED, READY, Share
+from purerl.hosts.worker import DONE, ENDED, HUNG, INTERRUPT, INVALID, RAISED, READY, Share
 
 GRACE = 1.0
 """Seconds that a worker is given to end by itself, or to report where it is."""
@@ -182,7 +182,7 @@ def _last_words(process: Process) -> tuple[bytes, str] | None:
 
 
 def _fault(kind: bytes, text: str) -> Fault:
-    return Fault({RAISED: "raised ", NONSENSE: "returned nonsense: "}.get(kind, "") + text, kind)
+    return Fault({RAISED: "raised ", INVALID: "returned invalid data: "}.get(kind, "") + text, kind)
 
 
 def signal_name(number: int) -> str:

@@ -84,7 +84,7 @@ def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
             raise ConfigError(f"no picture: {' '.join(str(error).split())}") from error
         if image.ndim != 3 or image.shape[-1] != 3:
-            raise ConfigError(f"no picture: the environment draws an array of shape {image.shape}")
+            raise ConfigError(f"cannot be rendered: the environment returns an array of shape {image.shape}")
         return image.astype(np.uint8)
 
     return frame

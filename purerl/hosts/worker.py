@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 DONE, ENDED = b"d", b"e"
 """Answers: done, and done with episodes that ended."""
-READY, REFUSED, RAISED, NONSENSE, HUNG = b"r", b"c", b"f", b"n", b"h"
+READY, REFUSED, RAISED, INVALID, HUNG = b"r", b"c", b"f", b"n", b"h"
 """First bytes of answers that are a line of JSON: the layout, once; and why the worker ends."""
 MAP = b"m"
 """The first command: the memory has its size."""
@@ -108,7 +108,7 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
     import numpy as np
 
     from purerl.errors import one_line, place
-    from purerl.hosts.sound import Nonsense, sound_obs, sound_turn
+    from purerl.hosts.sound import InvalidData, sound_obs, sound_turn
 
     groups = [
         type(group)(*(_rows(x, slice(*rows)) for x in group))
@@ -133,8 +133,8 @@ def _step(share: Share, batches: list[Any], shared: Any) -> None:
                 x[...] = y
         except _Hung as error:
             _end(share.replies[number], HUNG, place(error) or place(error, installed=True))
-        except Nonsense as error:
-            _end(share.replies[number], NONSENSE, str(error))
+        except InvalidData as error:
+            _end(share.replies[number], INVALID, str(error))
         except BaseException as error:
             _end(share.replies[number], RAISED, one_line(error))
         os.write(share.replies[number], answer)

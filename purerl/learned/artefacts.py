@@ -102,7 +102,7 @@ def of_expression(socket: str, expression: Any, card: dict[str, Any]) -> Artefac
     variables = sockets.make(socket).variables
     if not variables:
         able = [name for name in sockets.SOCKETS if sockets.make(name).variables]
-        raise ConfigError(f"socket = {socket!r}: takes no closed form; {' and '.join(able)} do")
+        raise ConfigError(f"socket = {socket!r}: does not take a closed form; {' and '.join(able)} do")
     expressions.check(expression, variables)
     return Artefact(socket, None, expression, card)
 
@@ -121,7 +121,7 @@ def training(artefact: Artefact, *, trust: Trust = False, where: Path = Path()) 
     """
     algo, fields = artefact.card.get("algo"), artefact.card.get("config")
     if not isinstance(algo, str) or algo not in ALGORITHMS or not isinstance(fields, dict):
-        raise ConfigError("artefact: its card names no algorithm and config")
+        raise ConfigError("artefact: its card must name the algorithm and the config")
     try:
         check_trusted("algo", algo, trust, where)
         if artefact.socket not in sockets.places(algo):
@@ -195,7 +195,7 @@ def of_json(value: Any) -> Artefact:
     function |= {"settings": value["settings"]} if "settings" in value else {}
     card, measured, settings = value.get("card"), value.get("measured", {}), value.get("settings", {})
     if value.get("sha256") != _digest({**function, "card": card}):
-        raise ConfigError("artefact: it is not what was written (sha256 differs)")
+        raise ConfigError("artefact: was changed after it was written (sha256 differs)")
     if not isinstance(card, dict):
         raise ConfigError("artefact: has no card")
     if not isinstance(measured, dict):
@@ -278,9 +278,7 @@ def environment(learned: Iterable[Artefact], env: Env) -> Env:
 def check_timeless(artefact: Artefact) -> None:
     """Raises `ConfigError` for a function that depends on how far an agent's training has progressed."""
     if artefact.settings.get("time_aware"):
-        raise ConfigError(
-            f"{artefact.socket}: it is time_aware; only a function of its other inputs alone is distilled"
-        )
+        raise ConfigError(f"{artefact.socket}: is time_aware; only functions without time inputs can be distilled")
 
 
 def learned_drift(artefact: Any, log_ratio: Array, advantage: Array, config: Any, passed: float = 0.0) -> Array:

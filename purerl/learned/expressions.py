@@ -54,7 +54,7 @@ def check(tree: Any, variables: tuple[str, ...]) -> None:
                 )
             waiting += [(argument, depth + 1) for argument in node[1:]]
         elif isinstance(node, bool) or not isinstance(node, int | float) or not abs(node) <= LARGEST:
-            raise ConfigError(f"expression: {str(node)[:40]!r} is no finite number, variable or known operation")
+            raise ConfigError(f"expression: {str(node)[:40]!r} is not a finite number, variable or known operation")
 
 
 def evaluate(tree: Any, variables: Mapping[str, Any]) -> Array:

@@ -90,7 +90,7 @@ def make(made: Made) -> Generator:
 
     def env(meta_params: PyTree, env: Env) -> Env:
         if env.design is None or env.design.sizes != made.sizes:
-            raise ConfigError(f"env = {env.name!r}: the generator builds levels of other choices than it has")
+            raise ConfigError(f"env = {env.name!r}: its levels have other choices than those that the generator builds")
         build = env.design.build
 
         def levels(key: Key, shape: tuple[int, ...]) -> PyTree:

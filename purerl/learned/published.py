@@ -112,7 +112,7 @@ def array(raw: bytes, ndim: int = 1) -> np.ndarray:
     """
     header = HEADER.match(raw)
     if not header or int.from_bytes(header["length"], "little") != header.end() - 10:
-        raise ConfigError("is no .npy file of float32")
+        raise ConfigError("is not a .npy file of float32")
     shape = [int(size) for size in header["shape"].split(b",") if size]
     if len(shape) != ndim:
         raise ConfigError(f"has {len(shape)} axes; must have {ndim}")
@@ -139,7 +139,7 @@ def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nd
             if sorted(file.filename for file in members) != sorted(f"{name}.npy" for name in shapes):
                 raise ConfigError(f"does not hold the {len(shapes)} arrays of an update rule of DiscoRL")
             if not all(file.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for file in members):
-                raise ConfigError("is packed in a way that numpy does not write")
+                raise ConfigError("is compressed in a way that numpy does not write")
             for name, shape in shapes.items():
                 most = MOST_HEADER + 4 * math.prod(shape)
                 with files.open(f"{name}.npy") as file:
@@ -150,7 +150,7 @@ def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nd
     except ConfigError:
         raise
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, NotImplementedError, RuntimeError):
-        raise ConfigError("is no .npz file of arrays") from None
+        raise ConfigError("is not a .npz file of arrays") from None
     return result
 
 

@@ -72,7 +72,7 @@ def check_socket(socket: str) -> None:
     """Raises `ConfigError` for a socket that takes no function of arrays alone."""
     able = *PLACES, OPTIMISER
     if socket not in able:
-        raise ConfigError(f"socket = {socket!r}: takes no function of your own; {', '.join(able)} do")
+        raise ConfigError(f"socket = {socket!r}: does not take a function of your own; {', '.join(able)} do")
 
 
 def load(socket: str, name: str) -> Written:

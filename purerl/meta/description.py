@@ -129,9 +129,9 @@ def describe(
     """
     problems = cfg.problems(options)
     if not options.env:
-        problems.append("env = (): name one environment or several")
+        problems.append("env = (): must be one or more environments")
     if not options.lifetimes:
-        problems.append("lifetimes = (): name one or several")
+        problems.append("lifetimes = (): must be one or more numbers")
     environments = []
     for name in options.env:
         try:

@@ -80,7 +80,7 @@ def artefact(learned: artefacts.Artefact, *, trust: Trust = False, where: Path =
 
         form = distance(of_fresh_values)
     else:
-        raise ConfigError(f"socket = {learned.socket!r}: takes no closed form; value-loss and policy-drift do")
+        raise ConfigError(f"socket = {learned.socket!r}: does not take a closed form; value-loss and policy-drift do")
     card = card_of(learned, {"explained": form.explained, "terms": form.terms})
     return artefacts.of_expression(learned.socket, form.tree, card)
 

@@ -97,7 +97,7 @@ def compile_program(
         ConfigError: Several processes would compute a search by meta-gradients; and in the cases of `errors.own_code`.
     """
     if processes.count() > 1 and not setup.evolution.devices:
-        raise ConfigError("strategy = 'meta_gradient': is computed by one device, and so by one process")
+        raise ConfigError("strategy = 'meta_gradient': runs on one device; omit --processes")
     start, used = time.perf_counter(), setup.evolution.devices or jax.local_devices()[:1]
     everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (population.AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
@@ -148,7 +148,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
         step = resuming.newest(folder, run.console, strict=resumed.strict)
         done = step.number if step else 0
         if done > description.generations:
-            raise ConfigError(f"generations = {description.generations}: the search has done {done}")
+            raise ConfigError(f"generations = {description.generations}: the search has already done {done}")
         program = _compile(run)
         if step is None:
             state, spent = program.begin(description.seed), 0.0
@@ -175,7 +175,7 @@ def _compile(run: Run) -> SearchProgram:
     with progress.waiting(run.console, "tracing", compile_times.last(digest)) as stages:
 
         def stage(name: str) -> None:
-            progress.say(run.console, f"{total:,} frames in all, {run.setup.frames:,} a generation: compiling ...")
+            progress.say(run.console, f"{total:,} frames in total, {run.setup.frames:,} per generation: compiling ...")
             stages(name)
 
         program = compile_program(run.setup, stage=stage, algo=run.description.algo)
@@ -213,10 +213,12 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     fitness = "" if evidence["fitness"] is None else f"; fitness {evidence['fitness']:.1f}"
     progress.say(run.console, f"{status}: {done:,} generations, {done * setup.frames:,} frames{fitness}; {directory}")
     if over:
-        progress.say(run.console, f"go on with: {resume_command(directory)}")
+        progress.say(run.console, f"resume with: {resume_command(directory)}")
         return 128 + interrupted[0]
     if failed:
-        progress.say(run.console, "no training of the last generations had a fitness: all died, or no episode ended")
+        progress.say(
+            run.console, "no training of the last generations has a fitness: all diverged, or no episode ended"
+        )
     return EXIT_DIVERGED if failed else 0
 
 

@@ -120,7 +120,7 @@ def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> 
         ConfigError: ``env`` has another number of agents, or ``algo`` cannot train with ``config``.
     """
     if env.num_agents != 2:
-        raise ConfigError(f"env = {env.name!r}: has {env.num_agents} agents; shaping is a game of 2")
+        raise ConfigError(f"env = {env.name!r}: has {env.num_agents} agents; shaping needs 2")
     alone = env._replace(num_agents=1)
     if problems := algo.problems(config, alone):
         raise ConfigError("\n".join(problems))

@@ -213,7 +213,7 @@ def _join(cut: Cut, eqn: JaxprEqn, given: list[Value]) -> list[Value]:
         raise ConfigError(f"shards: {name} over those of an agent is none of the functions of purerl.shards")
     rows = _rows(cut, given)
     if params.get("all_gather_dimension"):
-        raise ConfigError("shards: an all_gather over those of an agent must be along the first axis")
+        raise ConfigError("shards: an all_gather over shards must be along the first axis")
     joined = _gathered if name == "all_gather" else functools.partial(_reduced, name=name)
     return [joined(cut, [row[i] for row in rows]) for i in range(len(given))]
 

@@ -156,5 +156,5 @@ def dataset_problems(data: Dataset, observation_space: Space, action_space: Spac
         for space, x in zip(spaces_of[name == "action"], jax.tree.leaves(leaves), strict=True):
             low, high = spaces.bounds(space)
             if not isinstance(space, spaces.Box) and (np.any(x < low) or np.any(x > high)):
-                problems.append(f"{name}: has numbers that {spaces.kind(space)} space has not")
+                problems.append(f"{name}: has numbers that are not in its {spaces.kind(space)} space")
     return problems

@@ -93,7 +93,7 @@ def _ring(num_rows: int, num_envs: int, batch_size: int, view: View, frames: PyT
     if num_rows < least_rows(length, stride, num_frames):
         raise ValueError(f"num_rows = {num_rows}: must hold a sample of {least_rows(length, stride, num_frames)} rows")
     if num_rows * num_envs >= 2**31:
-        raise ValueError(f"num_rows * num_envs = {num_rows * num_envs}: must lie below 2^31")
+        raise ValueError(f"num_rows * num_envs = {num_rows * num_envs}: must be below 2^31")
 
     def init(item: Transition) -> RingState:
         zero = jnp.zeros((), jnp.int32)

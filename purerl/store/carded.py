@@ -75,8 +75,7 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
             `ConfigError` itself.
 
     Raises:
-        ConfigError: The file is none of this kind, or something in it is not what was written; one line that names the
-            path.
+        ConfigError: The file is not of this kind, or was changed after it was written. One line, which names the path.
     """
     file, size = regular_files.opened(path)
     with file:
@@ -86,7 +85,7 @@ def load(kind: Kind, path: Path, expected: Callable[[dict[str, Any]], Mapping[st
         card = _card(kind, path, header.metadata)
         arrays = tensors.read(file, path, header.places, expected(card))
     if tensors.digest({name: x for name, x in card.items() if name != "sha256"}, arrays) != card["sha256"]:
-        raise ConfigError(f"{path}: is not what was written (sha256 differs)")
+        raise ConfigError(f"{path}: was changed after it was written (sha256 differs)")
     tensors.check_finite(path, arrays)
     return Stored(card, arrays)
 

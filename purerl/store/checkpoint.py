@@ -182,7 +182,7 @@ def newest(directory: Path, *, strict: bool = False) -> CheckpointStep:
     """
     existing = steps(directory)
     if not existing:
-        raise ConfigError(f"{directory}: holds no checkpoint")
+        raise ConfigError(f"{directory}: has no checkpoint")
     damaged: dict[int, str] = {}
     for number in reversed(existing):
         path = directory / str(number)
@@ -230,7 +230,7 @@ def _card(path: Path) -> dict[str, Any]:
     """Reads the card of a step and verifies its contents.
 
     Raises:
-        Damaged: The contents are not what was written.
+        Damaged: The contents were changed after they were written.
         ConfigError: The step has another format.
     """
     if (path / "_CHECKPOINT_METADATA").exists():
@@ -246,7 +246,7 @@ def _card(path: Path) -> dict[str, Any]:
     digest = hashlib.sha256() if in_pieces else _digest(path)
     digest.update(json_files.canonical(written))
     if card.get("sha256") != digest.hexdigest():
-        raise Damaged(f"{path}: its contents are not what was written (sha256 differs)")
+        raise Damaged(f"{path}: was changed after it was written (sha256 differs)")
     if in_pieces and (wrong := pieces.problem(path, card["pieces"])):
         raise Damaged(f"{path}: {wrong}")
     if card.get("format") != (IN_PIECES if in_pieces else FORMAT):
@@ -280,7 +280,7 @@ def _check_size(path: Path, file: Any) -> None:
     try:
         tensors.header(file, os.fstat(file.fileno()).st_size, Path(ARRAYS))
     except ConfigError as error:
-        raise Damaged(f"{path}: its contents are not what was written ({error})") from None
+        raise Damaged(f"{path}: was changed after it was written ({error})") from None
     file.seek(0)
 
 

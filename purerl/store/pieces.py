@@ -121,7 +121,7 @@ def problem(folder: Path, listed: Any) -> str | None:
         except (ConfigError, OSError) as error:
             return f"{_name(process)} cannot be read ({error})"
         if digest.hexdigest() != each.get("sha256"):
-            return f"{_name(process)} is not what was written (sha256 differs)"
+            return f"{_name(process)} was changed after it was written (sha256 differs)"
     return None
 
 

@@ -62,17 +62,17 @@ def load_policy(directory: Path, document: dict[str, Any], like: PyTree) -> PyTr
 
     Raises:
         ConfigError: The file is missing, its arrays differ in name, shape or dtype, something in it or in ``document``
-            is not what was written, or numbers are not finite.
+            was changed after it was written, or numbers are not finite.
     """
     path, expected = directory / ARRAYS, trees.named_leaves(like)
     file, size = regular_files.opened(path)
     with file:
         header = tensors.header(file, size, path)
         if header.metadata:
-            raise ConfigError(f"{path}: has metadata, which a policy's has not")
+            raise ConfigError(f"{path}: must not have metadata")
         arrays = tensors.read(file, path, header.places, expected)
     written = {name: value for name, value in document.items() if name != "sha256"}
     if tensors.digest(written, arrays) != document.get("sha256"):
-        raise ConfigError(f"{path}: it and {DESCRIPTION} are not what was written (sha256 differs)")
+        raise ConfigError(f"{path}: it or {DESCRIPTION} was changed after it was written (sha256 differs)")
     tensors.check_finite(path, arrays)
     return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(arrays[name]) for name in expected])

@@ -34,7 +34,7 @@ def opened(path: Path) -> tuple[io.BufferedReader, int]:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         file.close()
-        raise ConfigError(f"{path}: is no regular file")
+        raise ConfigError(f"{path}: is not a regular file")
     return file, status.st_size
 
 

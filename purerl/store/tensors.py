@@ -47,11 +47,11 @@ def header(file: BinaryIO, size: int, path: Path) -> Header:
     """
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, MOST_HEADER_BYTES):
-        raise ConfigError(f"{path}: no safetensors file, or cut off")
+        raise ConfigError(f"{path}: not a safetensors file, or truncated")
     try:
         document_read = json_files.parse(file.read(length))
     except ConfigError as error:
-        raise ConfigError(f"{path}: no safetensors file ({error})") from None
+        raise ConfigError(f"{path}: not a safetensors file ({error})") from None
     entries: dict[str, Any] = document_read if isinstance(document_read, dict) else {"": None}
     metadata: Any = entries.pop(METADATA, {})
     texts = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())

@@ -151,8 +151,8 @@ def _entries() -> list[Entry]:
         if not isinstance(rows, list) or not all(
             isinstance(row, list) and len(row) == 3 and all(isinstance(text, str) for text in row) for row in rows
         ):
-            raise ConfigError(f"{path}: does not hold what was trusted")
+            raise ConfigError(f"{path}: is not a list of trusted code")
     except ConfigError as error:
-        print(f"purerl: {printable(str(error))}; ignored: nothing counts as trusted", file=sys.stderr)
+        print(f"purerl: {printable(str(error))}; ignored: no code is trusted", file=sys.stderr)
         return []
     return [(where, name, digest) for where, name, digest in rows[-MOST:]]

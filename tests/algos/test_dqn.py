@@ -122,7 +122,7 @@ def test_counts_are_whole_iterations():
         ({"total_steps": 23}, ["total_steps = 23: must be at least the warm-up and one iteration, 24"]),
         ({"capacity": 4, "num_steps": 1}, ["capacity = 4: must hold 2 steps of each environment, 8"]),
         ({"n_step": 5}, ["warmup_steps = 10: must hold 6 steps of each environment, 24"]),
-        ({"capacity": 2**31 - 1}, [f"capacity = {2**31 - 1}: must lie below {2**31} when rounded up"]),
+        ({"capacity": 2**31 - 1}, [f"capacity = {2**31 - 1}: must be below {2**31} when rounded up"]),
         ({"hidden_sizes": ()}, ["hidden_sizes = (): must have the width of the head"]),
         ({"capacity": 0, "total_steps": 1}, ["capacity = 0: must lie in"]),
         ({"exploration_fraction": 0.0}, ["exploration_fraction = 0.0: must lie in (0, 1]"]),

@@ -295,7 +295,7 @@ def test_defaults_are_sound(algo):
         ({"lag": 1.0}, ["lag = 1.0: must be a whole number, at most max_lag = 0"]),
         (
             {"memory": "gru", "hidden_sizes": ()},
-            ["hidden_sizes = (): must have the width of the layer after the memory"],
+            ["hidden_sizes = (): must not be empty with a memory; the last width is that of the layer after it"],
         ),
         ({"torso": "resnet"}, ["torso = 'resnet': needs images of three axes; CartPole-v1 has the shape (4,)"]),
         ({"memory": "gru", "sequence_length": 3}, ["sequence_length = 3: must divide num_steps = 16"]),

@@ -351,5 +351,5 @@ def test_sound_sequences_make_a_trainer():
 
 def test_rainbow_must_explore():
     problems = rainbow.problems(rainbow.Config(noisy=False), None)
-    assert problems == ["noisy = False: nothing explores, for epsilon_start and epsilon_end are 0"]
+    assert problems == ["noisy = False: needs epsilon_start or epsilon_end above 0, or nothing explores"]
     assert rainbow.problems(rainbow.Config(noisy=False, epsilon_end=0.1), None) == []

@@ -159,8 +159,8 @@ BAD = {
     "impure_step": "step: is another program each time it is traced",
 }
 NOTED = {
-    "never_ending": "no episode ended: what happens at an end was not looked at; give more steps",
-    "always_ending": "every step ended an episode: nothing in the middle of one was looked at",
+    "never_ending": "no episode ended, so episode ends were not checked; increase --steps",
+    "always_ending": "every step ended an episode, so no other steps were checked",
     "ignored_key": "every episode begins with the same state and observation: nothing is drawn",
 }
 

@@ -239,7 +239,7 @@ CARTPOLE = ["--env", "CartPole-v1"]
         (["record", "os:fspath", *CARTPOLE], 2, "policy = 'os:fspath': cannot be called: TypeError: ", ""),
         (["record", "builtins:repr", *CARTPOLE], 2, "policy = 'builtins:repr': gives str, must give a purerl.", ""),
         (["record", "doors_own:fails", *CARTPOLE], 2, "policy = 'doors_own:fails': cannot be called: IndexE", "fails"),
-        (["record", "doors_own:hesitates", *CARTPOLE], 1, "code of your own raised SystemExit: 0 (", "leaves"),
+        (["record", "doors_own:hesitates", *CARTPOLE], 1, "your code raised SystemExit: 0 (", "leaves"),
         (["record", "random", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
         (["record", "random", "--env", "os:system"], 2, "env = 'os:system': cannot be called with no parameters", ""),
         (["train", "ppo", "--env", "doors_own:huge"], 2, "env = 'doors_own:huge': action_space: Discrete(n=", ""),
@@ -248,7 +248,7 @@ CARTPOLE = ["--env", "CartPole-v1"]
         (["train", "ppo", "--env", "doors_own:leaves_within"], 2, "env = 'doors_own:leaves_within': step: c", "leaves"),
         (["check-env", "doors_own:leaves"], 2, "env = 'doors_own:leaves': cannot be called: SystemExit: 0", "leaves"),
         (["check-env", "doors_exit:x"], 2, "env = 'doors_exit:x': cannot import doors_exit: SystemExit", "<module>"),
-        (["train", "doors_own:late", *CARTPOLE, *SMALL], 2, "code of your own raised SystemExit: 0 (", "leaves"),
+        (["train", "doors_own:late", *CARTPOLE, *SMALL], 2, "your code raised SystemExit: 0 (", "leaves"),
     ],
 )
 def test_own_code_that_fails_is_told_in_a_line(args, code, line, function, own, capsys):

@@ -86,7 +86,7 @@ def test_a_film_has_the_pictures_of_the_library(scripted, tmp_path, capsys):
 
 def test_no_picture_is_told_before_anything_is_played(paired, tmp_path, capsys):
     error = line(capsys, "render", paired, "--out", tmp_path / "film.gif")
-    assert error == "purerl: error: env = 'hosted:pair': draws no pictures (render_mode 'rgb_array')"
+    assert error == "purerl: error: env = 'hosted:pair': cannot be rendered (needs render_mode 'rgb_array')"
     assert not (tmp_path / "film.gif").exists()
 
 
@@ -157,26 +157,38 @@ def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
     result = json.loads((tmp_path / "sweep" / "summary.json").read_text())
     assert result["return_per_seed"][1] == pytest.approx(10 * result["return_per_seed"][0], rel=0.1)
     error = line(capsys, "sweep", "ppo", "--env", "gymnasium/Pendulum-v1", "--env-params", "g=9,10")
-    assert error.endswith("'gymnasium/Pendulum-v1': g: cannot be swept, since the host has it, and not the program")
+    assert error.endswith("'gymnasium/Pendulum-v1': g: cannot be swept in a host environment")
 
 
 @pytest.mark.parametrize(
     "args, words",
     [
         (("plan", "ppo", *CARTPOLE, "--target", "h100"), "target = 'h100': forecasts whole programs; "),
-        (("evolve", "value-loss", *CARTPOLE), "steps on the host, not in a program; candidates are trained in one"),
-        (("train", "ppo", *CARTPOLE, "--resets", "few"), "resets = 'few': begins episodes in JAX"),
+        (
+            ("evolve", "value-loss", *CARTPOLE),
+            "is a host environment, which JAX cannot trace; candidates are trained in one",
+        ),
+        (("train", "ppo", *CARTPOLE, "--resets", "few"), "resets = 'few': is not supported for host environments"),
         (
             ("train", "ppo", *CARTPOLE, "--env-params", "randomise=x:0:1"),
-            "randomise = 'x:0:1': draws parameters in JAX",
+            "randomise = 'x:0:1': is not supported for host environments",
         ),
-        (("train", "ppo", *CARTPOLE, "--kernels", "auto"), "kernels = 'auto': makes a rollout one kernel"),
+        (
+            ("train", "ppo", *CARTPOLE, "--kernels", "auto"),
+            "kernels = 'auto': is not supported for the host environment",
+        ),
         (
             ("train", "ppo", *CARTPOLE, "--num-devices", "2"),
-            "num_devices = 2: gymnasium/CartPole-v1 is stepped on the host",
+            "num_devices = 2: the host environment gymnasium/CartPole-v1 needs a single device",
         ),
-        (("train", "ppo", *CARTPOLE, "--shards", "2"), "shards = 2: gymnasium/CartPole-v1 is stepped on the host"),
-        (("train", "impala", *CARTPOLE, "--max-lag", "2", "--lag", "2"), "lag = 2.0: simulates old parameters"),
+        (
+            ("train", "ppo", *CARTPOLE, "--shards", "2"),
+            "shards = 2: the host environment gymnasium/CartPole-v1 needs a single device",
+        ),
+        (
+            ("train", "impala", *CARTPOLE, "--max-lag", "2", "--lag", "2"),
+            "lag = 2.0: is not supported for the host environment",
+        ),
         (("train", "ppo", "--env", "CartPole-v1", "--ahead", "2"), "ahead = 2: has no effect"),
     ],
 )
@@ -198,7 +210,7 @@ def test_whole_programs_are_refused_in_python():
         lambda: purerl.evaluate(key, env, trainer.learner, policy),
         lambda: purerl.record(key, env, player(trainer.learner, policy), 2),
     ):
-        with pytest.raises(purerl.ConfigError, match="steps on the host, not in a program; purerl"):
+        with pytest.raises(purerl.ConfigError, match="is a host environment, which JAX cannot trace; purerl"):
             call()
 
 

@@ -102,7 +102,7 @@ def test_the_worst_levels_are_told(place, capsys, monkeypatch):
 def test_levels_too_large_to_keep_lose_nothing_else(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(carded, "MOST_BYTES", 1000)
     run(*TRAIN, "--out", tmp_path / "run")
-    assert "the levels are not kept: " in capsys.readouterr().err
+    assert "the levels are not saved: " in capsys.readouterr().err
     assert (tmp_path / "run" / "summary.json").exists() and not (tmp_path / "run" / levels.FILE).exists()
 
 
@@ -123,7 +123,9 @@ def test_what_cannot_be_is_told_in_a_line(place, tmp_path, capsys):
     assert "must be random:N:SEED" in error("random:10")
     assert str(tmp_path / "none") in error(tmp_path / "none")
     assert "no file of levels of a curriculum" in error(place / "policy.safetensors")
-    assert "must be left out with against" in line(capsys, "eval", place, "--levels", "held-out", "--against", "random")
+    assert "cannot be combined with against" in line(
+        capsys, "eval", place, "--levels", "held-out", "--against", "random"
+    )
     plain = tmp_path / "plain"
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--total-steps", "64", "--out", plain)
     capsys.readouterr()

@@ -161,21 +161,26 @@ def test_environments(env, line, words, end, own, capsys):
 
 
 ALGORITHMS = [
-    (["faulty_own:lossy"], "code of your own raised AttributeError: ", "shpe", " objective)"),
-    (["faulty_own:short"], "algorithm = 'faulty_own:short': does not fit in: TypeError: ", "takes 1 positional", ")"),
+    (["faulty_own:lossy"], "your code raised AttributeError: ", "shpe", " objective)"),
+    (
+        ["faulty_own:short"],
+        "algorithm = 'faulty_own:short': does not fit purerl's interface: TypeError: ",
+        "takes 1 positional",
+        ")",
+    ),
     (["faulty_own:silent"], "own: update: must return a purerl.types.Updated, but returns NoneType", "", ""),
     (["faulty_own:halves"], "own: update: state", ": float32[", " more)"),
     (["faulty_own:bare"], "own: explore: must return (action, carry, extras), but returns ", "", ""),
     (
         ["faulty_own:asks"],
-        "code of your own raised ConcretizationTypeError: Abstract tracer value",
+        "your code raised ConcretizationTypeError: Abstract tracer value",
         "float32[]",
         " asks)",
     ),
-    (["faulty_own:clumsy"], "code of your own raised ValueError: could not convert", "", " choose)"),
+    (["faulty_own:clumsy"], "your code raised ValueError: could not convert", "", " choose)"),
     (
         ["ppo", "--wrapper", "faulty_own:wrapper", "--mine"],
-        "code of your own raised KeyError: 'nope'",
+        "your code raised KeyError: 'nope'",
         "",
         " <lambda>)",
     ),

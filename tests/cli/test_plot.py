@@ -142,6 +142,6 @@ def test_hostile_logs(trained, tmp_path, capsys):
     lines(trained / "metrics.jsonl", [{"config": 9, "seed": 0, "env_steps": 1, "episode_return": 2}])
     (trained / config_file.NAME).write_text(json.dumps({**about, "swept": {"gamma": [0.9]}}))
     plot(trained, "--y", "episode_return", "--out", tmp_path / "x.png", expect=2)
-    assert "a configuration '9', which its sweep has not" in capsys.readouterr().err
+    assert "a configuration '9' that is not in its sweep" in capsys.readouterr().err
     (trained / "metrics.jsonl").write_text("{}\nnonsense\n")
     plot(trained, "--y", "loss", "--out", tmp_path / "x.png", expect=2)

@@ -82,7 +82,7 @@ def test_what_learns_from_play_cannot_sweep_its_environment(place, capsys):
         "--out",
         place / "none",
     )
-    assert "cannot be swept; r2d3 learns from play in one environment" in error
+    assert "cannot be swept; r2d3 learns from a dataset of one environment" in error
 
 
 def test_files_that_are_refused_before_anything_compiles(place, capsys):

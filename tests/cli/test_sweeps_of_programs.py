@@ -82,7 +82,7 @@ def test_other_commands(whole, tmp_path, capsys):
     ("args", "line"),
     [
         (["--num-envs", "2,x"], "num-envs"),
-        (["--num-envs", "2,2"], "num_envs = '2,2': has a value twice"),
+        (["--num-envs", "2,2"], "num_envs = '2,2': contains a value twice"),
         (["--activation", "tanh,rel"], "activation"),
         (["--num-envs", "2,0"], "num_envs 0: num_envs = 0: must lie in"),
         (["--num-minibatches", "1,3"], "num_minibatches 3: num_minibatches = 3: must divide"),

@@ -376,7 +376,7 @@ def test_an_agent_is_filmed_for_its_episodes(corridor, capsys):
         (["--out", "film.avi"], "must end in .gif, .mp4, .html"),
         (["--agent", "1", "--out", "x.gif"], "has agents 0 to 0"),
         (["--fps", "1e9", "--out", "x.gif"], "fps"),
-        (["--out", "no/such/film.gif"], "must be a file in a directory that is there"),
+        (["--out", "no/such/film.gif"], "must be a file in an existing directory"),
         (["--size", "9"], "size = 9"),
     ],
 )

@@ -78,7 +78,12 @@ def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):
             now[0] = float(seconds)
             report(done, np.array([7.0]), 1)
     shares = [line.split("%")[0].strip() for line in capsys.readouterr().err.splitlines()]
-    assert shares == ["starting; a line follows soon, and one for each tenth", "0", "10", "35"]
+    assert shares == [
+        "started; the first progress line follows soon, then one per tenth of the training",
+        "0",
+        "10",
+        "35",
+    ]
 
 
 def test_tables_fit_80_columns(capsys):

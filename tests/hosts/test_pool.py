@@ -98,7 +98,7 @@ def test_a_thread_goes_on_while_another_steps():
 @pytest.mark.parametrize("make", [local.inline, local.threaded])
 def test_faults_here_are_raised_here(make):
     stepper = make(faulty.walk().batch(2))
-    words = {"raise": "raised ValueError", "nan": "not finite", "shape": "nonsense", "dict": "nonsense"}
+    words = {"raise": "raised ValueError", "nan": "not finite", "shape": "invalid data", "dict": "invalid data"}
     for fault, said in words.items():
         stepper.reset(np.array([1, faulty.PLANTED + faulty.FAULTS.index(fault)]))
         with pytest.raises(HostError, match=said):

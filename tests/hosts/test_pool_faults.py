@@ -1,4 +1,4 @@
-"""Workers that die, raise, hang or return nonsense, one fault of each kind."""
+"""Workers that die, raise, hang or return invalid data, one fault of each kind."""
 
 import os
 import signal
@@ -26,14 +26,14 @@ TOLD = {
     "kill": "was killed by signal 9 (SIGKILL)",
     "exit": "exited with code 7",
     "sys.exit": "raised SystemExit: bye (faulty.py:",
-    "nan": "returned nonsense: the observation of environment {} is not finite",
-    "inf": "returned nonsense: the reward of environment {} is not finite",
-    "shape": "returned nonsense: observation is float32 [2, 2], must be float32 [2, 3]",
-    "fewer": "returned nonsense: reward is float32 [1], must be float32 [2]",
-    "dtype": "returned nonsense: observation is complex128 [2, 3], must be float32 [2, 3]",
-    "dict": "returned nonsense: an observation is a dict, must be an array",
-    "both": "returned nonsense: environment {} is both terminated and truncated",
-    "nothing": "returned nonsense: a step is a NoneType, must be a Turn",
+    "nan": "returned invalid data: the observation of environment {} is not finite",
+    "inf": "returned invalid data: the reward of environment {} is not finite",
+    "shape": "returned invalid data: observation is float32 [2, 2], must be float32 [2, 3]",
+    "fewer": "returned invalid data: reward is float32 [1], must be float32 [2]",
+    "dtype": "returned invalid data: observation is complex128 [2, 3], must be float32 [2, 3]",
+    "dict": "returned invalid data: an observation is a dict, must be an array",
+    "both": "returned invalid data: environment {} is both terminated and truncated",
+    "nothing": "returned invalid data: a step is a NoneType, must be a Turn",
 }
 
 
@@ -183,7 +183,7 @@ def test_restarts_have_a_limit():
     lines, before = [], children()
     opened = pool.open(Recipe("faulty:walk", {}), 2, num_workers=1, max_restarts=1, warn=lines.append)
     (stepper,) = opened.steppers
-    with pytest.raises(HostError, match=r"worker 0 .* raised ValueError.*; no restart is left of 1"):
+    with pytest.raises(HostError, match=r"worker 0 .* raised ValueError.*; no restarts left of 1"):
         for _ in range(2):
             stepper.reset(np.array([0, faulty.PLANTED]))
             for _ in range(faulty.AT):
@@ -200,7 +200,7 @@ def test_a_worker_that_is_started_anew_has_the_spaces_of_before():
     (stepper,) = opened.steppers
     stepper.reset(np.array([0, faulty.PLANTED]))
     opened._layout = [*opened._layout[:2], []]
-    with pytest.raises(HostError, match="has other spaces than were made before; no restart is left of 1"):
+    with pytest.raises(HostError, match="has other spaces than were made before; no restarts left of 1"):
         for _ in range(faulty.AT):
             stepper.send(np.ones(2, np.int32))
             stepper.receive()

@@ -68,7 +68,9 @@ def test_closed_form_round_trip(tmp_path):
     assert read.option == "objective" and read.meta_params is None
     distance = artefacts.of_expression("value-loss", ["square", "error"], {}).parts(CONFIG)["value_loss"]
     assert distance(jnp.float32(3.0), jnp.float32(3.0), jnp.float32(1.0), CONFIG) == 4
-    with pytest.raises(ConfigError, match="^socket = 'td-loss': takes no closed form; value-loss and policy-drift do$"):
+    with pytest.raises(
+        ConfigError, match="^socket = 'td-loss': does not take a closed form; value-loss and policy-drift do$"
+    ):
         artefacts.of_expression("td-loss", tree, {})
 
 
@@ -121,8 +123,8 @@ def test_hostile_files(tmp_path, change, line):
 @pytest.mark.parametrize(
     ("card", "line"),
     [
-        ({}, "names no algorithm and config$"),
-        ({"algo": "os.system", "config": {}}, "names no algorithm and config$"),
+        ({}, "must name the algorithm and the config$"),
+        ({"algo": "os.system", "config": {}}, "must name the algorithm and the config$"),
         (
             {"algo": "this:s", "config": {}},
             "its card has algo = 'this:s': a file names this module.*--trust imports it$",
@@ -162,7 +164,7 @@ def test_other_files(tmp_path):
         path.write_bytes(text.encode("latin-1"))
         with pytest.raises(ConfigError):
             artefacts.load(path)
-    with pytest.raises(ConfigError, match="is no regular file$"):
+    with pytest.raises(ConfigError, match="is not a regular file$"):
         artefacts.load("/dev/zero")
 
 

@@ -55,12 +55,12 @@ def bomb():
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
-        (b"", "is no .npy file"),
-        (b"PK\x03\x04" + bytes(64), "is no .npy file"),
-        (npy(NUMBERS.astype(np.float64)), "is no .npy file of float32"),
-        (npy(NUMBERS.astype(">f4")), "is no .npy file of float32"),
+        (b"", "is not a .npy file"),
+        (b"PK\x03\x04" + bytes(64), "is not a .npy file"),
+        (npy(NUMBERS.astype(np.float64)), "is not a .npy file of float32"),
+        (npy(NUMBERS.astype(">f4")), "is not a .npy file of float32"),
         (npy(NUMBERS.reshape(7, 173)), "has 2 axes; must have 1"),
-        (npy(np.array([{}] * 3), allow_pickle=True), "is no .npy file of float32"),
+        (npy(np.array([{}] * 3), allow_pickle=True), "is not a .npy file of float32"),
         (npy(NUMBERS[:-1]), "has 1210 numbers; an optimiser of OPEN has 1211 or 3571"),
         (npy(NUMBERS)[:-2], "has 4970 bytes"),
         (npy(NUMBERS) + b"cos\nsystem\n", "bytes, which are not"),
@@ -113,9 +113,9 @@ def test_a_rule_by_its_names(rule, tmp_path):
     [
         ({"lstm/linear/w": np.zeros((256, 128), np.float32)}, "lstm/linear/w must have the shape"),
         ({"lstm/linear/b": np.zeros((10**6,), np.float32)}, "lstm/linear/b must have the shape"),
-        ({"lstm/linear/b": np.zeros(256)}, "is no .npy file of float32|must have the shape"),
+        ({"lstm/linear/b": np.zeros(256)}, "is not a .npy file of float32|must have the shape"),
         ({"lstm/linear/b": np.full(256, np.inf, np.float32)}, "not finite"),
-        ({"lstm/linear/b": np.array([{}] * 8)}, "is no .npy file of float32"),
+        ({"lstm/linear/b": np.array([{}] * 8)}, "is not a .npy file of float32"),
         ({"lstm/more": np.zeros(3, np.float32)}, "does not hold the 42 arrays"),
     ],
 )

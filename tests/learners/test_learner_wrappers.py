@@ -79,9 +79,9 @@ class Twice:
 
 def test_no_setting_twice():
     twice = Wrapper("twice", Twice, "gamma", 0.5, lambda config, env, learner: learner)
-    with pytest.raises(ConfigError, match="its settings gamma are settings of something else already"):
+    with pytest.raises(ConfigError, match="its settings gamma are also settings of the algorithm or another wrapper"):
         dqn.wrapped(twice).Config()
-    with pytest.raises(ConfigError, match="its settings seed are options of the command already"):
+    with pytest.raises(ConfigError, match="its settings seed are also options of the command; rename them"):
         parsing.grouped(TrainOptions, dqn.wrapped(twice._replace(Settings=Seed)))
 
 

@@ -104,5 +104,5 @@ def test_what_is_refused():
     with pytest.raises(ConfigError, match=r"max_uses = 0: must lie in \[1, 2147483648\)"):
         ppo.make_trainer(ppo.Config(**{**SIZES, "max_uses": 0}, **EPOCHS), ENV)
     many = {**SIZES, "num_envs": 2**10, "num_steps": 2**10, "total_steps": 2**20, "max_uses": 2**11}
-    with pytest.raises(ConfigError, match=r"num_envs \* num_steps \* max_uses = 2147483648: must lie below 2147483648"):
+    with pytest.raises(ConfigError, match=r"num_envs \* num_steps \* max_uses = 2147483648: must be below 2147483648"):
         ppo.make_trainer(ppo.Config(**many, **EPOCHS), ENV)

@@ -163,7 +163,7 @@ def test_the_meta_agent_has_the_first_seat(shaped):
 
 
 def test_shaping_is_for_two():
-    with pytest.raises(ConfigError, match="has 1 agents; shaping is a game of 2"):
+    with pytest.raises(ConfigError, match="has 1 agents; shaping needs 2"):
         shaping.shaping("x", envs.make("CartPole-v1"), ppo, INNER, 3)
     with pytest.raises(ConfigError, match="num_minibatches"):
         config = ppo.Config(num_envs=3, num_steps=5, num_minibatches=4)

@@ -137,7 +137,7 @@ def test_published_constants_are_among_those_tuned():
         ({"env_params": None}, "has no parameters of environments"),
         ({"env_params": {"gravity": "x"}}, "its card has env_params: 'gravity' = 'x': must be"),
         ({"envs": ["this:s"]}, "artefact: env = 'this:s': a file names this module.*--trust imports it"),
-        ({"algo": ["ppo"]}, "names no algorithm and config"),
+        ({"algo": ["ppo"]}, "must name the algorithm and the config"),
         ({"algo": "dqn"}, "has dqn, which has no socket value-loss"),
         ({"config": {"learning_rate": 10**400}}, "learning_rate = 1000.*: must be finite"),
     ],

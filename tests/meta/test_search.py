@@ -139,7 +139,7 @@ def test_dry_run(tmp_path, capsys):
     ("args", "line"),
     [
         (("evolve", "value-los"), "socket = 'value-los': unknown; nearest: value-loss"),
-        (("evolve", "value-loss"), "env = (): name one environment or several"),
+        (("evolve", "value-loss"), "env = (): must be one or more environments"),
         ((*EVOLVE, "--algo", "dqn"), "algo = 'dqn': has no socket value-loss; must be one of ppo, appo, dpo"),
         ((*EVOLVE, "--strategy", "OpenES"), "strategy = 'OpenES': unknown; must be one of Open_ES"),
         ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
@@ -151,7 +151,7 @@ def test_dry_run(tmp_path, capsys):
             "population = 4: must be at least 6, a pair for",
         ),
         ((*EVOLVE, "--lifetimes", "0"), "lifetimes = (0.0,): every element must be"),
-        ((*EVOLVE, "--lifetimes"), "lifetimes = (): name one or several"),
+        ((*EVOLVE, "--lifetimes"), "lifetimes = (): must be one or more numbers"),
         ((*EVOLVE, "--env", "CartPole-v9"), "env = 'CartPole-v9': unknown environment"),
         ((*EVOLVE, "--strategy", "meta_gradient", "--num-seeds", "2"), "num_seeds = 2: meta_gradient does not use it"),
         (
@@ -199,7 +199,7 @@ def test_overwrite_and_resume(tmp_path, capsys):
     assert "already in use" in capsys.readouterr().err and (directory / search.LOG).exists()
     shutil.rmtree(directory / search.CHECKPOINTS)
     assert run("resume", directory, "--generations", 2) == 2
-    assert "holds no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
+    assert "has no checkpoint" in capsys.readouterr().err and (directory / search.LOG).read_text()
 
 
 def test_hours_are_those_of_iterations():

@@ -199,7 +199,7 @@ def test_elements_are_cut_and_taken_as_numpy_does(tmp_path):
 
 
 def test_what_numpy_has_not_is_refused_with_a_line():
-    with pytest.raises(ConfigError, match="needs erf, which numpy has no counterpart of here"):
+    with pytest.raises(ConfigError, match="needs erf, which the numpy export does not support"):
         traced(jax.lax.erf, (3,))
     with pytest.raises(ConfigError, match="looks elements up by what it sees"):
         traced(jax.vmap(lambda row: row[jax.numpy.argmax(row)]), (3,))
@@ -229,8 +229,8 @@ def test_policies_that_draw_or_remember_in_their_own_way_are_refused():
     ("args", "words"),
     [
         (["--agent", "2"], "agent = 2"),
-        (["--out", "no/such/place"], "must be a file in a directory that is there"),
-        (["--out", "."], "is there already"),
+        (["--out", "no/such/place"], "must be a file in an existing directory"),
+        (["--out", "."], "already exists"),
         (["--to", "torch"], "torch"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_card_takes_no_place_of_another_file(cartpole, capsys):
     pytest.importorskip("flatbuffers")
     before = (cartpole / "policy.json").read_bytes()
     run("export", str(cartpole), "--out", str(cartpole / "policy"), expect=2)
-    assert "policy.json': is there already" in capsys.readouterr().err
+    assert "policy.json': already exists" in capsys.readouterr().err
     assert (cartpole / "policy.json").read_bytes() == before and not (cartpole / "policy").exists()
 
 

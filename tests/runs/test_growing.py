@@ -43,7 +43,7 @@ def runs(tmp_path_factory):
 def test_grows_and_goes_on(name, runs, tmp_path, capsys):
     out = tmp_path / "grown"
     run("grow", runs / name, "--hidden-sizes", 16, 12, "--out", out)
-    assert f"go on with: purerl resume {out}" in capsys.readouterr().err
+    assert f"resume with: purerl resume {out}" in capsys.readouterr().err
     config = json.loads((out / "config.json").read_text())
     assert config["config"]["hidden_sizes"] == [16, 12] and "hidden_sizes: (8, 8) -> (16, 12)" in config["history"][-1]
     small, large = evaluation.load(runs / name), evaluation.load(out)
@@ -151,7 +151,7 @@ def test_directories_that_are_refused(runs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "config.json").write_bytes((runs / "ppo" / "config.json").read_bytes())
     run("grow", tmp_path / "empty", "--hidden-sizes", 16, 16, expect=2)
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert "has no checkpoint" in capsys.readouterr().err
     path = tmp_path / "empty" / "config.json"
     path.write_text(path.read_text().replace('"CartPole-v1"', '"nowhere:make"'))
     run("grow", tmp_path / "empty", "--hidden-sizes", 16, 16, expect=2)

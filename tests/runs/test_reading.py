@@ -77,7 +77,7 @@ def test_what_a_run_writes_is_read():
         ({"swept": {"num_envs": [2, 4]}}, "num_envs: cannot be swept"),
         ({"swept": {"gamma": [0.5] * 1000}, "seeds": [0] * 2000}, "more than 1048576 agents"),
         ({"swept": {"env.gravty": [1.0]}}, "unknown parameter gravty"),
-        ({"swept": {"env.": [1.0]}}, "'env.' is no name of a parameter"),
+        ({"swept": {"env.": [1.0]}}, "'env.' is not the name of a parameter"),
         ({"learned": {"value_loss": {}}}, "learned: 'value_loss': artefact: format"),
         ({"learned": {"objective": LEARNED}}, "learned: 'objective': ppo takes no value-loss there"),
         ({"learned": {"value_loss": LEARNED | {"card": {"frames": 1}}}}, "sha256 differs"),
@@ -125,7 +125,7 @@ def test_members(members, saved):
 def test_sizes_that_no_machine_holds(saved):
     """The network is never made: shapes are compared first, and what cannot even be traced is one line."""
     for sizes in ([2**30, 2**30], [2**31 - 1] * 3):
-        with pytest.raises(ConfigError, match="policy.* expected F32|not a run that can be built") as raised:
+        with pytest.raises(ConfigError, match="policy.* expected F32|the run cannot be rebuilt") as raised:
             purerl.load(saved(**config(hidden_sizes=sizes)))
         assert len(str(raised.value).splitlines()) == 1
 

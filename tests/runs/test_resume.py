@@ -119,7 +119,7 @@ def test_every_kind_of_run(name, after, tmp_path, capsys):
     """Replays, memories, and batches of which one was finished before."""
     run(*RUNS[name], "--out", tmp_path / "whole")
     break_down(*RUNS[name], "--out", tmp_path / "broken", after=after)
-    assert f"go on with: purerl resume {tmp_path / 'broken'}" in capsys.readouterr().err
+    assert f"resume with: purerl resume {tmp_path / 'broken'}" in capsys.readouterr().err
     run("resume", tmp_path / "broken")
     assert outcome(tmp_path / "broken") == outcome(tmp_path / "whole")
     if name == "sweep":
@@ -270,7 +270,7 @@ def test_a_config_that_was_edited(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text().replace('"gamma": 0.99', '"gamma": 0.98'))
     run("resume", copy, expect=2)
-    assert "was changed since the run was saved; --override goes on all the same" in capsys.readouterr().err
+    assert "was changed since the run was saved; give --override to use it" in capsys.readouterr().err
 
 
 def test_lost_rows_are_told(copy, capsys):
@@ -279,7 +279,7 @@ def test_lost_rows_are_told(copy, capsys):
     assert "metrics.jsonl: lacks 62 of the rows that its checkpoint counts" in capsys.readouterr().err
     shutil.rmtree(copy / "checkpoints")
     run("resume", copy, expect=2)
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert "has no checkpoint" in capsys.readouterr().err
     run("resume", copy / "nowhere", expect=2)
     assert "nowhere/config.json: No such file" in capsys.readouterr().err
 

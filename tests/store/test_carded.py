@@ -80,7 +80,7 @@ def changed(raw, old, new):
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
-        (b"", "no safetensors file, or cut off"),
+        (b"", "not a safetensors file, or truncated"),
         (b"\x80\x04\x95" + bytes(200), "no safetensors file"),
         (safetensors.numpy.save(ARRAYS), "no dataset of `purerl record`"),
         (with_card("[" * 10**5), "no dataset of `purerl record` .its card: nested too deeply"),
@@ -89,9 +89,9 @@ def changed(raw, old, new):
         (with_card({"format": 2}), "format 2, expected 1"),
         (with_card({"format": 1, "steps": 2**40, "episodes": 1, "sha256": ""}), "no numbers of steps and episodes"),
         (with_card({"format": 1, "steps": 3, "episodes": 2}), "its card has no digest"),
-        (with_card({"format": 1, "steps": 3, "episodes": 2, "sha256": "0"}), "is not what was written"),
+        (with_card({"format": 1, "steps": 3, "episodes": 2, "sha256": "0"}), "was changed after it was written"),
         (with_card({"format": 1, "steps": 3, "episodes": 2, "sha256": "0"})[:-3] + b"\0\2\1", "neither true nor false"),
-        (struct.pack("<Q", 2**62) + bytes(100), "no safetensors file, or cut off"),
+        (struct.pack("<Q", 2**62) + bytes(100), "not a safetensors file, or truncated"),
     ],
 )
 def test_hostile_files(path, raw, line):

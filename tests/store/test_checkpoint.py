@@ -151,7 +151,7 @@ def test_newest_steps_are_kept(directory):
 
 def test_nothing_to_restore(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(ConfigError, match="holds no checkpoint$"):
+        with pytest.raises(ConfigError, match="has no checkpoint$"):
             checkpoint.newest(path)
 
 

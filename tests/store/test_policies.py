@@ -42,7 +42,7 @@ def test_every_bit_is_under_the_digest(saved):
         flipped = bytearray(raw)
         flipped[bit // 8] ^= 1 << bit % 8
         (saved / "policy.safetensors").write_bytes(flipped)
-        with pytest.raises(ConfigError, match="policy.safetensors: it and policy.json are not what was written"):
+        with pytest.raises(ConfigError, match="policy.safetensors: it or policy.json was changed after it was written"):
             load(saved)
     (saved / "policy.safetensors").write_bytes(raw)
     document = json.loads((saved / "policy.json").read_text())
@@ -71,10 +71,10 @@ def entry(shape, end, dtype="F32"):
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
-        (b"", "no safetensors file, or cut off"),
+        (b"", "not a safetensors file, or truncated"),
         (b"PK\3\4" + bytes(200), "no safetensors file"),
         (b"\x80\x04\x95" + bytes(200), "no safetensors file"),
-        (struct.pack("<Q", 2**62) + bytes(100), "no safetensors file, or cut off"),
+        (struct.pack("<Q", 2**62) + bytes(100), "not a safetensors file, or truncated"),
         (struct.pack("<Q", 2**5) + b"[" * 2**5, "no safetensors file .not a JSON file"),
         (struct.pack("<Q", 10**5) + b"[" * 10**5, "no safetensors file .nested too deeply"),
         (header(torso=entry([2**40], 2**42)), "does not describe its"),
@@ -132,5 +132,5 @@ def test_no_regular_files(saved, name, make):
     """Neither waited for nor read."""
     (saved / name).unlink()
     make(saved / name)
-    with pytest.raises(ConfigError, match=f"{name}: (is no regular file|Is a directory|Too many levels)"):
+    with pytest.raises(ConfigError, match=f"{name}: (is not a regular file|Is a directory|Too many levels)"):
         load(saved)

@@ -122,7 +122,7 @@ def test_a_damaged_file_is_ignored_in_a_line(text, here, capsys):
     trusted.location().write_bytes(text)
     assert why("mine:make") == NEW
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"purerl: {trusted.location()}: ") and line.endswith("; ignored: nothing counts as trusted")
+    assert line.startswith(f"purerl: {trusted.location()}: ") and line.endswith("; ignored: no code is trusted")
     trusted.remember(RUN, ["mine:make"])
     assert why("mine:make") == ""
 

@@ -103,9 +103,7 @@ def drawing(name: str, params: dict[str, Any], space: spaces.Space) -> Drawing:
         return Drawing(*OF_FAMILIES[family]({**params, "name": name}))
     place = boards.image(space)
     if place is None:
-        raise ConfigError(
-            f"env = {name!r}: has no drawing, and what its policies see is no picture (two or three axes) to show"
-        )
+        raise ConfigError(f"env = {name!r}: has no drawing, and its observations are not images of two or three axes")
     return Drawing(*boards.planes(place, space))
 
 

@@ -52,7 +52,7 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     space = needs(Box, env, "observation", env.observation_space, "observation_mask")
     field = f"env = {env.name!r}: observation_mask = {','.join(map(str, hidden))!r}"
     if len(space.shape) != 1:
-        raise ConfigError(f"{field}: observations {list(space.shape)} are no vector; flatten=1 makes one of them")
+        raise ConfigError(f"{field}: observations {list(space.shape)} must be a vector; add flatten=1")
     shown = np.array([i for i in range(space.shape[0]) if i not in hidden], np.int32)
     if max(hidden) >= space.shape[0] or not shown.size:
         raise ConfigError(f"{field}: must be some of 0 to {space.shape[0] - 1}, and not all of them")

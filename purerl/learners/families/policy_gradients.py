@@ -158,7 +158,9 @@ def problems(config: PolicyGradientConfig, env: Env | None) -> list[str]:
     if cfg.sound(config, "lag", "max_lag") and (config.lag > config.max_lag or config.lag % 1):
         problems.append(f"lag = {config.lag!r}: must be a whole number, at most max_lag = {config.max_lag}")
     if config.memory != "none" and config.hidden_sizes == ():
-        problems.append("hidden_sizes = (): must have the width of the layer after the memory")
+        problems.append(
+            "hidden_sizes = (): must not be empty with a memory; the last width is that of the layer after it"
+        )
     problems += settings.torso_problems(config, env)
     if config.normalize_obs and env is not None and env.legal and spaces.is_leaf(env.observation_space):
         problems.append(

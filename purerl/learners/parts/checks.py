@@ -20,9 +20,9 @@ def iteration_problems(config: Any) -> list[str]:
         return []
     size, problems, uses = config.num_envs * config.num_steps, [], getattr(config, "max_uses", 1)
     if size >= 2**31:
-        problems.append(f"num_envs * num_steps = {size}: must lie below {2**31}")
+        problems.append(f"num_envs * num_steps = {size}: must be below {2**31}")
     elif size * uses >= 2**31:
-        problems.append(f"num_envs * num_steps * max_uses = {size * uses}: must lie below {2**31}")
+        problems.append(f"num_envs * num_steps * max_uses = {size * uses}: must be below {2**31}")
     if config.total_steps < config.iteration_frames:
         twice = "2 * " if config.iteration_frames > size else ""
         problems.append(
@@ -62,7 +62,7 @@ def order_problems(config: Any, low: str, high: str) -> list[str]:
     pair = getattr(config, low), getattr(config, high)
     if not sound(config, low, high) or np.float32(pair[0]) < np.float32(pair[1]):
         return []
-    return [f"{low} = {pair[0]!r}: must lie below {high} = {pair[1]!r}"]
+    return [f"{low} = {pair[0]!r}: must be below {high} = {pair[1]!r}"]
 
 
 def space_problems(env: Env | None, kinds: tuple[type, ...]) -> list[str]:

@@ -100,7 +100,7 @@ def problems(config: Any, env: Env | None) -> list[str]:
         problems.append(f"capacity = {config.capacity}: must hold a batch, batch_size = {config.batch_size}")
     if config.capacity_rows * actors >= 2**31:
         problems.append(
-            f"capacity = {config.capacity}: must lie below {2**31} when rounded up to whole iterations of all agents"
+            f"capacity = {config.capacity}: must be below {2**31} when rounded up to whole iterations of all agents"
         )
     return problems
 

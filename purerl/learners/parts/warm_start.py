@@ -29,7 +29,7 @@ def warm(learner: Learner, policy: PyTree) -> Learner:
             raise ConfigError(line)
         given = {id(leaf): new for leaf, new in zip(jax.tree.leaves(own), jax.tree.leaves(policy), strict=True)}
         if not given.keys() <= {id(leaf) for leaf in jax.tree.leaves(state)}:
-            raise ConfigError("warm_start: the learner's policies are computed from its state, not a part of it")
+            raise ConfigError("warm_start: is not supported by a learner that computes its policy from its state")
         state = jax.tree.map(lambda leaf: given.get(id(leaf), leaf), state)
         is_past = lambda x: isinstance(x, versions.Past)
         anew = lambda x: versions.past(state.params, len(x.versions) - 1) if is_past(x) else x

@@ -73,7 +73,9 @@ def composed(own: type, wrappers: Wrappers) -> type:
     for each in added(own, wrappers):
         names = {field.name for field in dataclasses.fields(each.Settings)}
         if twice := ", ".join(sorted(names & known)):
-            raise ConfigError(f"wrapper = {each.name!r}: its settings {twice} are settings of something else already")
+            raise ConfigError(
+                f"wrapper = {each.name!r}: its settings {twice} are also settings of the algorithm or another wrapper"
+            )
         known |= names
         bases.insert(0, each.Settings)
     namespace = {"__doc__": own.__doc__, "__module__": own.__module__, "__qualname__": own.__qualname__}

@@ -90,7 +90,7 @@ def described(
             problems += [f"{name}: {line}" for line in str(error).splitlines()]
             continue
         if before.get(PATH) == path and before.get(DIGEST, digest) != digest:
-            problems.append(f"{name}: {path}: is another dataset than the run began with (sha256 differs)")
+            problems.append(f"{name}: {path}: is not the dataset that the run started with (sha256 differs)")
         entries[name] = {PATH: path, DIGEST: digest}
     if problems:
         raise ConfigError("\n".join(problems))
@@ -107,7 +107,7 @@ def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
     for name, entry in described.items():
         datasets[name], card = read(Path(entry[PATH]), env)
         if card[DIGEST] != entry[DIGEST]:
-            raise ConfigError(f"{name}: {entry[PATH]}: is another dataset than the run began with (sha256 differs)")
+            raise ConfigError(f"{name}: {entry[PATH]}: is not the dataset that the run started with (sha256 differs)")
     return datasets
 
 

@@ -200,7 +200,9 @@ def describe(
     except ConfigError as error:
         problems.append(str(error))
     if algorithm.datasets and env_part(swept):
-        problems.append(f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from play in one environment")
+        problems.append(
+            f"{', '.join(env_part(swept))}: cannot be swept; {algo} learns from a dataset of one environment"
+        )
     of_play: dict[str, Any] = {}
     if algorithm.datasets and env is not None and not problems:
         view, played = algorithm.view(config, env), {"env": options.env, "env_params": env_params}

@@ -98,10 +98,10 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
     """
     there = [path for path in paths if path.exists()]
     if there and not overwrite:
-        raise ConfigError(f"out = {str(there[0])!r}: is there already; --overwrite replaces it")
+        raise ConfigError(f"out = {str(there[0])!r}: already exists; --overwrite replaces it")
     path, kind = paths[0], "folder" if folder else "file"
     if (path.exists() and path.is_dir() != folder) or (given and not path.parent.is_dir()):
-        raise ConfigError(f"out = {str(path)!r}: must be a {kind} in a directory that is there")
+        raise ConfigError(f"out = {str(path)!r}: must be a {kind} in an existing directory")
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK):
         raise ConfigError(f"out = {str(path)!r}: cannot be written ({path.parent} is read-only)")
 
@@ -129,7 +129,7 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
             )
         for path in directory.rglob("*"):
             if path.is_symlink():
-                raise ConfigError(f"{path}: is a symbolic link; a run writes into its own directory alone")
+                raise ConfigError(f"{path}: is a symbolic link; a run writes only into its own directory")
             if not path.is_file() and not path.is_dir():
                 raise ConfigError(f"{path}: is neither a file nor a directory")
         if not os.access(directory, os.W_OK):
@@ -163,4 +163,4 @@ def _leave(directory: Path) -> str:
 
 def _go_on(directory: Path) -> str:
     """Returns advice on resuming a run; empty if it has no checkpoint."""
-    return f"go on with: {resume_command(directory)}" if has_checkpoints(directory) else ""
+    return f"resume with: {resume_command(directory)}" if has_checkpoints(directory) else ""

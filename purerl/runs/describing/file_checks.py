@@ -135,7 +135,7 @@ def _column_problems(swept: dict[str, Any]) -> list[str]:
         if not isinstance(column, list) or not column or not all(_is_number(value) for value in column):
             problems.append(f"swept: {reprlib.repr(name)} must have a list of finite numbers")
         if name.startswith(ENV_PREFIX) and not name.removeprefix(ENV_PREFIX).isidentifier():
-            problems.append(f"swept: {reprlib.repr(name)} is no name of a parameter")
+            problems.append(f"swept: {reprlib.repr(name)} is not the name of a parameter")
     if not problems and len({len(column) for column in swept.values()}) > 1:
         problems.append("swept: the lists must have one length")
     return problems

@@ -21,16 +21,16 @@ def problems(options: Any, config: Any, env: Env) -> list[str]:
     usual = {field.name: field.default for field in dataclasses.fields(options)}
     if not env.host:
         given = [(name, getattr(options, name)) for name in OPTIONS if getattr(options, name) != usual[name]]
-        return [f"{name} = {value!r}: has no effect; {env.name} is stepped in the program" for name, value in given]
+        return [f"{name} = {value!r}: has no effect; {env.name} is not a host environment" for name, value in given]
     lines = opening.problems(how(options))
     if options.processes:
-        lines.append(f"processes = {options.processes!r}: {env.name} is stepped on the host, by one process")
+        lines.append(f"processes = {options.processes!r}: the host environment {env.name} needs a single process")
     if getattr(config, "lag", 0) != 0:
-        lines.append(f"lag = {config.lag}: simulates old parameters; {env.name} is stepped on the host: give --ahead")
+        lines.append(f"lag = {config.lag}: is not supported for the host environment {env.name}; use --ahead")
     if options.kernels != "off":
-        lines.append(f"kernels = 'auto': makes a rollout one kernel; {env.name} is stepped on the host")
+        lines.append(f"kernels = 'auto': is not supported for the host environment {env.name}")
     if options.num_devices > 1:
-        lines.append(f"num_devices = {options.num_devices}: {env.name} is stepped on the host, for one device")
+        lines.append(f"num_devices = {options.num_devices}: the host environment {env.name} needs a single device")
     if options.double_buffering == "on" and config.num_envs % 2:
         lines.append(f"double_buffering = 'on': num_envs = {config.num_envs} cannot be halved")
     return lines

@@ -33,17 +33,17 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
     shards, lines = options.shards, []
     if shards % options.devices_per_agent:
         setting = f"devices_per_agent = {options.devices_per_agent}"
-        lines.append(f"{setting}: must divide shards = {shards}, the parts into which an agent is cut")
+        lines.append(f"{setting}: must divide shards = {shards}")
     if options.num_devices % options.devices_per_agent:
         lines.append(f"num_devices = {options.num_devices}: must be a multiple of devices_per_agent")
     if shards == 1:
         return lines + (["exact = True: has no effect without shards"] if options.exact else [])
     if env.host:
-        return [*lines, f"shards = {shards}: {env.name} is stepped on the host, for one device"]
+        return [*lines, f"shards = {shards}: the host environment {env.name} needs a single device"]
     if options.kernels != "off":
-        lines.append(f"shards = {shards}: kernels = 'auto' makes an update one kernel, in which shards cannot meet")
+        lines.append(f"shards = {shards}: cannot be combined with kernels = 'auto'")
     if not teaching.is_plain(config):
-        lines.append(f"shards = {shards}: curriculum = {config.curriculum!r} chooses among the levels of a whole agent")
+        lines.append(f"shards = {shards}: curriculum = {config.curriculum!r} is not supported with shards")
     settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     uneven = [name for name in splitting.SHARED_OUT if settings.get(name, 0) % shards]
     lines += [f"{name} = {settings[name]}: must be a multiple of shards = {shards}" for name in uneven]
@@ -52,7 +52,7 @@ def problems(options: Any, algorithm: Algorithm, config: Any, env: Env) -> list[
     part = splitting.share(config, shards)
     lines += [f"shards = {shards}: in one of them {line}" for line in algorithm.problems(part, env)]
     if not lines and algorithm.make_learner(part, env).rows is not None:
-        lines.append(f"shards = {shards}: cannot be with past selves or a league, whose environments differ")
+        lines.append(f"shards = {shards}: cannot be combined with past selves or a league")
     return lines
 
 

@@ -60,15 +60,13 @@ def acting(learner: Learner, policy: PyTree, space: spaces.Space, card: dict[str
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), spaces.struct(space))
     begin = jax.device_get(learner.init_carry(1))
     if learner.restart is not None:
-        raise ConfigError(
-            "this policy remembers rewards and ends of episodes by a rule of its own; it cannot be exported"
-        )
+        raise ConfigError("this policy has its own memory of rewards and episode ends; it cannot be exported")
     if any(np.any(leaf) for leaf in jax.tree.leaves(begin)):
-        raise ConfigError("this policy begins an episode with a memory that is not zero; it cannot be exported")
+        raise ConfigError("this policy starts episodes with a non-zero memory; it cannot be exported")
     exploit = lambda key, obs, carry: learner.exploit(policy, Situation(obs, carry), key)
     key = jax.random.key(0)
     if programs.uses_first(exploit, key, row, begin):
-        raise ConfigError("this policy draws its actions at random; it cannot be exported")
+        raise ConfigError("this policy samples its actions; it cannot be exported")
     named = trees.named_leaves(row)
     obs = {f"obs{name}": jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for name, x in named.items()}
     remembered = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in jax.tree.leaves(begin)]
@@ -106,7 +104,7 @@ def export_run(options: ExportOptions) -> Path:
     made = (path, _card_of(path)) if options.to == "stablehlo" else (path,)
     check_out(*made, overwrite=options.overwrite, given=bool(options.out), folder=options.to == "numpy")
     if path.is_symlink():
-        raise ConfigError(f"out = {str(path)!r}: is something else than an export --to {options.to}")
+        raise ConfigError(f"out = {str(path)!r}: exists and is not an export --to {options.to}")
     policy = of_run(options)
     {"stablehlo": write_stablehlo, "numpy": write_numpy, "onnx": write_onnx}[options.to](path, policy)
     return path
@@ -145,7 +143,7 @@ def write_numpy(path: Path, policy: Acting) -> None:
     outputs = named(program.outputs)
     own = {runner.PROGRAM, runner.ARRAYS, "policy.py", "__pycache__"}
     if path.exists() and not {each.name for each in path.iterdir()} <= own:
-        raise ConfigError(f"out = {str(path)!r}: holds something else than an export")
+        raise ConfigError(f"out = {str(path)!r}: exists and is not an export")
     card = {"format": runner.FORMAT, **policy.card, **_arrays(policy), "steps": steps, "outputs": outputs}
     with atomic_folder(path) as folder:
         (folder / runner.ARRAYS).write_bytes(safetensors.numpy.save(program.constants))

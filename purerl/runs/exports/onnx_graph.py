@@ -134,7 +134,7 @@ class _Graph:
             WRITTEN[step.op](self, step, given, out)
         else:
             raise ConfigError(
-                f"this policy needs {step.op}, which is not written as ONNX here; export it --to stablehlo"
+                f"this policy needs {step.op}, which the ONNX export does not support; use --to stablehlo"
             )
 
 
@@ -173,7 +173,9 @@ def _clamp(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> Non
 
 def _select(graph: _Graph, step: ExportedStep, given: list[str], out: str) -> None:
     if len(given) != 3 or step.given[0].dtype != "bool":
-        raise ConfigError("this policy chooses among several arrays, which is not written as ONNX here")
+        raise ConfigError(
+            "this policy selects among several arrays, which the ONNX export does not support; use --to stablehlo"
+        )
     graph.node("Where", [given[0], given[2], given[1]], out)
 
 

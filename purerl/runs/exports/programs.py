@@ -129,7 +129,7 @@ class _Writing:
             name = "reshape"
         op = {"copy_p": "copy", "stop_gradient": "copy"}.get(name, name)
         if op not in OPERATIONS:
-            raise ConfigError(f"this policy needs {name}, which numpy has no counterpart of here; {INSTEAD}")
+            raise ConfigError(f"this policy needs {name}, which the numpy export does not support; {INSTEAD}")
         made = [self.value(var) for var in equation.outvars]
         self.steps.append(ExportedStep(op, [self.named(each) for each in given], made, _how(op, params, given, made)))
         return list(made)
@@ -171,7 +171,9 @@ class _Writing:
                     x = self.value(equation.outvars[0])._replace(shape=shape)
                 self.steps.append(ExportedStep("take", [of, self.named(place)], [x], {"axis": axis}))
             return made
-        raise ConfigError(f"this policy looks elements up by what it sees, which numpy cannot do here; {INSTEAD}")
+        raise ConfigError(
+            f"this policy indexes arrays by observations, which the numpy export does not support; {INSTEAD}"
+        )
 
 
 def _along(places: np.ndarray) -> list[np.ndarray]:
@@ -189,7 +191,7 @@ def _how(op: str, params: dict[str, Any], given: list[Any], made: list[Value]) -
         return {"sum": [list(of_x), list(of_y)], "along": [list(along_x), list(along_y)]}
     if op == "pad":
         if any(inner or low < 0 or high < 0 for low, high, inner in params["padding_config"]):
-            raise ConfigError(f"this policy pads between elements, which numpy cannot do here; {INSTEAD}")
+            raise ConfigError(f"this policy pads between elements, which the numpy export does not support; {INSTEAD}")
         return {"widths": [[low, high] for low, high, _ in params["padding_config"]]}
     readers: dict[str, Callable[[], dict[str, Any]]] = {
         "reshape": lambda: {"shape": made[0].shape},
@@ -232,7 +234,7 @@ def _size(size: Any) -> Any:
 def _dtype(dtype: Any) -> str:
     """Returns the name of a dtype. Raises `ConfigError` for one that numpy does not have."""
     if np.dtype(dtype).isbuiltin != 1:
-        raise ConfigError(f"this policy computes in {np.dtype(dtype).name}, which numpy has not; {INSTEAD}")
+        raise ConfigError(f"this policy computes in {np.dtype(dtype).name}, which numpy does not have; {INSTEAD}")
     return np.dtype(dtype).name
 
 

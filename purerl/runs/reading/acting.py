@@ -51,7 +51,7 @@ class Acting:
         if self._carry is None:
             self._carry, self._rows = self._init_carry(rows), rows
         if rows != self._rows and jax.tree.leaves(self._carry):
-            raise ConfigError(f"obs: {rows} of them, but the memory is of {self._rows}; reset() forgets that")
+            raise ConfigError(f"obs: {rows} rows, but the memory has {self._rows}; call reset() first")
         pairs = zip(likes.values(), arrays, strict=True)
         batch = [x.astype(like.dtype).reshape(rows, *like.shape) for like, x in pairs]
         action, self._carry = self._act(jax.tree.unflatten(structure, batch), self._carry)
@@ -84,7 +84,5 @@ def acting(directory: str | Path, agent: int = 0, *, trust: Trust = False) -> Ac
     """
     agent_of_run = evaluation.agent(directory, agent, trust=trust)
     if agent_of_run.learner.restart is not None:
-        raise ConfigError(
-            f"{directory}: {agent_of_run.saved['algo']} remembers its rewards; play it by purerl.evaluate"
-        )
+        raise ConfigError(f"{directory}: {agent_of_run.saved['algo']} has a memory of rewards; use purerl.evaluate")
     return Acting(agent_of_run)

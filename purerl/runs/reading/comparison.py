@@ -46,7 +46,7 @@ def compare(directories: list[Path]) -> dict[str, Any]:
     for directory in directories:
         summary = _summary(directory)
         if summary["swept"]:
-            raise ConfigError(f"{directory}: holds a sweep; compare needs runs of one configuration")
+            raise ConfigError(f"{directory}: is a sweep; compare needs runs of one configuration")
         returns = np.array([untrusted.plotted(x) for x in summary["return_per_seed"]])
         scores.append(np.where(summary["alive_per_seed"], returns, np.nan))
         facts = {name: summary[name] for name in ("algo", "env", "env_params", "env_steps")}

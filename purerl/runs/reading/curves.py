@@ -81,7 +81,7 @@ def file_of(directory: Path, metric: str) -> str:
         first = next(log.rows(directory / name, under_way=True), {})
         known |= {key: name for key in first if key not in NO_METRICS and key not in known}
     if not known:
-        raise ConfigError(f"{directory}: holds no log of a run")
+        raise ConfigError(f"{directory}: has no log of a run")
     if metric not in known:
         raise ConfigError(f"y = {metric!r}: not in the logs of {directory}; nearest: {nearest(metric, list(known))}")
     return known[metric]
@@ -133,7 +133,7 @@ def _configuration(directory: Path, swept: dict[str, list[float]], which: str) -
     """
     at, size = int(which) if which.isdecimal() and len(which) < 20 else -1, min(map(len, swept.values()))
     if not 0 <= at < size:
-        raise ConfigError(f"{directory}: its log has a configuration {which[:40]!r}, which its sweep has not")
+        raise ConfigError(f"{directory}: its log has a configuration {which[:40]!r} that is not in its sweep")
     return ", ".join(f"{key} {column[at]:.4g}" for key, column in swept.items())
 
 

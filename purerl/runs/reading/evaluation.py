@@ -67,9 +67,9 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
         raise ConfigError("\n".join(lines)) from None
     except Exception as error:  # sizes that no machine can hold raise errors of any type, of several libraries
         if place(error):
-            raise ConfigError(f"{path}: code of your own raised {one_line(error)}") from error
+            raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{path}: not a run that can be built ({reason[:200]})") from error
+        raise ConfigError(f"{path}: the run cannot be rebuilt ({reason[:200]})") from error
     return Run(saved, setup, env, learner, policy)
 
 
@@ -162,7 +162,7 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
     """
     env, size = run.env, run.setup.members.size
     if env.num_agents == 1:
-        raise ConfigError(f"against = {against!r}: {run.saved['algo']} on {run.saved['env']} is one agent")
+        raise ConfigError(f"against = {against!r}: {run.saved['algo']} on {run.saved['env']} has one agent")
     if against == RANDOM:
         return Rivals(lambda env, policy: random_player(env), ())
     other = load(against, trust=trust)
@@ -170,7 +170,7 @@ def rivals(run: Run, against: str, *, trust: Trust = False) -> Rivals:
         env.observation_space
     )
     if not same or other.env.num_agents != env.num_agents:
-        raise ConfigError(f"against = {against!r}: its agents do not play {run.saved['env']} as those of the run do")
+        raise ConfigError(f"against = {against!r}: must be a run in the same environment, {run.saved['env']}")
     which = np.arange(size) % other.setup.members.size
     return Rivals(lambda env, policy: player(other.learner, policy), trees.take(other.policy, which))
 

@@ -82,7 +82,7 @@ def load(path: Path, env: Env, name: str) -> Levels:
     card, arrays = carded.load(carded.LEVELS, path, expected)
     size = arrays["size"]
     if not np.any(size > 0) or np.any(size < 0) or np.any(size > card["capacity"]):
-        raise ConfigError(f"{path}: holds no level, or not as many as it says")
+        raise ConfigError(f"{path}: has no levels, or not as many as its card says")
     agent, place = np.nonzero(np.arange(card["capacity"])[None] < size[:, None])
     leaves = [_as_level(arrays[LEVEL + each][agent, place], leaf) for each, leaf in trees.named_leaves(like).items()]
     names = [f"agent {a}, level {p}" for a, p in zip(agent, place, strict=True)]

@@ -36,11 +36,11 @@ def answers(folder: Path) -> Answers:
     """Makes the functions that answer the requests of the page, from the runs in ``folder`` alone.
 
     Raises:
-        ConfigError: It is no directory.
+        ConfigError: It is not a directory.
     """
     root = Path(os.path.realpath(folder))
     if not root.is_dir():
-        raise ConfigError(f"folder = {str(folder)!r}: is no directory")
+        raise ConfigError(f"folder = {str(folder)!r}: is not a directory")
 
     @functools.lru_cache(maxsize=LOGS_KEPT)
     def log(path: Path) -> growing_logs.Followed:

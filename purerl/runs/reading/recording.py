@@ -87,7 +87,7 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
 def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player of an agent of a run, in the environment that it was trained in."""
     if options.env or env_params:
-        raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; give no other")
+        raise ConfigError(f"env = {options.env!r}: {options.who} plays in its own environment; omit --env")
     agent = evaluation.agent(options.who, options.agent, trust=trusted.memory(options.trust))
     about = {"run": Path(options.who).name, **agent.label}
     about |= {name: agent.saved[name] for name in ("algo", "sha256")}
@@ -97,9 +97,9 @@ def _of_run(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
 def _of_function(options: RecordOptions, env_params: dict[str, Any]) -> Cast:
     """Makes the player that ``MODULE:FUNCTION`` returns for the environment, or one of random actions."""
     if not options.env:
-        raise ConfigError(f"env: is missing; {options.who} plays in what --env names")
+        raise ConfigError(f"env: is missing; {options.who} needs --env")
     if options.agent:
-        raise ConfigError(f"agent = {options.agent}: {options.who} is no run, and has no agents of other numbers")
+        raise ConfigError(f"agent = {options.agent}: {options.who} is not a run; omit --agent")
     env = agents.own(checked(options.env, env_params))
     if options.who == RANDOM:
         return Cast(options.env, env_params, env, random_player(env), {"function": RANDOM})

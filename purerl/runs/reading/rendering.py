@@ -144,7 +144,7 @@ class _Filmed:
         self._env, self._batch = env, env.host.batch(1)
         if self._batch.frame is None:
             self.close()
-            raise ConfigError(f"env = {agent.saved['env']!r}: draws no pictures (render_mode 'rgb_array')")
+            raise ConfigError(f"env = {agent.saved['env']!r}: cannot be rendered (needs render_mode 'rgb_array')")
         self._frame = self._batch.frame
         whole = player(agent.learner, agent.policy)
         self._playing = Playing(lambda given: (env, whole))

@@ -36,7 +36,7 @@ class Best:
                 self._returns = np.array([-np.inf if value is None else value for value in returns], np.float64)
                 self._policy = jax.tree.map(np.array, best.policy)
             except (ConfigError, KeyError, TypeError, ValueError) as error:
-                say(console, f"the best policies begin anew: {error}")
+                say(console, f"the saved best policies cannot be read, and new ones are collected: {error}")
 
     def watch(self, metrics: dict[str, np.ndarray]) -> None:
         """Records the episodes that ended in a chunk.

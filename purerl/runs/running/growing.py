@@ -88,11 +88,11 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
     if target.resolve() == source.resolve():
         raise ConfigError(f"out = {str(target)!r}: is the run that grows; must be another directory")
     if target.is_symlink():
-        raise ConfigError(f"out = {str(target)!r}: is a symbolic link; a run writes into its own directory alone")
+        raise ConfigError(f"out = {str(target)!r}: is a symbolic link; a run writes only into its own directory")
     if target.resolve().is_relative_to(source.resolve()):
-        raise ConfigError(f"out = {str(target)!r}: lies in the run that grows, which is only read")
+        raise ConfigError(f"out = {str(target)!r}: must not be inside the run that grows")
     if old.split:
-        raise ConfigError(f"{source}: its agents are cut into shards, and cannot grow")
+        raise ConfigError(f"{source}: agents with shards cannot grow")
     console = Console(stderr=True)
     new = new._replace(warm_start={})  # it goes on from checkpoints
     run = Run(new, Setup.of(new), options, target, console)
@@ -102,7 +102,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
         raise ConfigError("\n".join(f"hidden_sizes = {request.hidden_sizes}: {line}" for line in lines))
     steps, batch_size = _steps(run, source, file)
     if old.warm_start and len(steps) * batch_size < run.setup.members.size:
-        raise ConfigError(f"{source}: has agents that have not begun, and would begin without its warm start")
+        raise ConfigError(f"{source}: has agents that have not started, and would start without its warm start")
     with hold(target, FILES, overwrite=request.overwrite):
         claim(target, FILES)
         try:
@@ -114,7 +114,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
         done = ", ".join(str(step.number) for step in steps)
         trusted.remember(target, [new.algo, new.env])
         config_file.write(target, file.command, new, options, [*file.history, f"{sizes} after iteration {done}"])
-        say(console, f"{target}: {sizes}; go on with: {resume_command(target)}")
+        say(console, f"{target}: {sizes}; resume with: {resume_command(target)}")
     return 0
 
 
@@ -131,7 +131,7 @@ def _steps(run: Run, source: Path, file: ConfigFile) -> tuple[list[checkpoint.Ch
     about = resuming.checked(Resumed(source, file, [], strict=False, override=False), folder, folder / "0")
     batch_size = about.get("batch_size")
     if type(batch_size) is not int or not 0 < batch_size <= size:
-        raise ConfigError(f"{folder}: holds no checkpoint of the run")
+        raise ConfigError(f"{folder}: has no checkpoint")
     newest = [resuming.newest(folder / str(k), run.console, strict=False) for k in range(math.ceil(size / batch_size))]
     return [step for step in newest if step], batch_size
 

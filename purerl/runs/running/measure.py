@@ -59,7 +59,7 @@ def plan(description: Description, options: Any) -> tuple[planning.Plan, Speed |
     setup = Setup.of(description)
     batch_size, lanes = options.agents_at_once or "auto", options.lanes or None
     if setup.host and options.target:
-        raise ConfigError(f"target = {options.target!r}: forecasts whole programs; {description.env} steps on the host")
+        raise ConfigError(f"target = {options.target!r}: is not supported for the host environment {description.env}")
     algo, per_agent = description.algo, options.devices_per_agent
     if options.target:
         used = absent.devices(options.target, max(options.num_devices, per_agent))

@@ -41,7 +41,7 @@ def train_programs(descriptions: Sequence[Description], programs: dict[str, list
         ConfigError: The options ask for a warm start.
     """
     if options.warm_start:
-        raise ConfigError(f"warm_start = {options.warm_start!r}: cannot begin a sweep of several programs")
+        raise ConfigError(f"warm_start = {options.warm_start!r}: is not supported for a sweep of several programs")
     first = descriptions[0]
     directory = place(options, first.name)
 
@@ -107,7 +107,7 @@ def _each(directory: Path, programs: dict[str, list[Any]], count: int, one: Call
         say(to, f"program {index + 1} of {count}: {values}")
         code = one(index)
         if code not in (0, EXIT_DIVERGED):
-            say(to, f"the whole sweep goes on with: {resume_command(directory)}")
+            say(to, f"resume the whole sweep with: {resume_command(directory)}")
             return code
     return int(processes.from_first(_rank(directory, programs, count) if processes.is_first() else 0))
 

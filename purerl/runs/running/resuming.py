@@ -132,14 +132,14 @@ def checked(resumed: Resumed, folder: Path, steps: Path) -> dict[str, Any]:
             they were made with, and ``resumed.override`` is False.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: holds no checkpoint")
+        raise ConfigError(f"{folder}: has no checkpoint")
     digest = config_file.digest(resumed.file.fields)
     fits = lambda about: resumed.override or about.get("config_sha256") == digest
     about = checkpoint.peek(steps)
     if checkpoint.steps(steps) and not (about and fits(about)):
         about = checkpoint.newest(steps, strict=resumed.strict).about
     if about and not fits(about):
-        raise ConfigError(f"{resumed.file.path}: was changed since the run was saved; --override goes on all the same")
+        raise ConfigError(f"{resumed.file.path}: was changed since the run was saved; give --override to use it")
     return about
 
 
@@ -162,11 +162,11 @@ def newest(directory: Path, console: Console, *, strict: bool) -> checkpoint.Che
     if not untrusted.is_number(step.about.get("seconds")):
         raise ConfigError(f"{step.path}: not the checkpoint of a run")
     for reason in step.damaged.values():
-        say(console, f"damaged: {reason}; going on from {step.number}")
+        say(console, f"damaged: {reason}; resuming from {step.number}")
     now = checkpoint.versions()
     other = [f"{name} {was} -> {now[name]}" for name, was in step.versions.items() if now.get(name, was) != was]
     if other:
-        say(console, f"the run was saved by other versions, so that bits may differ: {', '.join(other)}")
+        say(console, f"the run was saved by other versions; results may differ by rounding: {', '.join(other)}")
     return step
 
 
@@ -181,7 +181,7 @@ def agreed(value: Any) -> None:
     """
     every = processes.gathered(value)
     if any(each != every[0] for each in every):
-        raise ConfigError(f"the processes read different checkpoints: {every}; must be of one file system")
+        raise ConfigError(f"the processes read different checkpoints: {every}; they must share a file system")
 
 
 def begin(
@@ -200,9 +200,9 @@ def begin(
     for line in resumed.changes:
         say(console, f"changed: {line}")
         if line.startswith("total_steps"):
-            say(console, "what is annealed over the training now ends at the new total")
+            say(console, "schedules now end at the new total")
         if line.startswith("devices_per_agent") and getattr(description, "split", {}).get("exact") is False:
-            say(console, "what the shards of an agent sum is added in another order now, so that bits may differ")
+            say(console, "shards are now summed in another order; results may differ by rounding")
     history = [*file.history, *resumed.changes]
     config_file.write(resumed.directory, file.command, description, options, history)
     for folder in (resumed.directory / CHECKPOINTS).rglob("*.tmp"):

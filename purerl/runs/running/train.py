@@ -143,7 +143,7 @@ def resume(description: Description, options: Any, resumed: Resumed) -> int:
             done = f"{run.setup.trainer.frames(furthest):,}"
             raise ConfigError(f"total_steps = {run.setup.config.total_steps}: the run has done {done} of each agent")
         if resumed.finished:
-            say(run.console, f"{directory}: the run is finished; --total-steps goes on with it")
+            say(run.console, f"{directory}: the run is finished; give --total-steps to continue it")
             return 0
         program = _compile(run, batch_size)
         so_far = so_far if steps else Progress([None] * math.ceil(run.setup.members.size / program.chunk.batch_size))
@@ -246,7 +246,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
         try:
             levels.save(directory, trained.buffer, {**about, "members": setup.labels})
         except ConfigError as error:  # too large
-            say(run.console, f"the levels are not kept: {error}")
+            say(run.console, f"the levels are not saved: {error}")
     summary = {
         "status": "interrupted",
         **{name: getattr(description, name) for name in ("algo", "env", "env_params", "seeds", "swept")},
@@ -263,7 +263,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
     }
     if over:
         json_files.write_json(directory / "summary.json", summary)
-        say(run.console, f"interrupted, and saved; go on with: {resume_command(directory)}")
+        say(run.console, f"interrupted and saved; resume with: {resume_command(directory)}")
         return 128 + interrupted[0]
     played = plays(trained.policy)
     scores = np.where(alive, played["return_per_seed"], np.nan)

@@ -73,7 +73,7 @@ def kept(directory: Path, description: Description) -> PyTree:
     document = policies.load_description(directory / FOLDER)
     size, about = document.get("members"), document.get("warm_start")
     if type(size) is not int or not 1 <= size <= description.size or about != description.warm_start:
-        raise ConfigError(f"{directory / FOLDER}: is not what the run began with")
+        raise ConfigError(f"{directory / FOLDER}: was changed since the run started")
     return policies.load_policy(directory / FOLDER, document, evaluation.shapes(description, size))
 
 
