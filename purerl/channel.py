@@ -82,7 +82,7 @@ class Channel:
         them.
         """
         if not self._ending.acquire(blocking=False):
-            threading.Event().wait()  # another thread is ending this process
+            threading.Event().wait()  # another thread exits the process
         for peer, connection in self._peers.items():
             self._send(peer, {"code": code})
             with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ class Channel:
                 closed.wait(max(0.0, over - time.monotonic()))
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # who has gone is met by `_listen`
+        with contextlib.suppress(OSError):  # `_listen` reports a closed connection
             self._peers[peer].sendall(json.dumps(message).encode() + b"\n")
 
     def _listen(self, peer: int, connection: socket.socket) -> None:
@@ -210,7 +210,7 @@ def names() -> list[str]:
     """Returns names and addresses by which this machine may be known to others."""
     hosts = [socket.getfqdn(), socket.gethostname()]
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # nothing is sent: it only tells which way out there is
+        probe.connect(("192.0.2.1", 9))  # sends nothing, but selects the outgoing interface
         hosts.insert(0, probe.getsockname()[0])
     return hosts
 

@@ -29,7 +29,7 @@ def compute_on_host(function: Callable[..., Any], space: Any) -> Callable[..., A
     """Returns ``function`` as the host computes it, with its results in the memory ``space``."""
     from jax.experimental import compute_on
 
-    # jax 0.10 calls it compute_on2. jax 0.11 gave it the name of the context manager that it replaced.
+    # compute_on2 in jax 0.10; in jax 0.11 it has the name of the context manager that it replaced.
     call: Callable[..., Any] = getattr(compute_on, "compute_on2", None) or compute_on.compute_on
     return call(function, compute_type="device_host", out_memory_spaces=space)
 

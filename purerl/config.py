@@ -184,11 +184,12 @@ def _problems(config: Any, names: Sequence[str] | None = None) -> dict[str, str]
         if isinstance(value, jax.core.Tracer):
             continue
         kind, limits = _limits(hints[name])
-        if isinstance(kind, types.UnionType):  # the first of its types, or None where that is one of them
+        if isinstance(kind, types.UnionType):  # None is allowed if it is a member; otherwise the first member counts
             if value is None and types.NoneType in typing.get_args(kind):
                 continue
             kind = typing.get_args(kind)[0]
-        number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value  # a jit would trace comparisons
+        # A numpy number, because comparisons of jax arrays would be traced in a jit.
+        number: Any = np.asarray(value)[()] if isinstance(value, jax.Array) else value
         if name in lengths and isinstance(number, np.floating):
             kind = float
         problem = _type_problem(number, kind) or next(
@@ -322,7 +323,7 @@ def sweep(config: C, **values: Any) -> tuple[C, C]:
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ConfigError(f"swept values must be vectors of one length, got shapes {sorted(shapes)}")
-    given: Any = config  # of a class made by `config`, so a dataclass
+    given: Any = config  # a dataclass, made by `config`
     leaves = (*traced, *(name for name in _lengths(given.__class__) if not isinstance(getattr(config, name), int)))
     axes = dataclasses.replace(given, **{name: 0 if name in arrays else None for name in leaves})
     return dataclasses.replace(given, **arrays), axes

@@ -110,11 +110,11 @@ def begin(how: str, ended: Ended) -> None:
     given: dict[str, Any] = {}
     if how != AUTO:
         given = dict(zip(("coordinator_address", "num_processes", "process_id"), _read(how), strict=True))
-    jax.config.update("jax_enable_preemption_service", False)  # it would receive SIGTERM in place of this package
+    jax.config.update("jax_enable_preemption_service", False)  # the service would catch SIGTERM instead of purerl
     late = f"processes = {how!r}: not all of them have come within {JOIN_SECONDS} seconds"
     waiting = threading.Timer(JOIN_SECONDS, ended, (late, channel.EXIT_LOST))
     waiting.daemon = True
-    waiting.start()  # JAX would abort this process
+    waiting.start()  # a timeout in JAX would abort this process
     given |= {"initialization_timeout": 2 * JOIN_SECONDS, "heartbeat_timeout_seconds": HEARTBEAT}
     try:
         jax.distributed.initialize(**given)

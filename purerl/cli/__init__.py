@@ -42,22 +42,22 @@ USAGE = """usage: purerl COMMAND ...
 
 commands:
   train ALGO --env ENV   train agents and evaluate them; writes a run directory
-  sweep ALGO --env ENV   train over ranges of hyper-parameters and rank them
-  plan ALGO --env ENV    tell what a training would cost, without running it
-  evolve SOCKET --env ENV  evolve a loss, a rule, an optimiser, messages or levels over whole trainings
-  resume RUN             go on with a training, a sweep or a search that was interrupted, or make it longer
-  grow RUN               widen the layers of a trained network, which goes on acting as before
+  sweep ALGO --env ENV   train with ranges of hyperparameters and rank the results
+  plan ALGO --env ENV    estimate memory and time of a training without running it
+  evolve SOCKET --env ENV  evolve a loss, an update rule, an optimiser, messages or levels
+  resume RUN             continue an interrupted training, sweep or search, or make it longer
+  grow RUN               widen the layers of a trained network without changing its policy
   eval RUN               evaluate the policies of a run directory
-  record RUN             play a policy into a dataset, such as demonstrations
-  compare RUN RUN ...    runs side by side, with intervals
-  plot RUN ...           draw the curves of runs, the map of a sweep, or what a search came to
-  render RUN             film an agent as it plays: a GIF, an MP4 or a page
-  export RUN             write a policy as a file that runs without this package
-  dashboard [FOLDER]     a page on the runs in a folder, in the browser of this machine
-  check-env ENV          tell whether an environment of your own keeps the contract
-  list algos|envs        name what there is
+  record RUN             record episodes of a policy as a dataset, such as demonstrations
+  compare RUN RUN ...    compare runs, with confidence intervals
+  plot RUN ...           draw learning curves, the map of a sweep, or the results of a search
+  render RUN             render episodes of an agent as a GIF, an MP4 or a web page
+  export RUN             export a policy as a file that runs without this package
+  dashboard [FOLDER]     show the runs in a folder in the browser of this machine
+  check-env ENV          check an environment of your own
+  list algos|envs        list algorithms or environments
 
-purerl COMMAND --help tells more. purerl --version prints the version."""
+purerl COMMAND --help lists the options of a command. purerl --version prints the version."""
 
 COMMANDS = {
     "train": ("train", "train"),

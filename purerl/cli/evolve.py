@@ -18,9 +18,9 @@ USAGE = f"""usage: purerl evolve SOCKET --env ENV [OPTIONS]
 sockets: {", ".join(SOCKET_NAMES)}
 
 purerl evolve SOCKET --help lists the options.
-purerl evolve report RUN compares what was found with what it replaces, on held-out seeds;
-purerl evolve report MODULE:FUNCTION --socket SOCKET --env ENV does so with a function of your own.
-purerl evolve distill RUN fits a closed form to it, or a small network."""
+purerl evolve report RUN compares the learned function with its baselines, on held-out seeds;
+purerl evolve report MODULE:FUNCTION --socket SOCKET --env ENV compares a function of your own.
+purerl evolve distill RUN fits a closed form or a small network to the learned function."""
 
 
 def evolve(args: list[str]) -> int:

@@ -105,7 +105,7 @@ def main() -> None:
     life, word = map(int, sys.argv[1:3])
     end_with(life)
     os.set_inheritable(word, False)
-    from purerl.cli import entry  # after `end_with`: this takes long
+    from purerl.cli import entry  # a slow import, so after `end_with`
 
     try:
         entry(sys.argv[3:])

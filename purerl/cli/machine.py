@@ -64,10 +64,10 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     together = getattr(options, "processes", "")
     if together:
         processes.check(together)
-        together = "" if jax.distributed.is_initialized() else together  # of several programs each is prepared
+        together = "" if jax.distributed.is_initialized() else together  # a sweep of programs prepares each
     if options.deterministic:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {DETERMINISTIC}".strip()
-    with contextlib.suppress(RuntimeError):  # called from a program that has computed before
+    with contextlib.suppress(RuntimeError):  # JAX has computed already in this process
         if options.threads == "one" or (options.threads == "auto" and small):
             use_one_thread()
         else:
@@ -80,7 +80,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     platform = jax.devices()[0].platform
     if options.device not in ("any", platform):
         raise ConfigError(f"device = {options.device!r}: is not available; JAX finds {platform}")
-    if target:  # JAX cannot read back what was compiled for another device, and says so
+    if target:  # JAX warns that it cannot read programs cached for another device
         jax.config.update("jax_enable_compilation_cache", False)
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)

@@ -158,7 +158,7 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
         raise ConfigError(f"{file.path}: is a config file of purerl {file.command}, not of purerl {command}")
     algo = choose(f"{file.path}: algo", file.take("algo", str, rest[0] if named else ""), ALGORITHMS)
     if named and rest[0] != algo:
-        raise ConfigError(f"algorithm = {rest[0]!r}: {file.path} is of {algo}")
+        raise ConfigError(f"algorithm = {rest[0]!r}: {file.path} is a config of {algo}")
     if wrappers:
         raise ConfigError(
             f"wrapper = {wrappers[0]!r}: {file.path} already names the wrappers; give --wrapper or the file, not both"
@@ -167,8 +167,8 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
 
 
 BESIDE = (
-    "--config FILE takes options from the config file of a run, and --wrapper MODULE:ATTRIBUTE puts a wrapper of your "
-    "own around the learner."
+    "--config FILE reads options from the config file of a run. --wrapper MODULE:ATTRIBUTE adds a wrapper of your own "
+    "around the learner."
 )
 
 

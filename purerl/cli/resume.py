@@ -20,11 +20,11 @@ uninterrupted run.
   --override         also allow changes of options that affect results, such as --learning-rate
   --trust            import and run the user modules that the run names, and trust them until their source changes
 
-  --processes ADDRESS,N,ID|auto  go on in several processes, as many as there are now
+  --processes ADDRESS,N,ID|auto  run over several processes; see purerl train ALGO --help
 
-The other options of the command that began the run can be given as well. Those on which no result depends, such as
---checkpoint-seconds, take the new value. So does the path of a dataset that was moved, such as --demos FILE. The rest
-cannot change, and are refused if they differ from the run's."""
+The other options of the command that started the run can be given too. Options that do not affect results, such as
+--checkpoint-seconds, and the path of a moved dataset, such as --demos FILE, take the new value. Any other option must
+have the value that the run has."""
 
 
 def resume(args: list[str]) -> int:

@@ -81,7 +81,7 @@ def _gif(path: Path, pictures: Iterable[Picture], fps: float) -> int:
     before: Image.Image | None = None
     with path.open("wb") as file:
         for picture in pictures:
-            frames = -(-(time + picture.stays) // step) + -time // step  # every step-th one of all
+            frames = -(-(time + picture.stays) // step) + -time // step  # every ``step``-th of all frames
             time += picture.stays
             if not frames:
                 continue
@@ -111,7 +111,7 @@ def _part(image: Image.Image, corner: tuple[int, ...], duration: int) -> bytes:
     image.quantize(256, dither=Image.Dither.NONE).save(file, "GIF", interlace=False)
     whole = file.getvalue()
     colours = whole[10] & 7
-    begin = 13 + 3 * 2 ** (colours + 1)  # of the image, behind the header and its table
+    begin = 13 + 3 * 2 ** (colours + 1)  # the image follows the header and its colour table
     control = b"\x21\xf9\x04" + struct.pack("<BHBB", 1 << 2, duration, 0, 0)
     place = b"," + struct.pack("<HHHHB", *corner, *image.size, 0x80 | colours)
     return control + place + whole[13:begin] + whole[begin + 10 : -1]
@@ -126,7 +126,7 @@ def _mp4(path: Path, pictures: Iterable[Picture], fps: float) -> int:
     command, written = [_encoder(), "-v", "error", *given, *made], 0
     with tempfile.TemporaryFile() as errors:
         pipe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
-        with contextlib.suppress(BrokenPipeError), pipe as encoder:  # it tells why it ended
+        with contextlib.suppress(BrokenPipeError), pipe as encoder:  # its error output is read below
             assert encoder.stdin is not None
             for picture in pictures:
                 raw = np.ascontiguousarray(picture.frame[:height, :width]).tobytes()

@@ -255,7 +255,7 @@ def _panel(axes: Axes, points: np.ndarray, mean: np.ma.MaskedArray, colours: Sca
     norm: Any = colours.norm
     axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
     if len(points) == len(x) * len(y):
-        cells = mean.reshape(len(x), len(y)).T  # x is the slower axis of points
+        cells = mean.reshape(len(x), len(y)).T  # x varies slowest over points
         axes.pcolormesh(_edges(x, log_x), _edges(y, log_y), cells, norm=norm, cmap=colours.cmap)
         _name_values(axes.xaxis, x, log_x)
         _name_values(axes.yaxis, y, log_y)

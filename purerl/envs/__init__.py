@@ -165,7 +165,7 @@ def _declared(name: str) -> Collection[str]:
     functions = [imported("env", name)] if ":" in name else list(_EXTRAS.get(family, ()))[1:]
     try:
         return [parameter for function in functions for parameter in inspect.signature(function).parameters]
-    except (TypeError, ValueError):  # `_own` tells
+    except (TypeError, ValueError):  # `_own` reports the error
         return ()
 
 

@@ -31,7 +31,7 @@ def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
     together, masks, the last observation of an episode against the first of the next, beginnings that follow from their
     seeds, and the picture.
     """
-    from purerl.hosts import moves  # which imports Gymnasium
+    from purerl.hosts import moves  # imports Gymnasium
 
     draws = np.random.default_rng(seed)
     seeds, checks = draws.integers(0, 2**31, num_envs), _Checks(host, num_envs)

@@ -116,7 +116,7 @@ def few(env: Env, num_envs: int, at_a_time: int) -> Resets:
     """
 
     def renew(key: Key, last: Array, now: StateAndObs) -> StateAndObs:
-        place = jnp.cumsum(last, dtype=jnp.int32) - 1  # among those that ended
+        place = jnp.cumsum(last, dtype=jnp.int32) - 1  # index among the episodes that ended
 
         def begin_some(i: Array, now: StateAndObs) -> StateAndObs:
             fresh = jax.vmap(env.begin)(env.levels(jax.random.fold_in(key, i), (at_a_time,)))

@@ -40,7 +40,7 @@ def played(reward: Array, last: Array, value: Array, advantage: Array, limit: Sc
     of_steps = jnp.stack([reward, jnp.ones_like(reward), value, jnp.maximum(advantage, 0.0)])
     zeros, ones = jnp.zeros_like(reward), jnp.ones_like(reward)
     rest_of = jax.vmap(lambda x, end: returns.gae(x, zeros[:, 0], zeros[:, 0], ones[:, 0], end, 1.0), 1, 1)
-    total, length, values, gains = jax.vmap(rest_of, (0, None))(of_steps, last)  # of the rest of an episode, [T, B]
+    total, length, values, gains = jax.vmap(rest_of, (0, None))(of_steps, last)  # over the rest of the episode, [T, B]
     first = jnp.concatenate([jnp.ones_like(last[:1]), last[:-1]])
     ends = jnp.flip(jax.lax.cummax(jnp.flip(last.astype(jnp.int32), 0)), 0) > 0
     finished = jnp.any(last, axis=0)

@@ -42,7 +42,7 @@ def devices(name: str, count: int = 1) -> list[jax.Device]:
         topology = topologies.get_topology_desc(
             "", platform="cuda", topology=f"1x1x{count}", target_config=description(gpu)
         )
-    except Exception as error:  # whatever a plugin raises that is missing, or not of jax's version
+    except Exception as error:  # a missing or incompatible plugin can raise any error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"target = {name!r}: needs jax's compiler for GPUs, {INSTALL} ({reason})") from None
     return list(topology.devices)

@@ -96,7 +96,7 @@ def _loops(program: HloProgram, name: str, label: str, depth: int, runs: int, un
             trips = unknown_trips if each.trips is None else each.trips
             further = 1 if each.trips is None else unknown_trips
             body = _loops(program, _must(each, "body"), scope(each), depth + 1, runs * trips, further)
-            if each.trips is None:  # its condition is computed each time
+            if each.trips is None:  # the condition is evaluated in each iteration
                 extra = _loops(program, _must(each, "condition"), "", depth + 1, runs * trips, 1)[0]
                 body[0] = _with(body[0], extra)
             inner += body
@@ -163,7 +163,7 @@ def traffic(program: HloProgram, around: Computation, kernel: Instruction) -> in
     if kernel.op in UPDATES:
         return sum(map(hlo.nbytes, shapes[1:])) + hlo.nbytes(shapes[UPDATES[kernel.op]])
     result = kernel.shape
-    if "$" in kernel.target:  # a library's product, which names its scratch memory beside its result
+    if "$" in kernel.target:  # library matrix products list scratch memory besides the result
         result = re.sub(r",?\s*s8\[\d+\]", "", result)
     return hlo.nbytes(result) + sum(map(hlo.nbytes, shapes)) - _unread(kernel)
 

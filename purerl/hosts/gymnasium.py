@@ -84,7 +84,7 @@ def tasks() -> list[str]:
     """Returns the names that are registered, those of the installed `PLUGINS` included."""
     for package in PLUGINS:
         module = opened(package) if is_there(package) else None
-        if module and package == "ale_py":  # which prints at each beginning
+        if module and package == "ale_py":  # prints when each environment is created
             module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
     return sorted(gymnasium.registry)
 
@@ -106,7 +106,7 @@ def _check(name: str, task: str, given: Iterable[str]) -> None:
     try:
         creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
         parameters = inspect.signature(creator).parameters
-    except RAISED:  # making it reports the error
+    except RAISED:  # the error is raised again when the environment is created
         return
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         check_parameters(name, given, {*parameters, *(("vector",) if task in cartpole.TASKS else ())} - {"render_mode"})

@@ -247,7 +247,7 @@ def _stacker(leaf: Leaf, source: tuple[int, ...]) -> Callable[[Sequence[Any]], n
             return _shifted(leaf, x.astype(dtype, casting="same_kind"))
         try:
             shapes = {x.shape for x in values}
-        except AttributeError:  # a list of numbers
+        except AttributeError:  # x is a list of numbers
             values = [np.asarray(x) for x in values]
             shapes = {x.shape for x in values}
         if shapes != {source}:

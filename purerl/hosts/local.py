@@ -31,7 +31,7 @@ def inline(batch: Batch) -> Stepper:
 
     def send(action: np.ndarray) -> None:
         nonlocal chosen
-        chosen = action.copy()  # what a program returned cannot be written to
+        chosen = action.copy()  # arrays from JAX are read-only
 
     def receive() -> Turn:
         try:

@@ -69,7 +69,7 @@ def decided(host: HostEnv, num_envs: int, each: int, how: How) -> Decided:
 
 def seconds_of_step(host: HostEnv, num_envs: int) -> float:
     """Estimates the seconds that a step of ``num_envs`` environments takes in this process, with a few of them."""
-    from purerl.hosts import moves  # which imports Gymnasium
+    from purerl.hosts import moves  # imports Gymnasium
 
     tried, draws = min(num_envs, 4), np.random.default_rng(0)
     batch = host.batch(tried)

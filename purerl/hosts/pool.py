@@ -89,12 +89,12 @@ class Pool:
         self.restarts = 0
         self._recipe, self._sizes = recipe, sizes
         self._timeout, self._max_restarts, self._warn = timeout, max_restarts, warn
-        self._firsts = np.cumsum([0, *sizes]).tolist()  # the number of the first environment of each group
+        self._firsts = np.cumsum([0, *sizes]).tolist()  # index of the first environment of each group
         ends = [np.cumsum([0, *spread(size, num_workers)]).tolist() for size in sizes]
         self._rows = [[slice(group[w], group[w + 1]) for group in ends] for w in range(num_workers)]
         self._seeds: list[np.ndarray | None] = [None] * len(sizes)
-        self._slot = [0] * len(sizes)  # where the last good observations are
-        self._cut: list[set[int]] = [set() for _ in sizes]  # workers whose episodes end in the next turn
+        self._slot = [0] * len(sizes)  # index of the latest valid observations
+        self._cut: list[set[int]] = [set() for _ in sizes]  # workers whose episodes are truncated at the next step
         self._sent = [0.0] * len(sizes)
         self._workers: list[Process] = []
         self._layout: list[Any] = []

@@ -57,7 +57,7 @@ def interpreter(module: str, *words: str, env: Mapping[str, str], fds: Sequence[
     It is a new interpreter with this one's path of modules, in a session of its own, so that a terminal's Ctrl-C does
     not reach it. Its standard input is empty.
     """
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # "" is the working directory
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # "" stands for the working directory
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *words],
         stdin=subprocess.DEVNULL,
@@ -189,5 +189,5 @@ def signal_name(number: int) -> str:
     """Returns the number of a signal, with its name if it has one."""
     try:
         return f"{number} ({signal.Signals(number).name})"
-    except ValueError:  # of real time
+    except ValueError:  # a real-time signal
         return str(number)

@@ -78,7 +78,7 @@ def picture(render: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
     """
 
     def frame(i: int) -> np.ndarray:
-        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame looks for no sound card
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # stops pygame from opening a sound card
         try:
             image = np.asarray(render(i))
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:

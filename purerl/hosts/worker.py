@@ -64,12 +64,12 @@ def main() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(INTERRUPT, _interrupt)
-    with contextlib.suppress(BrokenPipeError, _Hung):  # nobody is left to answer, or to wait
+    with contextlib.suppress(BrokenPipeError, _Hung):  # the parent process is gone
         _serve(share)
 
 
 def _serve(share: Share) -> None:
-    # after `end_with`: these take long
+    # slow imports, so after `end_with`
     from purerl.errors import ConfigError, one_line, own_code
     from purerl.hosts import memory
     from purerl.hosts.making import make
@@ -88,7 +88,7 @@ def _serve(share: Share) -> None:
         shared = memory.mapped(share.memory, layout, share.sizes, share.workers)
         _step(share, batches, shared)
     for batch in batches:
-        with contextlib.suppress(Exception):  # nothing depends on it any more
+        with contextlib.suppress(Exception):  # errors while closing are ignored
             batch.close()
 
 
@@ -168,11 +168,11 @@ def end_with(life: int) -> None:
     fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([life], [], [], 0)[0]:  # closed before
+    if select.select([life], [], [], 0)[0]:  # the parent closed it already
         os._exit(1)
 
 
 if __name__ == "__main__":
     from purerl.hosts import worker
 
-    worker.main()  # in the module's own name, by which `place` knows its frames
+    worker.main()  # under the module's own name, by which `place` recognises its frames

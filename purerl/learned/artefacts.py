@@ -62,7 +62,7 @@ class Artefact(NamedTuple):
         """Returns the keyword arguments of an algorithm's ``make_trainer`` that plug in the learned function."""
         if self.expression is None:
             return self.made.parts(self.meta_params, config)
-        closed: Any = self.made.closed  # there is one, as `of_expression` checks
+        closed: Any = self.made.closed  # not None: `of_expression` checks it
         return closed(lambda **variables: expressions.evaluate(self.expression, variables))
 
     def env(self, env: Env) -> Env:

@@ -214,7 +214,7 @@ def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTr
     """
     _on_device(trainer)
 
-    step = jax.jit(trainer.step, inline=True)  # traced once for its shapes and for the loop
+    step = jax.jit(trainer.step, inline=True)  # traced once, for shapes and for the loop
 
     def run(state: PyTree, length: Array) -> tuple[PyTree, Metrics]:
         shapes = jax.eval_shape(step, state)[1]

@@ -146,7 +146,7 @@ def describe(
     if environments and not problems:
         with _collecting(problems):
             settings = sockets.settings(socket, options, environments[-1])
-            for place in environments:  # of several each, in which alone a report trains
+            for place in environments:  # each one is checked alone: a report trains in one at a time
                 sockets.make(socket, **settings).env((), place)
     known: Sequence[Env | None] = [*environments] or [None]
     algorithm = ALGORITHMS[algo]

@@ -84,7 +84,7 @@ def artefact(
     fitted, errors = jax.jit(jax.vmap(lambda key: _fit(student, error, key)))(keys)
     best = int(jnp.nanargmin(errors)) if np.any(np.isfinite(errors)) else 0
     meta_params, left = jax.tree.map(lambda x: x[best], fitted), float(errors[best])
-    if not left < 1.0:  # nothing was learned, or nothing that it could take
+    if not left < 1.0:  # the fit explains nothing
         meta_params, left = blank, float(error(blank))
     if learned.socket == "policy-drift":
         target = artefacts.learned_drift(learned, inputs[0], inputs[1], config)

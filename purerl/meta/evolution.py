@@ -195,7 +195,7 @@ def lives(
     def run(given: PyTree, keys: Key) -> Array:
         members = trees.fill(population.Members(given, keys), layout.size)
         results = live_all(members, ())[1]
-        if len(layout.devices) > 1:  # what follows is computed by each device in full, so that it is the same for any
+        if len(layout.devices) > 1:  # replicated, so that results do not depend on the number of devices
             results = jax.lax.with_sharding_constraint(results, NamedSharding(layout.mesh, PartitionSpec()))
         return results[:size]
 

@@ -94,7 +94,7 @@ def make(
         raise ConfigError(f"strategy = {name!r}: {dimensions} meta-parameters, at most {most}; take Sep_CMA_ES")
     if name == "Open_ES" and sigma_limit > sigma:
         raise ConfigError(f"sigma_limit = {sigma_limit}: must not exceed sigma = {sigma}")
-    from evosax import algorithms  # not at the top: the import runs JAX, which fixes its devices
+    from evosax import algorithms  # imported late: evosax runs JAX on import, which fixes the devices
     from evosax.core.fitness_shaping import identity_fitness_shaping_fn
 
     options = {}

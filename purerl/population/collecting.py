@@ -197,5 +197,5 @@ class Collector:
         try:
             while self._left:
                 self._rollouts.put(self._collect())
-        except BaseException as error:  # whoever asks for the rollout raises it
+        except BaseException as error:  # `next` raises it in the thread that waits
             self._rollouts.put(error)

@@ -92,7 +92,7 @@ def layout(
     there = tuple(devices or jax.devices())
     places = len(there) // per_agent
     if len({device.process_index for device in there}) == 1:
-        places = min(places, size)  # all of several processes compute the same program, if only to fill it up
+        places = min(places, size)  # several processes all run the same program, padded
     share = math.ceil(size / places)
     most = lanes or (CPU_LANES if there[0].platform == "cpu" else share)
     groups = math.ceil(share / most)
@@ -126,7 +126,7 @@ def spread(
         differs: Which leaves of ``state`` and of ``out`` differ between the shards of an agent, as in
             `Layout.shardings`.
     """
-    function = jax.jit(function, inline=True)  # so that it is traced once, for shapes and for the loop
+    function = jax.jit(function, inline=True)  # traced once, for shapes and for the loop
 
     def on_device(groups, given, state, *shared):
         with kernels.for_devices(layout.devices[0].platform):

@@ -202,7 +202,7 @@ def successive_halving(
     count = len(layout.devices)
     share = layout.groups * layout.lanes
     rank = np.arange(layout.size)
-    place = (rank % count) * share + rank // count  # index of each rank in [P]; ranks go to the devices in turn
+    place = (rank % count) * share + rank // count  # index of each rank in [P]; ranks are dealt to the devices in turn
     rank_of_place = np.argsort(place)
 
     def rung(carry, now):
@@ -213,7 +213,7 @@ def successive_halving(
         state, metrics = trees.take(advance(*placed, length, groups=groups), place)
         ran = rank < survivors
         scores = jnp.where(ran, _score(fitness, state, metrics), scores)
-        order = jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))  # those that ran first, the best in front
+        order = jnp.lexsort((rank, jnp.where(ran, -scores, 0.0), ~ran))  # members that ran come first, best first
         carry = given, state, member, rungs + ran, scores
         return trees.take(carry, order), None
 

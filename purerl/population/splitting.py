@@ -95,7 +95,7 @@ def agent(make_trainer: Callable[..., Trainer], member: Members, cut: Cut | None
     """
     if cut is None:
         advance = lambda given, state, length, most: loops.chunk(make_trainer(**given), most)(state, length)
-        start = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)  # to be traced once
+        start = jax.jit(lambda m: make_trainer(**m.given).init(m.keys), inline=True)  # traced once
         return Agent(start, advance, start)
 
     def part(given: dict[str, Any]) -> Trainer:

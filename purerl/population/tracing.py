@@ -29,7 +29,7 @@ class Traced(NamedTuple):
 
 def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
     """Traces ``function(*args)`` as one of ``count`` shards; ``args`` are arrays or shapes of one shard."""
-    with choice.wanted(choice.OFF):  # shards cannot meet in a kernel
+    with choice.wanted(choice.OFF):  # a kernel cannot contain collectives
         made = jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args)
     return Traced(*made)
 
@@ -111,7 +111,7 @@ def schedule(jaxpr: Any, given: Flags) -> list[Group | JaxprEqn]:
     own = _known(jaxpr, given)
     groups: list[Group | JaxprEqn] = []
     waiting: dict[bool, list[JaxprEqn]] = {False: [], True: []}
-    not_yet: set[Any] = set()  # what the operations of each shard will have made
+    not_yet: set[Any] = set()  # outputs of the waiting operations of each shard
 
     def close() -> None:
         groups.extend(_group(jaxpr, waiting[apart], own, apart) for apart in (False, True) if waiting[apart])

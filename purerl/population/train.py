@@ -60,8 +60,8 @@ def train_population(
     at_host = size < everyone.size or deal.devices[0].platform == "cpu"
     for start in range(0, everyone.size, size):
         batch = take(everyone, slice(start, start + size))
-        # What is cut out of arrays on several cores is gathered in the background, for which XLA on CPU needs all of
-        # them at once: it aborts the process if some are busy for 40 seconds, be it with compiling.
+        # Slices of arrays on several cores are gathered in the background, which needs all cores of a CPU at once. XLA
+        # aborts the process if one of them is busy for 40 seconds, for example with compiling.
         result = jax.block_until_ready(program(place(batch, deal)))
         if at_host or processes.count() > 1:
             result = jax.device_put(processes.fetch(result) if processes.count() > 1 else result, host)

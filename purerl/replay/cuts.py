@@ -57,7 +57,7 @@ def add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cuts
 
     ``position`` is a multiple of ``T``.
     """
-    size = math.gcd(truncated.shape[0], cuts.every)  # so many rows never span two blocks
+    size = math.gcd(truncated.shape[0], cuts.every)  # this many rows never span two blocks
     for first in range(0, truncated.shape[0], size):
         rows = trees.take((truncated, next_obs), slice(first, first + size))
         cuts = _add(cuts, position + first, *rows)
@@ -68,7 +68,7 @@ def _add(cuts: Cuts, position: Array, truncated: Array, next_obs: PyTree) -> Cut
     """Adds rows within one block, as `add` does."""
     block, offset = position // cuts.every, position % cuts.every
     size, num_envs = truncated.shape
-    index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # the last, or -1
+    index = jnp.max(jnp.where(truncated, jnp.arange(size)[:, None], -1), axis=0)  # -1: no truncated step
     stored = jax.lax.dynamic_index_in_dim(cuts.row, block, 0, keepdims=False)
     overwritten = (stored >= offset.astype(jnp.uint8)) & (stored < (offset + size).astype(jnp.uint8))
     stored = jnp.where(overwritten, NONE, stored)

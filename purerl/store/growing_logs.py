@@ -40,7 +40,7 @@ class Columns(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         column, dense = self._columns[name], np.full(self._length, math.nan)
-        with self._lock:  # an array that is looked at cannot grow
+        with self._lock:  # an array with views cannot grow
             rows, values = np.frombuffer(column.rows, np.int32), np.frombuffer(column.values, np.float64)
             known = np.searchsorted(rows, self._length)
             dense[rows[:known]] = values[:known]

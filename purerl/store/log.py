@@ -80,7 +80,7 @@ def cut(path: Path, saved: Callable[[dict[str, Any]], bool], count: int) -> None
     Raises:
         ConfigError: One of them is missing or damaged; then the log stays as it is.
     """
-    kept: list[list[int]] = []  # where kept rows begin and end, in bytes; neighbours as one
+    kept: list[list[int]] = []  # byte ranges of kept rows; adjacent ranges are merged
     start = 0
     for line, row in _lines(path) if count else ():
         if saved(row):

@@ -110,7 +110,7 @@ def wandb(directory: Path, about: dict[str, Any], known: Known) -> Logger:
         settings=settings,
     )
     for path in directory.joinpath("wandb").rglob("*"):
-        if path.is_symlink():  # with which no run goes on
+        if path.is_symlink():  # a run with a symbolic link cannot be resumed
             path.unlink()
     write = lambda env_steps, point: run.log({"env_steps": env_steps, **point})
     return Logger(write, run.finish)
@@ -139,7 +139,7 @@ def opened(
     def attempt(name: str, action: Callable[[], Any]) -> Any:
         try:
             return action()
-        except Exception as error:  # of other libraries, which raise anything
+        except Exception as error:  # other libraries can raise any error
             if failed := working.pop(name, None):
                 with contextlib.suppress(Exception):
                     failed.close()

@@ -182,7 +182,7 @@ def _joined(folder: Path, parts: Sequence[Part], shape: Any) -> np.ndarray:
     array = np.empty(shape.shape, shape.dtype)
     for part in parts:
         place: Any = (*(slice(a, a + b) for a, b in zip(part.starts, part.place.shape, strict=True)), ...)
-        whole = part.place.shape[1:] == array.shape[1:]  # along the leading axis: read in place
+        whole = part.place.shape[1:] == array.shape[1:]  # split along the leading axis only: read in place
         into = array[place] if whole else np.empty(part.place.shape, shape.dtype)
         part.file.seek(part.offset + part.place.begin)
         arrays.fill(part.file, into, folder)

@@ -29,7 +29,7 @@ def opened(path: Path) -> tuple[io.BufferedReader, int]:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:  # a null character in the path
+    except ValueError as error:  # the path has a null character
         raise ConfigError(f"{str(path)!r}: {error}") from None
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):

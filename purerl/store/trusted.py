@@ -30,7 +30,7 @@ def location() -> Path:
     """Returns the file of entries, in the user's directory of state: ``$XDG_STATE_HOME`` or ``~/.local/state``."""
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"))
-    folder = folder if folder.is_absolute() else Path(os.devnull)  # who has no home has nothing remembered
+    folder = folder if folder.is_absolute() else Path(os.devnull)  # without a home directory nothing is remembered
     return folder / "purerl" / "trusted.json"
 
 
@@ -122,7 +122,7 @@ def _step(name: str, folders: list[Path]) -> tuple[Path | None, list[Path]]:
     """
     without: list[Path] = []
     for folder in folders:
-        if folder.is_file():  # an archive, in which it may be
+        if folder.is_file():  # an archive that may contain it
             return None, []
         package = folder / name
         for stem, inside in ((package / "__init__", [package]), (package, [])):

@@ -273,7 +273,7 @@ def test_a_log_is_read_on_and_never_half(tmp_path):
         file.write('{"a": 7}\n{"a": 8}\n')
     np.testing.assert_array_equal(log.read()["a"], [7, 8])
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="no regular file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         growing_logs.Followed(tmp_path / "pipe").read()
 
 

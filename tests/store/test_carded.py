@@ -81,7 +81,7 @@ def changed(raw, old, new):
     ("raw", "line"),
     [
         (b"", "not a safetensors file, or truncated"),
-        (b"\x80\x04\x95" + bytes(200), "no safetensors file"),
+        (b"\x80\x04\x95" + bytes(200), "not a safetensors file"),
         (safetensors.numpy.save(ARRAYS), "no dataset of `purerl record`"),
         (with_card("[" * 10**5), "no dataset of `purerl record` .its card: nested too deeply"),
         (with_card([1]), "no dataset of `purerl record`"),

@@ -58,7 +58,7 @@ class Answers(NamedTuple):
     runs: Callable[[], Any]
     run: Callable[[str], Any]
     curve: Callable[[str, str], Any]  # (path, name of a number)
-    file: Callable[[str, str], tuple[str, bytes]]  # (path, name of a file) -> (its type, what it holds)
+    file: Callable[[str, str], tuple[str, bytes]]  # (path, name of a file) -> (content type, content)
 
 
 def server(answers: Answers, port: int) -> ThreadingHTTPServer:

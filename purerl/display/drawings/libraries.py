@@ -57,7 +57,7 @@ def drawn(svg: str, height: int) -> np.ndarray:
         box = part.get("viewBox", f"0 0 {part.get('width')} {part.get('height')}")
         image.tag, image.attrib = f"{SVG}svg", {**image.attrib, "viewBox": box, "overflow": "visible"}
         image.extend(part)
-    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")  # so that letters look the same on every machine
+    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")  # text looks the same on every machine
     png = resvg_py.svg_to_bytes(
         svg_string=ElementTree.tostring(root, "unicode"),
         background="white",
@@ -96,7 +96,7 @@ def jumanji(params: dict[str, Any]) -> tuple:
             warnings.simplefilter("ignore")
             try:
                 environment.render(moment.state)
-            except AttributeError:  # for want of ``at``, which numpy's arrays, much faster otherwise, do not have
+            except AttributeError:  # numpy arrays, which are faster, lack ``at``
                 environment.render(jax.tree.map(jnp.asarray, moment.state))
         figure = pyplot.gcf()
         wide, high = figure.get_size_inches()

@@ -51,7 +51,7 @@ def make_gymnax(name: str, **params: Any) -> Env:
     """
     if name == "MNISTBandit-bsuite":
         raise ConfigError(f"env = {name!r}: not supported, since it needs a download")
-    with jax.ensure_compile_time_eval():  # The constants that gymnax keeps must not become tracers of a caller's jit.
+    with jax.ensure_compile_time_eval():  # Otherwise gymnax's constants become tracers of a caller's jit.
         import gymnax
 
         if name not in gymnax.registered_envs:

@@ -53,7 +53,7 @@ def make_jaxmarl(task: str, *, max_steps: int | None = None, **params: Any) -> E
         limit = getattr(environment, "max_steps", None)
         if limit is not None:
             max_steps = limit + task.startswith(LATE) if max_steps is None else max_steps
-            params["max_steps"] = max_steps + (task in GENERATED)  # it would terminate at its limit
+            params["max_steps"] = max_steps + (task in GENERATED)  # these would terminate at their limit
         try:
             environment = jaxmarl.make(registered, **given, **params)
         except (AssertionError, TypeError, ValueError) as error:

@@ -151,7 +151,7 @@ def read(drawn: str) -> Maze:
     Raises:
         ValueError: If rows differ in length or if there is not one goal and one agent.
     """
-    cells = np.array([list(row) for row in drawn.split()])  # ragged rows are a ValueError of numpy
+    cells = np.array([list(row) for row in drawn.split()])  # numpy raises ValueError for rows of different lengths
     (goal,) = np.argwhere(cells == GOAL)
     (place,) = np.argwhere(np.isin(cells, list(AGENT)))
     direction = AGENT.index(cells[tuple(place)])

@@ -118,7 +118,7 @@ class Method(NamedTuple):
     """
 
     init: Callable[[Key, PyTree], dict[str, PyTree]]  # (key, obs) -> params
-    noise: Callable[[Key, tuple[int, ...]], PyTree]  # of learning, and of exploring: one element an observation
+    noise: Callable[[Key, tuple[int, ...]], PyTree]  # noise of updates and of exploration: one element per observation
     explore: Callable[[PyTree, Array, PyTree, PyTree, PyTree], tuple[Array, PyTree]]
     # (actor, updated, obs, carry, noise) -> (action, carry)
     exploit: Callable[[PyTree, PyTree], Array]  # (actor, obs) -> action

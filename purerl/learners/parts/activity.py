@@ -67,9 +67,9 @@ class _Notes:
     def __init__(self, params: PyTree) -> None:
         self._given = {id(x) for x in jax.tree.leaves(params)}
         self._level = tracers.current_trace()
-        self._layer_of: dict[int, int] = {}  # of a parameter, the number of its layer
-        self._activity: dict[int, Array] = {}  # by the number of a layer
-        self._last: dict[int, int] = {}  # of a module, the number of the layer in it that ran last
+        self._layer_of: dict[int, int] = {}  # parameter -> index of its layer
+        self._activity: dict[int, Array] = {}  # by index of a layer
+        self._last: dict[int, int] = {}  # module -> index of its layer that ran last
 
     def look(self, call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
         """Intercepts the calls of Flax modules (`nn.intercept_methods`)."""

@@ -52,7 +52,7 @@ class Episodic(NamedTuple):
 
     init: Callable[[int], Episode]  # (num_envs)
     pay: Callable[[Episode, Array], tuple[Array, Episode]]  # (episode, embedding [B, D]) -> (bonus [B], episode)
-    begin: Callable[[Episode, Array], Episode]  # (episode, last [B]): a new one where the old one ended
+    begin: Callable[[Episode, Array], Episode]  # (episode, last [B]) -> episode, reset where last
 
 
 class Embedding(NamedTuple):
@@ -98,7 +98,7 @@ class Distillation(NamedTuple):
 
     init: Callable[[Key, PyTree], Distilled]  # (key, obs [N, ...])
     error: Callable[[Judge, PyTree], Array]  # (judge, obs [N, ...]) -> [N]
-    alpha: Callable[[Judge, PyTree], Array]  # the same as the modulator of `formulas.novelty`
+    alpha: Callable[[Judge, PyTree], Array]  # (judge, obs [N, ...]) -> modulator of `formulas.novelty` [N]
     update: Callable[[Distilled, PyTree, Array], tuple[Distilled, Metrics]]  # (distilled, obs [N, ...], weight [N])
 
 

@@ -36,7 +36,7 @@ def cell(kind: str, size: int) -> Memory:
         return module.initialize_carry(jax.random.key(0), (num_envs, size))
 
     def step(params: PyTree, x: Array, carry: PyTree) -> tuple[Array, PyTree]:
-        # A kernel cannot cut the product of all four gates apart, so each gate has a product there.
+        # A kernel cannot slice a joint product of all four gates, so each gate has its own product there.
         gate_by_gate = kind == "lstm" and backend.in_kernel()
         carry, out = (make(nn.LSTMCell) if gate_by_gate else module).apply(params, carry, x)
         return out, carry

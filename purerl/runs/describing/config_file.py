@@ -154,7 +154,7 @@ def digest(fields: dict[str, Any]) -> str:
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
     for name in ("stop", "split"):
         if not kept.get(name):
-            kept.pop(name, None)  # runs of earlier versions have none
+            kept.pop(name, None)  # runs of earlier versions lack it
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}
     return hashlib.sha256(json_files.canonical(json_files.finite(kept))).hexdigest()
 

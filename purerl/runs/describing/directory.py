@@ -57,7 +57,7 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
                 processes.gathered(None)
                 yield
         except ConfigError:
-            if locked:  # otherwise another process may hold it
+            if locked:  # otherwise another process may have the lock
                 _abandon(directory)
             raise
         except OSError:

@@ -59,7 +59,7 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
         config = read_config(algo, fields["config"])
     except ConfigError as error:
         return str(error).splitlines()
-    own = dataclasses.fields(ALGORITHMS[algo].own_config)  # those of wrappers came later, and are off by default
+    own = dataclasses.fields(ALGORITHMS[algo].own_config)  # settings of wrappers are newer and off by default
     missing = [field.name for field in own if field.name not in (*fields["config"], *LATER)]
     lines = [f"config lacks {name}" for name in missing] + cfg.problems(config)
     lines += parameter_problems(fields["env_params"]) + _seed_problems(seeds) + _column_problems(swept)
@@ -69,7 +69,9 @@ def problems(fields: Any, trust: Trust, where: Path) -> list[str]:
         return lines
     params = envs.renamed(fields["env_params"], env)
     env, problem = _environment(env, {**params, **env_part(swept, 0)})
-    extremes = {name: [min(column), max(column)] for name, column in swept.items()}  # every range is an interval
+    extremes = {
+        name: [min(column), max(column)] for name, column in swept.items()
+    }  # ranges are intervals, so the extremes suffice
     of_config = lambda config: ALGORITHMS[algo].problems(config, env)
     lines = problem + of_config(config) + cfg.sweep_problems(config, config_part(extremes), of_config)
     lines += datasets.problems(fields["datasets"], ALGORITHMS[algo].datasets) + early.problems(fields["stop"])
@@ -93,7 +95,7 @@ def _environment(name: str, params: dict[str, Any]) -> tuple[Env | None, list[st
         return envs.make(name, **params), []
     except ConfigError as error:
         return None, str(error).splitlines()
-    except Exception as error:  # other libraries' environments raise anything if a parameter makes no sense
+    except Exception as error:  # other libraries' environments can raise any error for a wrong parameter
         return None, [f"env = {reprlib.repr(name)}: cannot be made ({(str(error).splitlines() or [''])[0]})"]
 
 

@@ -20,7 +20,7 @@ class Acting:
         learner, policy = of.learner, of.policy
         self._like: Any = spaces.struct(of.env.observation_space)
         self._init_carry, self._carry, self._rows = learner.init_carry, None, 0
-        key = jax.random.key(0)  # what is exploited draws nothing at random
+        key = jax.random.key(0)  # `exploit` is deterministic, so any key will do
         self._act = jax.jit(lambda obs, carry: learner.exploit(policy, Situation(obs, carry), key))
 
     def __call__(self, obs: PyTree) -> np.ndarray:

@@ -50,7 +50,8 @@ def details(directory: Path, columns: Any) -> dict[str, Any]:
     swept = document if isinstance(document := fields.get("swept"), dict) else {}
     columns_of = {name: column for name, column in swept.items() if isinstance(column, list)}
     settings = {name: fields[name] for name in fields if name not in ("config", "learned", "swept", "seeds")}
-    hidden = (*fields, "card", *(("return_mean", "return_iqm") if columns_of else ()))  # of all configurations
+    over_configurations = ("return_mean", "return_iqm") if columns_of else ()
+    hidden = (*fields, "card", *over_configurations)
     summed = {name: x for name, x in summary.items() if not isinstance(x, list) and name not in hidden}
     metrics = [name for name in dict.fromkeys(names) if name not in NO_CURVES]
     return {

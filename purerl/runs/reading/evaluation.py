@@ -65,7 +65,7 @@ def load(directory: str | Path, *, trust: Trust = False) -> Run:
     except ConfigError as error:
         lines = (line if str(directory) in line else f"{path}: {line}" for line in str(error).splitlines())
         raise ConfigError("\n".join(lines)) from None
-    except Exception as error:  # sizes that no machine can hold raise errors of any type, of several libraries
+    except Exception as error:  # sizes that are too large raise errors of many types
         if place(error):
             raise ConfigError(f"{path}: your code raised {one_line(error)}") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -139,7 +139,7 @@ def sheet(levels: Levels, env: Env, name: str, params: dict[str, Any]) -> Figure
     ]
     try:
         pictures = [drawing.frame(moment, level_sheets.SIZE) for moment in moments]
-    except (ArithmeticError, IndexError, ValueError) as error:  # of a file that is untrusted
+    except (ArithmeticError, IndexError, ValueError) as error:  # levels of an untrusted file can be invalid
         raise ConfigError(f"levels that {name} cannot have: {type(error).__name__} when they are drawn") from None
     titles = [f"{levels.names[i]}\n{_numbers(levels.levels, i)}score {score[i]:.3g}" for i in first]
     return level_sheets.figure(pictures, titles, score, f"levels of {name} with the highest scores")

@@ -176,7 +176,7 @@ def _row(root: Path, directory: Path, columns: Any) -> dict[str, Any]:
         "configurations": configurations,
         "status": status,
         "done": done,
-        "total": done if status == "completed" else total,  # whole iterations may fall short of the frames asked for
+        "total": done if status == "completed" else total,  # whole iterations may be fewer frames than total_steps
         "return": _score(directory, file.command, summary),
         **_pace(directory, summary, columns),
         **_spark(directory, file.command, columns),

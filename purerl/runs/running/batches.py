@@ -101,7 +101,7 @@ def train_batches(
         known = loggers.Known(trainer.frames(max(so_far.done)), so_far.seconds)
         written, saving = stack.enter_context(logs.opened(run, known)), stack.enter_context(saver())
         stack.callback(program.close)
-        start = time.perf_counter()  # loggers may have taken a while
+        start = time.perf_counter()  # excludes the time of loggers
         report = stack.enter_context(progress.show(run.console, max(1, total), elapsed))
 
         def save(index: int, done: int, state: PyTree, batch: int) -> None:
@@ -124,7 +124,7 @@ def train_batches(
             while learning.any() and not session.is_interrupted(interrupted):
                 try:
                     chunk = next(paced, None)
-                except HostError as error:  # what is learned so far is saved all the same
+                except HostError as error:  # the progress so far is saved
                     failed = error
                     break
                 if chunk is None:

@@ -94,7 +94,7 @@ def grow(old: Description, new: Description, options: Any, file: ConfigFile, req
     if old.split:
         raise ConfigError(f"{source}: agents with shards cannot grow")
     console = Console(stderr=True)
-    new = new._replace(warm_start={})  # it goes on from checkpoints
+    new = new._replace(warm_start={})  # the grown run resumes from checkpoints
     run = Run(new, Setup.of(new), options, target, console)
     before = jax.eval_shape(Setup.of(old).trainer.init, jax.random.key(0))
     after = jax.eval_shape(run.setup.trainer.init, jax.random.key(0))

@@ -49,7 +49,8 @@ class HostProgram:
         self._how, self._ahead, self._warn = how, ahead, warn
         self._trainer = make_trainer(**trees.take(members.given, 0))
         each = self._trainer.fleet.env_steps
-        if self._trainer.learner.rows is not None and how.double_buffering == "auto":  # they cannot be halved
+        # Rows of opponents cannot be halved.
+        if self._trainer.learner.rows is not None and how.double_buffering == "auto":
             how = how._replace(double_buffering="off")
         self.who = opening.decided(self._trainer.fleet.env.host, each * size, each, how)
         with own_code(algo):
@@ -88,7 +89,7 @@ class HostProgram:
         else:
             state = program.saved(step, size, made.like, self.chunk.layout)
             actors = state.actors
-            rows = self._trainer.fleet.size // num_envs  # of an environment
+            rows = self._trainer.fleet.size // num_envs  # rows per environment
             self._cut = int(np.sum(np.asarray(actors.episode_length)[:size] > 0)) // rows
             zeros = jax.tree.map(jnp.zeros_like, (actors.episode_return, actors.episode_length))
             state = state._replace(actors=actors._replace(episode_return=zeros[0], episode_length=zeros[1]))

@@ -245,7 +245,7 @@ def _train(run: Run, program: RunProgram | HostProgram, so_far: Progress) -> int
         about = {name: getattr(description, name) for name in ("algo", "env", "env_params", "config", "swept")}
         try:
             levels.save(directory, trained.buffer, {**about, "members": setup.labels})
-        except ConfigError as error:  # too large
+        except ConfigError as error:  # the levels are too large to save
             say(run.console, f"the levels are not saved: {error}")
     summary = {
         "status": "interrupted",

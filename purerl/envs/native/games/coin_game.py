@@ -50,7 +50,7 @@ def coin_game(*, stolen: float = 2.0, max_steps: int = 16) -> Env:
         agents = moved(now.agents, action)
         takes = agents[:, None] == now.coins[None]  # [agent, coin]
         paid = takes.astype(jnp.float32)
-        reward = jnp.sum(paid, axis=1) - stolen * jnp.diagonal(paid[::-1])  # the other's row, one's own coin
+        reward = jnp.sum(paid, axis=1) - stolen * jnp.diagonal(paid[::-1])  # row: the other player; column: own coin
         return Physical(agents, jnp.where(jnp.any(takes, axis=0), anew, now.coins)), reward, False
 
     def observe(now: Physical) -> Array:
