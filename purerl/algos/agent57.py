@@ -76,8 +76,8 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output is a pair of action values
-            ``[B, A]``, extrinsic and intrinsic; None: `make_network`.
+        network: A `recurrent.Recurrent` of ``(obs, policy_families.NetworkInputs)`` whose output is a pair of action
+            values ``[B, A]``, extrinsic and intrinsic; None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """
     network = network or make_network(config, env)

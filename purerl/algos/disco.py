@@ -28,7 +28,7 @@ from purerl.learners.parts import (
     settings,
     versions,
 )
-from purerl.learners.parts.all_action_rules import Moments, Rule, Seen, Steps, Targets
+from purerl.learners.parts.all_action_rules import Moments, Rule, RuleInputs, Steps, Targets
 from purerl.networks.all_actions import AllActions, Outputs
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import (
@@ -239,7 +239,7 @@ def make_learner(
         values, advantages = all_action_rules.evaluate(
             steps, online, target, state.advantages, config.gamma, config.trace_lambda
         )
-        targets, kept = rule.targets(Seen(steps, values, online, target), state.rule)
+        targets, kept = rule.targets(RuleInputs(steps, values, online, target), state.rule)
         obs = jax.tree.map(lambda x: x[:-2], rows)
         means = {f"{name}_target": jnp.mean(x) for name, x in targets._asdict().items()}
         means["policy_target"] = jnp.mean(targets.policy, where=actions.legal(obs))

@@ -55,9 +55,9 @@ def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:
     of_actor = settings.make_torso(config, env._replace(observation_space=own))
     of_critic = settings.make_torso(config, env._replace(observation_space={"own": own, "state": team.state_space}))
     return ActorAndCritics(
-        networks.Head(networks.Seen(own_inputs, of_actor), team.num_actions, scale=0.01),
+        networks.Head(networks.OnPart(own_inputs, of_actor), team.num_actions, scale=0.01),
         critics.several(networks.Head, config.num_critics, -2)(
-            networks.Seen(all_inputs, of_critic), team.num_actions, 1.0
+            networks.OnPart(all_inputs, of_critic), team.num_actions, 1.0
         ),
     )
 

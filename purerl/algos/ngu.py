@@ -40,7 +40,7 @@ class NGUConfig(family_novelty.NoveltySettings, r2d2.R2D2Config):
 
 
 def make_network(config: NGUConfig, env: Env) -> Recurrent:
-    """Makes a torso joined by `policy_families.Told`, a recurrent cell, and streams to the action values."""
+    """Makes a torso joined by `policy_families.NetworkInputs`, a recurrent cell, and streams to the action values."""
     return policy_families.make_network(config, env)
 
 
@@ -56,7 +56,7 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A `recurrent.Recurrent` of ``(obs, policy_families.Told)`` whose output is ``[B, A]``; None:
+        network: A `recurrent.Recurrent` of ``(obs, policy_families.NetworkInputs)`` whose output is ``[B, A]``; None:
             `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
     """

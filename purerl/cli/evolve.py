@@ -32,7 +32,7 @@ def evolve(args: list[str]) -> int:
         return {"report": report, "distill": distill}[args[0]](args[1:])
     socket = choose("socket", args[0], SOCKET_NAMES)
     file, rest = parsing.from_file(args[1:])
-    named = parsing.taken("--algo", rest)[1] or ([file.take("algo", str, "")] if file else [])
+    named = parsing.extract_flag("--algo", rest)[1] or ([file.take("algo", str, "")] if file else [])
     algo = choose("algo", named[-1], ALGORITHMS) if named else ""
     if file and (file.command != "evolve" or file.take("socket", str, "") != socket):
         raise ConfigError(f"{file.path}: is not a config file of purerl evolve {socket}")
@@ -88,7 +88,7 @@ def fitting(socket: str, algo: str) -> str:
 
 def report(args: list[str]) -> int:
     """Runs ``purerl evolve report``, of a run or of a function that a user wrote."""
-    named = parsing.taken("--socket", args)[1]
+    named = parsing.extract_flag("--socket", args)[1]
     if named:
         return report_written(choose("socket", named[-1], SOCKET_NAMES), args)
     if args and ":" in args[0] and not Path(args[0]).exists():
@@ -140,7 +140,7 @@ def report_written(socket: str, args: list[str]) -> int:
     if ":" not in name:
         raise ConfigError(f"function = {name!r}: must be MODULE:FUNCTION, before all options")
     written.check_socket(socket)
-    named = parsing.taken("--algo", args)[1]
+    named = parsing.extract_flag("--algo", args)[1]
     algo = fitting(socket, choose("algo", named[-1], ALGORITHMS) if named else "")
     given = parsing.with_preset(WrittenOptions, algo, f"purerl evolve report {name}", args[1:])
     options, config = given.options, given.config

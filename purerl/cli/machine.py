@@ -85,7 +85,7 @@ def prepared(options: "MachineOptions", target: str = "", small: bool = False) -
     elif options.compilation_cache != CACHE_OFF:
         use_cache(options.compilation_cache)
     try:
-        with kernels.wanted(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
+        with kernels.requested(options.kernels), backend.precise(options.precision), backend.compiling(options.compile):
             yield
             if together:
                 processes.finish()

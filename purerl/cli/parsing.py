@@ -79,7 +79,7 @@ def apart(given: Train[Any, Any], kind: Any) -> Any:
     return kind(given.options, *(of_part(hints[name]) for name in names))
 
 
-def taken(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
+def extract_flag(flag: str, args: Sequence[str]) -> tuple[list[str], list[str]]:
     """Takes a flag out of arguments.
 
     Args:
@@ -115,7 +115,7 @@ def from_file(args: Sequence[str]) -> tuple["ConfigFile | None", list[str]]:
     Raises:
         ConfigError: The flag has no value, the file is wrong, or it names code that is not trusted.
     """
-    rest, paths = taken("--config", args)
+    rest, paths = extract_flag("--config", args)
     if not paths:
         return None, rest
 
@@ -140,8 +140,8 @@ def algorithm(command: str, args: Sequence[str]) -> tuple[str, list[str], "Confi
         ConfigError: There is no such algorithm, a wrapper is wrong, or the config file does not fit the command or the
             arguments.
     """
-    args, wrappers = taken("--wrapper", args)
-    args, flagged = taken("--algo", args)
+    args, wrappers = extract_flag("--wrapper", args)
+    args, flagged = extract_flag("--algo", args)
     args = [*flagged[-1:], *args]
     for wrapper in wrappers:
         if ":" not in wrapper:

@@ -19,7 +19,7 @@ Score = Callable[[Played, Array], Array]
 
 
 class Buffer(NamedTuple):
-    """``C`` places for levels, of which the first ``size`` (int32) are taken.
+    """``C`` places for levels, of which the first ``size`` (int32) are occupied.
 
     ``levels`` leads with ``[C]``; ``score``, ``best`` (the largest return), ``stamp`` (int32, when the level was last
     played) and ``mark`` (uint32 ``[C, 2]``, which identifies a level) are ``[C]``. ``clock`` (int32) counts batches.
@@ -34,7 +34,7 @@ class Buffer(NamedTuple):
     clock: Array
 
     @property
-    def taken(self) -> Array:
+    def occupied(self) -> Array:
         """The places that hold a level, bool ``[C]``."""
         return jnp.arange(self.score.shape[0]) < self.size
 
@@ -74,12 +74,12 @@ def chances(buffer: Buffer, staleness: Scalar, temperature: Scalar) -> Array:
     ``(1 - staleness) rank^(-1/temperature) / Z + staleness age / sum of ages``: the rank is that of the score, 1 for
     the highest, and the age is in batches since the level was last played (eq. 1 to 3).
     """
-    taken, size = buffer.taken, buffer.size
-    order = jnp.argsort(-jnp.where(taken, buffer.score, -jnp.inf), stable=True)
+    occupied, size = buffer.occupied, buffer.size
+    order = jnp.argsort(-jnp.where(occupied, buffer.score, -jnp.inf), stable=True)
     rank = jnp.zeros_like(order).at[order].set(jnp.arange(1, order.size + 1, dtype=order.dtype))
-    by_rank = jnp.where(taken, rank.astype(jnp.float32) ** (-1 / temperature), 0.0)
-    age = jnp.where(taken, buffer.clock - buffer.stamp, 0).astype(jnp.float32)
-    alike = jnp.where(taken, 1.0, 0.0) / jnp.maximum(size, 1)
+    by_rank = jnp.where(occupied, rank.astype(jnp.float32) ** (-1 / temperature), 0.0)
+    age = jnp.where(occupied, buffer.clock - buffer.stamp, 0).astype(jnp.float32)
+    alike = jnp.where(occupied, 1.0, 0.0) / jnp.maximum(size, 1)
     share = lambda x: jnp.where(jnp.sum(x) > 0, x / jnp.maximum(jnp.sum(x), 1e-30), alike)
     return (1 - staleness) * share(by_rank) + staleness * share(age)
 
@@ -108,7 +108,7 @@ def record(buffer: Buffer, levels: PyTree, place: Array, of: Played, score: Scor
     """
     capacity = buffer.score.size
     mark = marks(levels)
-    same = jnp.all(mark[:, None] == buffer.mark[None], axis=2) & buffer.taken[None]
+    same = jnp.all(mark[:, None] == buffer.mark[None], axis=2) & buffer.occupied[None]
     place = jnp.where((place >= capacity) & jnp.any(same, axis=1), jnp.argmax(same, axis=1), place)
     known = place < capacity
     buffer = _rescored(buffer, jnp.where(known, place, capacity), of, score)
@@ -142,9 +142,9 @@ def _entered(buffer: Buffer, levels: PyTree, mark: Array, scores: Array, best: A
     twice = jnp.any(jnp.tril(jnp.all(mark[:, None] == mark[None], axis=2), -1), axis=1)
     scores = jnp.where(twice, -jnp.inf, scores)
     turn = jnp.cumsum(~twice) - 1
-    weakest = jnp.argsort(jnp.where(buffer.taken, chance, -1.0), stable=True)[:number]
+    weakest = jnp.argsort(jnp.where(buffer.occupied, chance, -1.0), stable=True)[:number]
     place = weakest[turn]
-    enters = (turn < capacity) & (scores > jnp.where(buffer.taken[place], buffer.score[place], -jnp.inf))
+    enters = (turn < capacity) & (scores > jnp.where(buffer.occupied[place], buffer.score[place], -jnp.inf))
     at = jnp.where(enters, place, capacity)
     put = lambda old, new: old.at[at].set(new, mode="drop")
     return buffer._replace(
@@ -153,5 +153,5 @@ def _entered(buffer: Buffer, levels: PyTree, mark: Array, scores: Array, best: A
         best=put(buffer.best, best),
         stamp=put(buffer.stamp, jnp.full(number, buffer.clock)),
         mark=put(buffer.mark, mark),
-        size=buffer.size + jnp.sum(enters & ~buffer.taken[place], dtype=jnp.int32),
+        size=buffer.size + jnp.sum(enters & ~buffer.occupied[place], dtype=jnp.int32),
     )

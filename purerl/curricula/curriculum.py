@@ -167,7 +167,7 @@ def sfl(env: Env, num_envs: int, *, capacity: int, share: Scalar, refresh: int, 
 
     def plan(state: Refreshed, key: Key) -> Plan:
         key_place, key_new = jax.random.split(key)
-        chance = jnp.where(state.buffer.taken, 1.0, 0.0) / jnp.maximum(state.buffer.size, 1)
+        chance = jnp.where(state.buffer.occupied, 1.0, 0.0) / jnp.maximum(state.buffer.size, 1)
         there = state.buffer.size > 0
         chosen = (jnp.arange(num_envs) < jnp.round(share * num_envs)) & there
         place = jnp.where(chosen, buffers.choose(chance, key_place, num_envs), capacity)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.envs.wrappers.parts import seen_as
+from purerl.envs.wrappers.parts import with_view
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.types import Array, Env, PyTree, Step
@@ -21,7 +21,7 @@ def own(env: Env) -> Env:
     """Removes from observations what the policies of agents may not see: an observation is what ``Env.own`` selects."""
     if env.own is None:
         return env
-    return seen_as(env._replace(own=None, state=None), env.own, env.own(env.observation_space))
+    return with_view(env._replace(own=None, state=None), env.own, env.own(env.observation_space))
 
 
 def with_ids(env: Env) -> Env:
@@ -45,7 +45,7 @@ def with_ids(env: Env) -> Env:
         legal=_of("obs", env.legal), acting=_of("obs", env.acting), own=keep_id(env.own), state=_of("obs", env.state)
     )
     space = {"obs": env.observation_space, "id": Box(0, 1, (num_agents,), jnp.float32)}
-    return seen_as(changed, view, space)
+    return with_view(changed, view, space)
 
 
 def with_state(env: Env) -> Env:
@@ -72,7 +72,7 @@ def with_state(env: Env) -> Env:
         own=lambda obs: {"own": obs["own"]},
         state=lambda obs: obs["state"],
     )
-    return seen_as(changed, view, {"own": own_space, "state": state_space})
+    return with_view(changed, view, {"own": own_space, "state": state_space})
 
 
 def joint(env: Env, previous: bool = False) -> Env:

@@ -15,7 +15,7 @@ AGAIN = 32
 """How many steps are played once more from the same seeds."""
 
 
-class Found(NamedTuple):
+class CheckedPlay(NamedTuple):
     """Broken promises and what the play did not meet, a line each, and how many episodes ended which way."""
 
     problems: list[str]
@@ -24,7 +24,7 @@ class Found(NamedTuple):
     truncated: int
 
 
-def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
+def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> CheckedPlay:
     """Steps ``num_envs`` environments ``num_steps`` times at random, and a few of these steps a second time.
 
     It checks structures, shapes, dtypes, spaces, finite numbers, flags that exclude each other, agents that end
@@ -55,7 +55,7 @@ def play(host: HostEnv, seed: int, num_steps: int, num_envs: int) -> Found:
     finally:
         batch.close()
     notes = checks.final_notes(num_steps, num_envs)
-    return Found(list(checks.problems), notes, checks.terminated, checks.truncated)
+    return CheckedPlay(list(checks.problems), notes, checks.terminated, checks.truncated)
 
 
 class _Checks:

@@ -10,7 +10,7 @@ from purerl.kernels.setting import OFF, ON, SETTING, setting
 
 AUTO = "auto"
 """The wish for kernels where the devices are GPUs. The default is `OFF`, because no GPU has run them yet."""
-_WANTED = contextvars.ContextVar("kernels_wanted", default=OFF)
+_REQUESTED = contextvars.ContextVar("kernels_requested", default=OFF)
 
 
 @contextlib.contextmanager
@@ -28,13 +28,13 @@ def using(chosen: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def wanted(wish: str) -> Iterator[None]:
+def requested(wish: str) -> Iterator[None]:
     """Opens a context in which `for_devices` turns kernels on where they are possible (`AUTO`), or nowhere (`OFF`)."""
-    token = _WANTED.set(wish)
+    token = _REQUESTED.set(wish)
     try:
         yield
     finally:
-        _WANTED.reset(token)
+        _REQUESTED.reset(token)
 
 
 def for_devices(platform: str) -> contextlib.AbstractContextManager[None]:
@@ -42,4 +42,6 @@ def for_devices(platform: str) -> contextlib.AbstractContextManager[None]:
 
     It leaves a choice of an outer `using` as it is.
     """
-    return using(ON) if platform == "gpu" and setting() == OFF and _WANTED.get() == AUTO else contextlib.nullcontext()
+    return (
+        using(ON) if platform == "gpu" and setting() == OFF and _REQUESTED.get() == AUTO else contextlib.nullcontext()
+    )

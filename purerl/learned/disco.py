@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from purerl import shards
 from purerl.formulas import losses
-from purerl.learners.parts.all_action_rules import Rule, Seen, Targets, of_action, pairs
+from purerl.learners.parts.all_action_rules import Rule, RuleInputs, Targets, of_action, pairs
 from purerl.networks.all_actions import Outputs
 from purerl.types import Array, Key
 
@@ -109,7 +109,7 @@ def rule(arrays: dict[str, Array]) -> Rule:
         mean = jnp.broadcast_to(jnp.mean(x, axis=-2, keepdims=True), x.shape)
         return jax.nn.relu(linear(name, jnp.concatenate([x, mean], axis=-1)))
 
-    def inputs(place: str, given: Seen) -> tuple[Array, Array]:
+    def inputs(place: str, given: RuleInputs) -> tuple[Array, Array]:
         """Returns the inputs of the network at ``place``: of steps ``[T, N, 27]``, and of actions ``[T, N, A, 2]``."""
         steps, values, online, target = given
         policy = jax.nn.softmax(online.policy)  # [R, N, A]
@@ -166,7 +166,7 @@ def rule(arrays: dict[str, Array]) -> Rule:
         nothing = jnp.zeros((x.shape[1], UNITS))
         return jax.lax.scan(step, Memory(nothing, nothing), (x, last), reverse=True)[1]
 
-    def targets(given: Seen, memory: Memory) -> tuple[Targets, Memory]:
+    def targets(given: RuleInputs, memory: Memory) -> tuple[Targets, Memory]:
         x, features = inputs(OVER_STEPS, given)
         hidden = backwards(x, given.steps.last) * linear("lstm/linear", memory.hidden).reshape(1, 1, -1)
         number, y, z = (linear(f"lstm/linear_{i}", hidden) for i in (1, 2, 3))

@@ -46,7 +46,7 @@ class Source(NamedTuple):
     cite: str
 
 
-class Found(NamedTuple):
+class PublishedFunction(NamedTuple):
     """The parts of an artefact that are read from a published file."""
 
     socket: str
@@ -89,7 +89,7 @@ def is_one(path: Path) -> bool:
     return path.suffix.lower() in READERS
 
 
-def read(path: Path) -> Found:
+def read(path: Path) -> PublishedFunction:
     """Reads a published file. Raises `ConfigError`, a line that names its path, for one that is not valid."""
     raw = regular_files.read(path, MOST_BYTES)
     try:
@@ -154,7 +154,7 @@ def arrays(raw: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.nd
     return result
 
 
-def _open(raw: bytes) -> Found:
+def _open(raw: bytes) -> PublishedFunction:
     numbers = array(raw)
     if numbers.size not in OPEN_SIZES:
         sizes = " or ".join(map(str, OPEN_SIZES))
@@ -163,7 +163,7 @@ def _open(raw: bytes) -> Found:
     form = {"optimiser_form": "open", "optimiser_base": "none"}
     settings = {**form, "optimiser_memory": memory, "optimiser_layers": [width, width]}
     meta_params = unflatten(open_optimiser.read(settings), numbers)
-    return Found("optimiser", meta_params, card(OPEN, hashlib.sha256(raw).hexdigest()), settings)
+    return PublishedFunction("optimiser", meta_params, card(OPEN, hashlib.sha256(raw).hexdigest()), settings)
 
 
 def unflatten(made: open_optimiser.OpenSettings, numbers: np.ndarray) -> PyTree:
@@ -174,12 +174,12 @@ def unflatten(made: open_optimiser.OpenSettings, numbers: np.ndarray) -> PyTree:
     return meta_params
 
 
-def _disco(raw: bytes) -> Found:
+def _disco(raw: bytes) -> PublishedFunction:
     rule = jax.tree.map(jnp.asarray, arrays(raw, disco.shapes()))
-    return Found("disco", rule, card(DISCO, hashlib.sha256(raw).hexdigest()), {})
+    return PublishedFunction("disco", rule, card(DISCO, hashlib.sha256(raw).hexdigest()), {})
 
 
 FILES = {"disco": "DiscoRL's disco_103.npz", "optimiser": "one of OPEN's files (NAME_OPEN.npy)"}
 """The published files of a socket, by its name."""
-READERS: dict[str, Callable[[bytes], Found]] = {".npy": _open, ".npz": _disco}
+READERS: dict[str, Callable[[bytes], PublishedFunction]] = {".npy": _open, ".npz": _disco}
 """The functions that read files, by suffix."""

@@ -165,5 +165,5 @@ def solve_rate(played: Played) -> Array:
 
 def buffer_metrics(buffer: Buffer) -> Metrics:
     """Computes the metrics of a buffer: the number of its levels and their mean score."""
-    score = jnp.sum(jnp.where(buffer.taken, buffer.score, 0.0)) / buffer.size
+    score = jnp.sum(jnp.where(buffer.occupied, buffer.score, 0.0)) / buffer.size
     return {"levels": buffer.size.astype(jnp.float32), "level_score": score}

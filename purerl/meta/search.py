@@ -108,7 +108,9 @@ def compile_program(
     stage("compiling")
     chunk = traced.lower().compile(backend.compiler_options())
     planning.check_program(chunk, used, "give fewer --lanes, or cut num_envs or what else makes an agent large")
-    return SearchProgram(init, chunk, like, everywhere, planning.held(chunk) * len(used), time.perf_counter() - start)
+    return SearchProgram(
+        init, chunk, like, everywhere, planning.program_bytes(chunk) * len(used), time.perf_counter() - start
+    )
 
 
 def search(description: Description, options: Any) -> int:

@@ -11,7 +11,7 @@ from purerl.networks.heads import (
     predictions,
 )
 from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, KINDS, Convolution, Convolutions, ResNet, Seen, is_image, torso
+from purerl.networks.torsos import CNN, KINDS, Convolution, Convolutions, OnPart, ResNet, is_image, torso
 
 __all__ = [
     "ACTIVATIONS",
@@ -25,7 +25,7 @@ __all__ = [
     "Head",
     "PolicyAndValue",
     "ResNet",
-    "Seen",
+    "OnPart",
     "actor_critic",
     "as_actor_critic",
     "dense",

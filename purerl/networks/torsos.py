@@ -137,7 +137,7 @@ class Join(nn.Module):
         return self.joint(jnp.concatenate(features, axis=-1))
 
 
-class Seen(nn.Module):
+class OnPart(nn.Module):
     """The module ``inner`` on the part of an observation that ``select`` returns."""
 
     select: Callable[[PyTree], PyTree]

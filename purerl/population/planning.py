@@ -103,7 +103,7 @@ class Compiled(NamedTuple):
     @property
     def peak_bytes(self) -> int:
         """The most memory that the program holds, in bytes, over all devices together."""
-        return held(self.program) * len(self.layout.devices)
+        return program_bytes(self.program) * len(self.layout.devices)
 
     def plan(self, members: int, flops_per_frame: float) -> Plan:
         """Returns the plan of a population of ``members``, trained in batches by this program."""
@@ -111,7 +111,7 @@ class Compiled(NamedTuple):
         count, free = len(deal.devices), machine.available_bytes(deal.devices)
         memory: Any = self.program.memory_analysis()
         fixed = memory.temp_size_in_bytes if deal.groups > 1 else 0
-        each = max(1, (held(self.program) - fixed) // (deal.groups * deal.lanes))
+        each = max(1, (program_bytes(self.program) - fixed) // (deal.groups * deal.lanes))
         return Plan(
             members=members,
             devices=count,
@@ -165,7 +165,7 @@ def compile_to_fit(
     while True:
         lowered, layout = lower(count)
         program = lowered.compile(options or backend.compiler_options())
-        need, free = held(program), machine.available_bytes(layout.devices)
+        need, free = program_bytes(program), machine.available_bytes(layout.devices)
         if need <= free:
             return Compiled(program, layout, count, time.perf_counter() - start)
         if batch_size != "auto" or count <= layout.places:
@@ -177,12 +177,12 @@ def compile_to_fit(
 
 def check_program(program: jax.stages.Compiled, devices: Sequence[jax.Device], advice: str) -> None:
     """Raises `DoesNotFit`, with ``advice``, if a program needs more than the free memory of a device."""
-    need, free = held(program), machine.available_bytes(devices)
+    need, free = program_bytes(program), machine.available_bytes(devices)
     if need > free:
         raise DoesNotFit(f"needs {gigabytes(need)} on each device, {gigabytes(free)} are free; {advice}")
 
 
-def held(program: jax.stages.Compiled) -> int:
+def program_bytes(program: jax.stages.Compiled) -> int:
     """Returns the bytes that a program holds on each device while it runs: arguments, results and temporaries.
 
     The sum of buffers is used where XLA's ``peak_memory_in_bytes`` is smaller: on CPU that omits the temporaries.

@@ -68,7 +68,7 @@ def share(config: Any, count: int) -> Any:
 class Agent(NamedTuple):
     """The training of an agent, for `layouts.spread`.
 
-    ``init(member)`` makes its state, ``held(member)`` one of the shapes that a device holds of it, and ``chunk(given,
+    ``init(member)`` makes its state, ``whole(member)`` one of the shapes that a device holds of it, and ``chunk(given,
     state, length, capacity)`` goes on with it, as `loops.chunk` does. Leaves of the state that ``differs`` (bools;
     False: none) between its shards lead with those of the device ``[S / D]``, and outside of `layouts.spread` with all
     ``[S]``. ``meetings`` are the collectives of an iteration.
@@ -76,7 +76,7 @@ class Agent(NamedTuple):
 
     init: Callable[[Members], TrainState]
     chunk: Callable[..., tuple[TrainState, Metrics]]
-    held: Callable[[Members], TrainState]
+    whole: Callable[[Members], TrainState]
     differs: PyTree = False
     meetings: tuple[tracing.Meeting, ...] = ()
 

@@ -29,7 +29,7 @@ class Traced(NamedTuple):
 
 def trace(function: Callable[..., PyTree], count: int, *args: PyTree) -> Traced:
     """Traces ``function(*args)`` as one of ``count`` shards; ``args`` are arrays or shapes of one shard."""
-    with choice.wanted(choice.OFF):  # a kernel cannot contain collectives
+    with choice.requested(choice.OFF):  # a kernel cannot contain collectives
         made = jax.make_jaxpr(function, axis_env=[(shards.AXIS, count)], return_shape=True)(*args)
     return Traced(*made)
 

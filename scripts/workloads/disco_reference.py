@@ -97,7 +97,7 @@ def single(case: Any, arrays: Any) -> Iterator[Pair]:
     steps, online, target, mask, state = update(case)
     values, advantages = rules.evaluate(steps, online, target, moments_of(state, "adv"), CONFIG.gamma, 0.95)
     memory = disco_rules.Memory(state["meta_lstm_hidden"], state["meta_lstm_cell"])
-    targets, memory = disco_rules.rule(arrays).targets(rules.Seen(steps, values, online, target), memory)
+    targets, memory = disco_rules.rule(arrays).targets(rules.RuleInputs(steps, values, online, target), memory)
     errors = rules.follow(moments_of(state, "td"), values.td_error, steps.known)
 
     def loss(online: Outputs) -> tuple[Array, dict[str, Array]]:
@@ -176,7 +176,7 @@ def agent(case: Any, arrays: Any) -> Iterator[Pair]:
         steps = rules.Steps(number, given("rewards")[1:], ended, ended, ~always, always, behaviour)
         online, aiming = (jax.tree.map(with_last_row, network.apply(x, rows)) for x in (params, target))
         values, advantages = rules.evaluate(steps, online, aiming, advantages, CONFIG.gamma, 0.95)
-        targets, kept = rule.targets(rules.Seen(steps, values, online, aiming), kept)
+        targets, kept = rule.targets(rules.RuleInputs(steps, values, online, aiming), kept)
         errors = rules.follow(errors, values.td_error, always)
         after = rules.following(online.policy, steps)
         batch = disco.Batch(None, None, targets, after, values.returns, ended, always, mask)

@@ -268,7 +268,7 @@ def test_who_gets_kernels():
         assert kernels.setting() == kernels.OFF
     with kernels.for_devices("gpu"):
         assert kernels.setting() == kernels.OFF
-    with kernels.wanted(kernels.AUTO), kernels.for_devices("gpu"):
+    with kernels.requested(kernels.AUTO), kernels.for_devices("gpu"):
         assert kernels.setting() == kernels.ON
-    with kernels.wanted(kernels.AUTO), kernels.for_devices("cpu"):
+    with kernels.requested(kernels.AUTO), kernels.for_devices("cpu"):
         assert kernels.setting() == kernels.OFF

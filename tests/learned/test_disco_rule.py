@@ -54,7 +54,7 @@ def both(arrays):
     @jax.jit
     def update(steps, online, target, moments, memory):
         values, moments = rules.evaluate(steps, online, target, moments, GAMMA, TRACE)
-        return values, moments, *disco.rule(arrays).targets(rules.Seen(steps, values, online, target), memory)
+        return values, moments, *disco.rule(arrays).targets(rules.RuleInputs(steps, values, online, target), memory)
 
     results = []
     for seed in range(2):
@@ -107,7 +107,7 @@ def test_nothing_flows_across_the_end_of_an_episode(arrays):
         out = online._replace(y=online.y.at[..., 0].add(shift))
         values, _ = rules.evaluate(steps._replace(reward=reward), out, target, rules.no_moments(), GAMMA, TRACE)
         still = values._replace(scaled_advantage=values.advantage, scaled_advantages=values.advantages)
-        seen = rules.Seen(steps._replace(reward=reward), still, out, target)
+        seen = rules.RuleInputs(steps._replace(reward=reward), still, out, target)
         return jnp.mean(disco.rule(arrays).targets(seen, disco.Memory(*map(jnp.ones, (128, 128))))[0].y, axis=-1)
 
     slopes = jax.jit(jax.jacrev(targets_of, argnums=(0, 1)))(steps.reward, jnp.zeros((STEPS + 2, COUNT)))

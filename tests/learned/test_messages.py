@@ -8,7 +8,7 @@ from compiling import AS_SHIPPED
 from stepping import alone, drawn
 
 from purerl import compiler_options, envs, ppo
-from purerl.envs.wrappers.parts import seen_as
+from purerl.envs.wrappers.parts import with_view
 from purerl.errors import ConfigError
 from purerl.learned import messages, sockets
 from purerl.meta import evolution
@@ -53,7 +53,7 @@ def test_who_says_nothing_is_padding():
     space = CARTPOLE.observation_space
     low, high = (np.concatenate([x, np.zeros(3, np.float32)]) for x in (space.low, space.high))
     pad = lambda obs: jnp.concatenate([obs, jnp.zeros(3)])
-    padded = seen_as(CARTPOLE, pad, Box(low, high, low.shape, jnp.float32))
+    padded = with_view(CARTPOLE, pad, Box(low, high, low.shape, jnp.float32))
 
     def trained(make_env, meta_params):
         train = lambda given, key: ppo.make_train(CONFIG, make_env(given))(key).state.learner.params

@@ -187,7 +187,7 @@ def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     """With room for the program of 8 members but not of 13, two batches run; with room for none, it says so at once."""
     make_train, config, keys, env_params = everyone
     whole = train_population(make_train, config, keys, env_params=env_params)
-    sizes, true_held = [], planning.held
+    sizes, true_held = [], planning.program_bytes
 
     def held(program):
         sizes.append(true_held(program))

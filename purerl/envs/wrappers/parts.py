@@ -40,7 +40,7 @@ def kept(env: Env) -> Callable[[PyTree, PyTree], PyTree] | None:
     return keep and (lambda before, begun: begun._replace(inner=keep(before.inner, begun.inner)))
 
 
-def seen_as(env: Env, view: Callable[[PyTree], PyTree], space: Space) -> Env:
+def with_view(env: Env, view: Callable[[PyTree], PyTree], space: Space) -> Env:
     """Returns ``env`` with every observation changed by ``view``, whose results are elements of ``space``."""
 
     def begin(level: PyTree) -> tuple[PyTree, PyTree]:

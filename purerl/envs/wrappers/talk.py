@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import spaces
-from purerl.envs.wrappers.parts import beside, kept, needs, needs_all_legal, needs_one_agent, seen_as
+from purerl.envs.wrappers.parts import beside, kept, needs, needs_all_legal, needs_one_agent, with_view
 from purerl.errors import ConfigError
 from purerl.spaces import Box
 from purerl.types import Array, Env, Key, PyTree, Step
@@ -57,7 +57,7 @@ def messages(env: Env, channel: Channel, speak: Callable[[Array], Array]) -> Env
             others, if there are several agents, or if actions may be illegal, which the hidden elements might tell.
     """
     hear, space = _heard(env, channel)
-    return seen_as(env, lambda obs: hear(obs, speak(obs)), space)
+    return with_view(env, lambda obs: hear(obs, speak(obs)), space)
 
 
 def led(env: Env, channel: Channel, speak: Callable[[Array, Array], Array], goal: Goal) -> Env:

@@ -9,7 +9,7 @@ import numpy as np
 
 from purerl import spaces
 from purerl.envs.wrappers.kinds import INDICES, switch, takes
-from purerl.envs.wrappers.parts import needs, needs_all_legal, needs_one_agent, seen_as
+from purerl.envs.wrappers.parts import needs, needs_all_legal, needs_one_agent, with_view
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, Leaf
 from purerl.types import Array, Env, PyTree, Step
@@ -35,7 +35,7 @@ def flatten(env: Env) -> Env:
         parts = spaces.tree_map(_flat, space, obs)
         return jnp.concatenate(jax.tree.leaves(parts), axis=-1)
 
-    return seen_as(env, flat, vector)
+    return with_view(env, flat, vector)
 
 
 @takes(INDICES)
@@ -59,7 +59,7 @@ def observation_mask(env: Env, hidden: tuple[int, ...]) -> Env:
     low, high = (
         spaces.array_namespace(bound).broadcast_to(bound, space.shape)[shown] for bound in (space.low, space.high)
     )
-    masked = seen_as(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
+    masked = with_view(env, lambda obs: obs[..., shown], Box(low, high, shown.shape, space.dtype))
     return masked._replace(partly_observed=True)
 
 

@@ -31,7 +31,7 @@ from purerl.replay.views import Cut
 from purerl.types import Array, Env, Key, Learner, PyTree, Recorded, Sample, Situation, Step, Transition, Updated
 
 
-class Told(NamedTuple):
+class NetworkInputs(NamedTuple):
     """The network's inputs beside an observation, all ``[...]``.
 
     They are the number of the action that led there (-1 where an episode begins), the extrinsic and the intrinsic
@@ -53,7 +53,7 @@ class PolicyFamilyCarry(NamedTuple):
     """
 
     memory: PyTree
-    told: Told
+    told: NetworkInputs
     episode: PyTree
     control: PyTree
     begins: Array
@@ -101,8 +101,8 @@ class Controller(NamedTuple):
 class Experience(NamedTuple):
     """A sample as it is learned from.
 
-    The network sees ``(obs, Told)`` of ``items`` ``[L, N]``. The other fields are those of the steps after the burn-in:
-    the number of the action, the intrinsic reward and the policy.
+    The network sees ``(obs, NetworkInputs)`` of ``items`` ``[L, N]``. The other fields are those of the steps after the
+    burn-in: the number of the action, the intrinsic reward and the policy.
     """
 
     items: Transition
@@ -137,11 +137,11 @@ def problems(config: Any, env: Env | None) -> list[str]:
 def make_network(config: Any, env: Env) -> Recurrent:
     """Makes R2D2's network with more inputs beside the torso's features.
 
-    These are the action, the rewards (rescaled) and the policy's number (`Told`).
+    These are the action, the rewards (rescaled) and the policy's number (`NetworkInputs`).
     """
     num_actions = joint_actions(env).num
 
-    def describe(told: Told) -> Array:
+    def describe(told: NetworkInputs) -> Array:
         rewards = td_errors.rescale(jnp.stack([told.extrinsic, told.intrinsic], axis=-1), config.rescale_epsilon)
         numbers = jax.nn.one_hot(told.action, num_actions), jax.nn.one_hot(told.policy, config.num_policies)
         return jnp.concatenate([*numbers, rewards], axis=-1)
@@ -171,7 +171,7 @@ def make_learner(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: A recurrent network of ``(obs, Told)``.
+        network: A recurrent network of ``(obs, NetworkInputs)``.
         optimiser: An optax transformation for the action values.
         read: Reads the network's output as action values.
         learn: Takes an update of the action values.
@@ -181,7 +181,9 @@ def make_learner(
         ConfigError: If ``network`` is of another type.
     """
     if not isinstance(network, Recurrent):
-        raise ConfigError(f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, Told)")
+        raise ConfigError(
+            f"network: is {type(network).__name__}; must be a recurrent.Recurrent of (obs, NetworkInputs)"
+        )
     actions, new = joint_actions(env), family_novelty.make_novelty(config, env)
 
     def init_carry(num_envs: int) -> PolicyFamilyCarry:
@@ -189,7 +191,7 @@ def make_learner(
         numbers = jnp.full(num_envs, -1, jnp.int32), zeros, zeros, jnp.zeros(num_envs, jnp.int32)
         return PolicyFamilyCarry(
             memory=network.init_carry(num_envs),
-            told=Told(*numbers),
+            told=NetworkInputs(*numbers),
             episode=new.init_episode(num_envs),
             control=controller.init(num_envs),
             begins=jnp.ones(num_envs, bool),
@@ -202,8 +204,10 @@ def make_learner(
         values = action_values.init_state(config, optimiser, network.init(key_values, inputs))
         return PolicyFamilyState(values, *new.init(key_novelty, obs))
 
-    def step(policy: PolicyFamilyPolicy, here: Situation, which: Array) -> tuple[Array, Told, PolicyFamilyCarry]:
-        """Returns action values, the network's inputs `Told`, and the carry, which lacks the action."""
+    def step(
+        policy: PolicyFamilyPolicy, here: Situation, which: Array
+    ) -> tuple[Array, NetworkInputs, PolicyFamilyCarry]:
+        """Returns action values, the `NetworkInputs`, and the carry, which lacks the action."""
         carry: PolicyFamilyCarry = here.carry
         intrinsic, episode = new.pay(policy.judges, here.obs, carry.episode)
         told = carry.told._replace(intrinsic=intrinsic, policy=which)
@@ -283,11 +287,11 @@ def experienced(config: Any, number_of: Callable[[Array], Array], items: Transit
         number_of: Converts actions to their numbers.
         items: Sequences of a replay ``[L, N]``.
     """
-    told: Told = items.extras.every
+    told: NetworkInputs = items.extras.every
     number, last = number_of(items.action), items.last
     following = jnp.concatenate([told.intrinsic[1:], jnp.zeros_like(told.intrinsic[:1])])
     at = jnp.maximum(items.next_obs.step, 0), jnp.arange(last.shape[1])
-    after = Told(number[at], items.reward[at], told.intrinsic[at], told.policy[at])
+    after = NetworkInputs(number[at], items.reward[at], told.intrinsic[at], told.policy[at])
     changed = items._replace(
         obs=(items.obs, told),
         next_obs=Cut(items.next_obs.step, (items.next_obs.obs, after)),

@@ -63,7 +63,7 @@ class Values(NamedTuple):
     td_error: Array
 
 
-class Seen(NamedTuple):
+class RuleInputs(NamedTuple):
     """What a rule reads.
 
     These are the steps, their values, and the outputs of the online and the target network for the rows ``[R, N,
@@ -98,7 +98,7 @@ class Rule(NamedTuple):
 
     num_predictions: int
     init: Callable[[], PyTree]
-    targets: Callable[[Seen, PyTree], tuple[Targets, PyTree]]
+    targets: Callable[[RuleInputs, PyTree], tuple[Targets, PyTree]]
 
 
 class Moments(NamedTuple):
@@ -239,7 +239,7 @@ def clipped(bound: Scalar = 1.0) -> Rule:
     ``z`` learn the distribution of the return.
     """
 
-    def targets(given: Seen, state: PyTree) -> tuple[Targets, PyTree]:
+    def targets(given: RuleInputs, state: PyTree) -> tuple[Targets, PyTree]:
         policy = given.target.policy[:-2] + jnp.clip(given.values.scaled_advantages, -bound, bound)
         each = jax.vmap(jax.vmap(lambda value: two_hot(value, RETURN_BINS)))(given.values.returns)
         logits = jnp.log(jnp.maximum(each, 1e-9))

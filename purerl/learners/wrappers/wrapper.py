@@ -37,7 +37,7 @@ class Wrapper(NamedTuple):
         """Returns the wrapper's setting in ``config``, or ``off`` if ``config`` lacks it."""
         return getattr(config, self.setting, self.off)
 
-    def asked(self, config: Any) -> bool:
+    def enabled(self, config: Any) -> bool:
         """Tells whether ``config`` asks for the wrapper."""
         value = self.value(config)
         return bool(value in self.on if self.on else value != self.off)
@@ -93,7 +93,7 @@ def problems(own: type, wrappers: Wrappers, config: Any, env: Env | None) -> lis
         config: Settings.
         env: The environment; None: not known.
     """
-    enabled = [each for each in wrappers if each.asked(config)]
+    enabled = [each for each in wrappers if each.enabled(config)]
     problems = []
     for i, each in enumerate(enabled):
         given = f"{each.setting} = {each.value(config)!r}"
@@ -129,6 +129,6 @@ def inside(learner: Learner, **functions: Any) -> Learner:
 def wrapped(wrappers: Sequence[Wrapper], config: Any, env: Env, learner: Learner) -> Learner:
     """Puts those wrappers around ``learner`` that ``config`` asks for."""
     for each in wrappers:
-        if each.asked(config):
+        if each.enabled(config):
             learner = each.wrap(config, env, learner)
     return learner

@@ -51,11 +51,11 @@ def train_in_chunks(
     return Result(state, joined)
 
 
-Begun = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
+Started = tuple[TrainState, Iterator[tuple[TrainState, Any]]]
 """The state that a training begins with, and an iterator over the states and metrics after its chunks."""
 
 
-def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Begun:
+def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:
     """Begins a training that is one compiled program."""
     advance = jax.jit(loops.chunk(trainer, program.CAPACITY), donate_argnums=0)
     pace: dict[str, Any] = {"capacity": program.CAPACITY, "chunk_seconds": program.CHUNK_SECONDS, "every": every}
@@ -64,7 +64,7 @@ def _compiled(trainer: Trainer, key: Key, num_iterations: int, every: int, stack
     return state, ((chunk.state, cut(chunk)) for chunk in session.advance(advance, state, 0, num_iterations, **pace))
 
 
-def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Begun:
+def _hosted(trainer: Trainer, key: Key, num_iterations: int, every: int, stack: contextlib.ExitStack) -> Started:
     """Begins a training in environments of the host, as a population of one; ``stack`` closes them."""
     alone = population.Members({}, key[None])
     running = stack.enter_context(contextlib.closing(HostProgram(lambda: trainer, alone, How(), ahead=0)))

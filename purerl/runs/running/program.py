@@ -145,7 +145,7 @@ def compile_program(
     one = trees.take(members, 0)
     with own_code(algo):
         agent = splitting.agent(make_trainer, one, split.cut)
-        planning.check_state(agent.held, one, devices=devices)
+        planning.check_state(agent.whole, one, devices=devices)
     first = (devices or jax.devices())[0]
     options = (backend.compiler_options() or {}) | split.compiler_options(first)
     starts: list[Future[jax.stages.Compiled]] = []

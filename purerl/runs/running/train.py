@@ -97,7 +97,7 @@ def train(
         DoesNotFit: The run does not fit into memory. Nothing is left behind.
     """
     directory = out or place(options, description.name)
-    description, begun = warm_start.begun(description, options.warm_start)
+    description, begun = warm_start.read(description, options.warm_start)
     run = Run(description, Setup.of(description, options.diagnostics, begun), options, directory, console())
     with hold(directory, FILES, overwrite=options.overwrite):
         _print_presets(run)

@@ -18,7 +18,7 @@ FOLDER = "warm_start"
 """The folder in a run directory that holds the policies that the agents began with."""
 
 
-def begun(description: Description, source: str) -> tuple[Description, PyTree]:
+def read(description: Description, source: str) -> tuple[Description, PyTree]:
     """Reads the policies that a run begins with.
 
     Args:
