@@ -128,9 +128,9 @@ def draw(directory: Path, agents: int = 16) -> None:
         return train(key).metrics["episode_return"]
 
     run = jax.jit(jax.vmap(returns))
-    said = {"evolved": lambda meta_params, key: meta_params, "none": messages.silent, "random": messages.random}
+    messages_of = {"evolved": lambda meta_params, key: meta_params, "none": messages.silent, "random": messages.random}
     lines = {}
-    for what, draw in said.items():
+    for what, draw in messages_of.items():
         meta_params = jax.vmap(draw, in_axes=(None, 0))(artefact.meta_params, drawn)
         lines[what] = np.asarray(run(meta_params, keys))
     frames = np.arange(1, config.num_iterations + 1) * config.batch_size

@@ -80,7 +80,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
-        asked = json.loads(sys.argv[2])
-        turns.serve(WORKLOADS[asked["workload"]].job, asked)
+        request = json.loads(sys.argv[2])
+        turns.serve(WORKLOADS[request["workload"]].job, request)
     else:
         main()

@@ -78,8 +78,8 @@ def measured(processes: int, devices: int) -> list[float]:
         )
         for k in range(processes)
     ]
-    said = [process.communicate(timeout=300)[0] for process in started]
-    return list(json.loads(said[0].splitlines()[-1]))
+    output = [process.communicate(timeout=300)[0] for process in started]
+    return list(json.loads(output[0].splitlines()[-1]))
 
 
 def main() -> None:
@@ -87,12 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--child", nargs=4, type=int)
-    asked = parser.parse_args()
-    if asked.child:
-        print(json.dumps(times(*asked.child)))
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(times(*args.child)))
         return
     for name, (processes, devices) in OVER.items():
-        runs = [measured(processes, devices) for _ in range(asked.repeats)]
+        runs = [measured(processes, devices) for _ in range(args.repeats)]
         medians = [statistics.median(column) for column in zip(*runs, strict=True)]
         all_devices = processes * devices
         sent = np.array(SIZES) * 4.0 * 2 * (all_devices - 1) / all_devices

@@ -135,10 +135,10 @@ def memories(processes: Iterable[psutil.Process]) -> set[tuple[int, int]]:
     return results
 
 
-def left_of(folder: Path, held: set[tuple[int, int]]) -> tuple[list[psutil.Process], set[tuple[int, int]]]:
-    """The processes of the run in ``folder`` that are there, and those of the memories that it ``held``."""
+def left_of(folder: Path, shared: set[tuple[int, int]]) -> tuple[list[psutil.Process], set[tuple[int, int]]]:
+    """The processes of the run in ``folder`` that are there, and those of the memories that it ``shared``."""
     named = {(path.stat().st_dev, path.stat().st_ino) for path in Path("/dev/shm").iterdir()}
-    return marked(folder), held & (memories(psutil.process_iter()) | named)
+    return marked(folder), shared & (memories(psutil.process_iter()) | named)
 
 
 def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool, int, int]:
@@ -154,16 +154,16 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             env={**os.environ, faulty.MARK: str(folder), "PYTHONPATH": path},
             start_new_session=True,
         )
-        held: set[tuple[int, int]] = set()
+        shared: set[tuple[int, int]] = set()
         if case.to_worker or case.to_parent:
-            begun = folder / "run" / "metrics.jsonl" if algo else folder / "out"
-            begun = folder / "fault" if case.planted else begun
-            while not (begun.exists() and (case.planted or begun.stat().st_size)):
+            marker = folder / "run" / "metrics.jsonl" if algo else folder / "out"
+            marker = folder / "fault" if case.planted else marker
+            while not (marker.exists() and (case.planted or marker.stat().st_size)):
                 time.sleep(0.02)
                 assert process.poll() is None, (folder / "err").read_text()
             workers = [each for each in marked(folder) if "purerl.hosts.worker" in each.cmdline()]
             time.sleep(rng.uniform(0.0, 0.5))
-            held |= memories(marked(folder))
+            shared |= memories(marked(folder))
             if case.to_worker:
                 rng.choice(workers).send_signal(case.to_worker)
             elif case.to_parent == signal.SIGINT:
@@ -171,18 +171,18 @@ def once(case: Case, algo: str, folder: Path, rng: random.Random) -> tuple[bool,
             else:
                 process.send_signal(case.to_parent)
         while process.poll() is None:
-            held |= memories(marked(folder))
+            shared |= memories(marked(folder))
             time.sleep(0.1)
         code = process.returncode
         end = time.monotonic() + 2.0
-        while any(remains := left_of(folder, held)) and time.monotonic() < end:
+        while any(remains := left_of(folder, shared)) and time.monotonic() < end:
             time.sleep(0.02)
         err.seek(0)
         out.seek(0)
         right = documented(case, algo, code, err.read(), out.read(), folder)
     if not right:
         print(f"code {code}: {(folder / 'err').read_text()[-2000:]}", file=sys.stderr)
-    assert held, "no shared memory was seen"
+    assert shared, "no shared memory was seen"
     for each in remains[0]:
         each.kill()
     return right, len(remains[0]), len(remains[1])

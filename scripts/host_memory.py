@@ -31,7 +31,7 @@ def main() -> None:
         train += ["--total-steps", f"{given.frames:.0f}", "--overwrite", "--checkpoint-seconds", "20"]
         workloads = Path(__file__).parent / "workloads"
         process = subprocess.Popen([sys.executable, *train], cwd=workloads, stderr=subprocess.DEVNULL)
-        tenth, begun = 0, time.perf_counter()
+        tenth, start = 0, time.perf_counter()
         while process.poll() is None:
             time.sleep(LOOK_SECONDS)
             done = frames(out / "times.jsonl") / given.frames
@@ -39,7 +39,7 @@ def main() -> None:
                 tenth = int(10 * done)
                 memory = psutil.Process(process.pid).memory_info().rss / 2**20
                 logs = sum(path.stat().st_size for path in out.glob("*.jsonl")) / 2**20
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - start
                 print(f"{done:4.0%} {memory:8.1f} MiB, logs {logs:7.1f} MiB, {seconds:6.0f} s", flush=True)
         sys.exit(process.returncode)
 

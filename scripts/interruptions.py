@@ -75,9 +75,9 @@ def chains(args: list[str], number: int, count: int, scratch: Path, rng: random.
     cache, whole = scratch / "cache", scratch / "whole"
     if not whole.exists():
         for attempt in (scratch / "first", whole):  # the second finds its programs compiled
-            begun = time.monotonic()
+            started = time.monotonic()
             assert start([*args, "--out", str(attempt), "--checkpoint-seconds", "0.02"], cache).wait() == 0
-        (scratch / "seconds").write_text(str(time.monotonic() - begun))
+        (scratch / "seconds").write_text(str(time.monotonic() - started))
     seconds, expected = float((scratch / "seconds").read_text()), outcome(whole)
     results = {"before it began": 0, "while saving": 0, "else": 0, "wrong exit": 0, "equal": 0, "differ": 0}
     done = 0

@@ -111,11 +111,11 @@ def logit_equilibrium(temperature: float) -> np.ndarray:
     payoff = np.array([[11, -30, 0], [-30, 7, 6], [0, 0, 5]]) / 10
     policies = np.full((2, 3), 1 / 3)
     for _ in range(20_000):
-        wanted = []
+        responses = []
         for values in (payoff @ policies[1], policies[0] @ payoff):
             powers = np.exp((values - values.max()) / temperature)
-            wanted.append(powers / powers.sum())
-        policies += 0.01 * (np.array(wanted) - policies)
+            responses.append(powers / powers.sum())
+        policies += 0.01 * (np.array(responses) - policies)
     return policies
 
 

@@ -104,9 +104,9 @@ def table(pairs: int = 2048) -> None:
             both = move(me, *both, 0), move(other, *both[::-1], 1)
             return both, 0.04 * repeated_games.values(*both, payoffs[0], 0.96)
 
-        def episode(begun: Array) -> Array:
-            own = jnp.asarray(FIXED[me]) if me in FIXED else begun[0]
-            return jnp.mean(jax.lax.scan(step, (own, begun[1]), None, STEPS)[1], axis=0)
+        def episode(start: Array) -> Array:
+            own = jnp.asarray(FIXED[me]) if me in FIXED else start[0]
+            return jnp.mean(jax.lax.scan(step, (own, start[1]), None, STEPS)[1], axis=0)
 
         return jnp.mean(jax.jit(jax.vmap(episode))(jax.random.normal(jax.random.key(0), (pairs, 2, 5))), axis=0)
 

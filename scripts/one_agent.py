@@ -209,13 +209,13 @@ def main() -> None:
     parser.add_argument("part", choices=("oracle", "exact", "learn", "wire"))
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--target", default="h200")
-    asked = parser.parse_args()
-    if asked.part == "learn":
+    args = parser.parse_args()
+    if args.part == "learn":
         good = [learn()]
-    elif asked.part == "wire":
-        good = [wire(name, asked.target) for name in asked.only or PLANNED]
+    elif args.part == "wire":
+        good = [wire(name, args.target) for name in args.only or PLANNED]
     else:
-        good = [{"oracle": oracle, "exact": exact}[asked.part](name) for name in asked.only or CASES]
+        good = [{"oracle": oracle, "exact": exact}[args.part](name) for name in args.only or CASES]
     sys.exit(0 if all(good) else 1)
 
 

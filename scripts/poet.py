@@ -62,16 +62,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in {"pairs": 8, "rounds": 12, "iterations": 20, "seed": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    asked = parser.parse_args()
-    env, pairs = envs.make(ENV[0], **ENV[1]), asked.pairs
+    args = parser.parse_args()
+    env, pairs = envs.make(ENV[0], **ENV[1]), args.pairs
     config = ppo.Config(**CONFIG, total_steps=2**20)
-    begin, learn, meet = programs(config, env, asked.iterations)
+    begin, learn, meet = programs(config, env, args.iterations)
     split = lambda key, number=pairs: jax.random.split(key, number)
-    keys = iter(split(jax.random.key(asked.seed), 8 * asked.rounds + 8))
+    keys = iter(split(jax.random.key(args.seed), 8 * args.rounds + 8))
     change = jax.jit(jax.vmap(env.design.change))
     levels, age = env.levels(next(keys), (pairs,)), np.zeros(pairs, int)
     agents = begin(split(next(keys)))
-    for number in range(asked.rounds):
+    for number in range(args.rounds):
         agents = learn(levels, agents)
         children = change(split(next(keys)), levels)
         result = np.asarray(meet(split(next(keys)), agents, children))
@@ -90,11 +90,11 @@ def main() -> None:
             f"{returns.max():.0f}, lengths {levels[0]['length'].min():.2f} to {levels[0]['length'].max():.2f}",
             flush=True,
         )
-    random = env.levels(jax.random.key(asked.seed + 1), (64,))
+    random = env.levels(jax.random.key(args.seed + 1), (64,))
     step = jax.vmap(ppo.make_trainer(config, env).step)
-    randomised = jax.jit(partial(jax.lax.fori_loop, 0, asked.rounds * asked.iterations, lambda i, now: step(now)[0]))
+    randomised = jax.jit(partial(jax.lax.fori_loop, 0, args.rounds * args.iterations, lambda i, now: step(now)[0]))
     trained = randomised(begin(split(next(keys))))
-    frames = asked.rounds * asked.iterations * config.batch_size
+    frames = args.rounds * args.iterations * config.batch_size
     for name, those in {"levels that evolved": agents, "random levels": trained}.items():
         scores = np.asarray(meet(split(next(keys)), those, random))
         print(f"{frames:,} frames in {name}: mean return in 64 random levels {scores.mean(axis=1).round(1).tolist()}")

@@ -47,7 +47,7 @@ class Ended(NamedTuple):
     """The exit code of a process, what it said, and the moment it had ended."""
 
     code: int
-    said: str
+    output: str
     at: float
 
 
@@ -70,18 +70,18 @@ def together(args: Sequence[str], count: int = 2, devices: int = 2) -> list[subp
 def ended(process: subprocess.Popen, seconds: float = LIMIT) -> Ended:
     """How a process ends. Raises `subprocess.TimeoutExpired`, and kills it, if it does not in so many seconds."""
     try:
-        said = process.communicate(timeout=seconds)[0]
+        output = process.communicate(timeout=seconds)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return Ended(process.returncode, said, time.monotonic())
+    return Ended(process.returncode, output, time.monotonic())
 
 
 def until(holds: Callable[[], Any], running: Sequence[subprocess.Popen]) -> None:
     """Returns once something ``holds``. Raises `RuntimeError` if one of the processes ends before."""
     while not holds():
         if any(process.poll() is not None for process in running):
-            raise RuntimeError("\n".join(ended(process).said for process in running))
+            raise RuntimeError("\n".join(ended(process).output for process in running))
         time.sleep(0.02)
 
 
@@ -93,7 +93,7 @@ def both(args: Sequence[str], folder: Path) -> tuple[Path, Path, float, float]:
         running = together([*args, "--out", str(out)], count, 4 // count)
         for each in [ended(process) for process in running]:
             if each.code:
-                sys.exit(f"{' '.join(args)}: exit code {each.code}\n{each.said}")
+                sys.exit(f"{' '.join(args)}: exit code {each.code}\n{each.output}")
         results += [out, time.monotonic() - began]
     return results[0], results[2], results[1], results[3]
 
@@ -219,7 +219,7 @@ def killed(who: int, directory: Path, more: Sequence[str], moment: float) -> tup
 
 def documented(who: int, other: Ended, seconds: float) -> bool:
     """Whether the end of the process beside the one that was killed is as documented."""
-    lines = [line for line in other.said.splitlines() if line.startswith("purerl: error:")]
+    lines = [line for line in other.output.splitlines() if line.startswith("purerl: error:")]
     text = len(lines) == 1 and f"process {who} of 2 has died; resume with: purerl resume" in lines[0]
     return seconds < 10 and ((other.code == 5 and text) or (who == 0 and other.code == ABORTED))
 
@@ -232,7 +232,7 @@ def kill(times: int, seed: int) -> bool:
         whole = Path(folder) / "whole"
         for each in [ended(process) for process in together([*KILLED, *more, "--out", str(whole)], devices=1)]:
             if each.code:
-                sys.exit(each.said)
+                sys.exit(each.output)
         for who in (1, 0):
             codes: collections.Counter[int] = collections.Counter()
             right, exact, worst = 0, 0, 0.0

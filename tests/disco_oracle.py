@@ -93,8 +93,8 @@ class Oracle:
         x += [signed_log(value["value"][row, n]) for row in rows]
         x += [signed_log(value["advantage"][t, n]), value["scaled_advantage"][t, n], aim[a]]
         x += [self.number(f"{place}/mlp", u[name][row, n]) for name in ("y", "target_y") for row in rows]
-        for said in (z, target_z):
-            x += [said[t][a], *(pi[row] @ said[row] for row in rows), *(said[row].max() for row in rows)]
+        for logits in (z, target_z):
+            x += [logits[t][a], *(pi[row] @ logits[row] for row in rows), *(logits[row].max() for row in rows)]
         return np.concatenate([x, made.mean(axis=0), made[a]]), made
 
     def values(self, u, moments, gamma, trace_lambda):

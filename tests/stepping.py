@@ -47,7 +47,7 @@ def play(env, num_envs, num_steps, seed=0, act=None, actions=None):
             following, seen, made = rows.step(inputs[0], env_state, trees.merge(action, 2) if several else action)
             return (following, parted(seen)), (env_state, action, parted(seen), parted(made))
 
-        begun = env_state, parted(obs)
-        return begun[1], *jax.lax.scan(one, begun, (rows.noise(key_noise, (num_steps,)), actions))[1]
+        start = env_state, parted(obs)
+        return start[1], *jax.lax.scan(one, start, (rows.noise(key_noise, (num_steps,)), actions))[1]
 
     return jax.device_get(run(jax.random.key(seed), actions))

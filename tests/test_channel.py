@@ -72,9 +72,9 @@ def test_strangers_are_not_let_in():
     server, address = channel.listen(["127.0.0.1"], "127.0.0.1")
     with ThreadPoolExecutor(1) as pool:
         result = pool.submit(channel.accepted, server, address, 2)
-        for said in (b"guess 1\n", b"\xff\n", f"{address.secret} 7\n".encode()):
+        for data in (b"guess 1\n", b"\xff\n", f"{address.secret} 7\n".encode()):
             with socket.create_connection(("127.0.0.1", address.port)) as stranger:
-                stranger.sendall(said)
+                stranger.sendall(data)
                 assert stranger.recv(1) == b""
         own = channel.connected(address, 1)
         assert list(result.result(10)) == [1]

@@ -273,11 +273,11 @@ def test_docstrings_name_what_is_there():
     for path in files:
         module = path.parent.name if path.name == "__init__.py" else path.stem
         named[module] = named.get(module, set()) | names_within(path)
-    said = re.compile(r"(?<!`)`(?:\w+\.)*(\w+)\.(\w+)`(?!`)")
+    reference = re.compile(r"(?<!`)`(?:\w+\.)*(\w+)\.(\w+)`(?!`)")
     missing = [
         (path.name, match[0])
         for path in files
-        for match in said.finditer(path.read_text())
+        for match in reference.finditer(path.read_text())
         if match[1] in named and match[2] not in (*named[match[1]], "py")
     ]
     assert missing == []

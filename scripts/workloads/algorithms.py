@@ -24,24 +24,26 @@ def problem(args: argparse.Namespace) -> str | None:
     return None if len(args.algos) > 1 else "ALGO: needs two of them"
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A training of ``total_steps`` frames."""
     import jax
 
     import purerl
     from purerl import envs
 
-    env, algo = envs.make(asked["env"]), asked["side"]
+    env, algo = envs.make(request["env"]), request["side"]
     datasets = getattr(purerl, algo.replace("-", "_")).datasets
-    parts = {name: purerl.load_dataset(asked[name], env) for name in datasets}
-    run, key = turns.training(algo, env, asked, **parts), jax.random.key
+    parts = {name: purerl.load_dataset(request[name], env) for name in datasets}
+    run, key = turns.training(algo, env, request, **parts), jax.random.key
     return turns.Job(lambda: jax.jit(run).lower(key(0)), lambda program, seed: program(key(seed)))
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints all."""
     given = {name: getattr(args, name) for name in ("env", "demos", "total_steps")}
-    sides = [turns.Side(name, sys.executable, {**asked, **given, "preset": None, "side": name}) for name in args.algos]
+    sides = [
+        turns.Side(name, sys.executable, {**request, **given, "preset": None, "side": name}) for name in args.algos
+    ]
     results = turns.measure(sides, args.rounds, args.processes)
     first, *others = args.algos
     row = turns.speeds(results, args.total_steps)

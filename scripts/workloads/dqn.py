@@ -122,18 +122,18 @@ def purerl_config(setting: Setting, total: Counts, num_steps: int):
     )
 
 
-def purerl_program(setting: Setting, total: Counts, asked: dict[str, Any]):
+def purerl_program(setting: Setting, total: Counts, request: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
     from purerl import catalogue, check, dqn, envs, use_cpu_cores, use_one_thread
 
-    if asked["agents"] > 1:
+    if request["agents"] > 1:
         use_cpu_cores()
     elif setting.environment in catalogue.VECTORS:
         use_one_thread()
-    config, env = purerl_config(setting, total, asked["num_steps"]), envs.make(setting.environment)
+    config, env = purerl_config(setting, total, request["num_steps"]), envs.make(setting.environment)
     check(config, *dqn.problems(config, env))
     trainer = dqn.make_trainer(config, env)
-    return turns.all_agents(trainer, config.num_iterations, asked)
+    return turns.all_agents(trainer, config.num_iterations, request)
 
 
 def convolutional():
@@ -199,17 +199,17 @@ def rejax_train(setting: Setting, total: Counts):
     return outcome
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents, or the products of the floor."""
     import jax
     import numpy as np
 
-    setting, agents = SETTINGS[asked["workload"]], asked["agents"]
-    total = counts(setting, asked["total_steps"], asked["num_steps"])
-    if asked["side"] == "floor":
-        return floor(setting, total, asked["num_steps"])
-    if asked["side"] == "purerl":
-        train, lone = purerl_program(setting, total, asked), False
+    setting, agents = SETTINGS[request["workload"]], request["agents"]
+    total = counts(setting, request["total_steps"], request["num_steps"])
+    if request["side"] == "floor":
+        return floor(setting, total, request["num_steps"])
+    if request["side"] == "purerl":
+        train, lone = purerl_program(setting, total, request), False
     else:
         train, lone = rejax_train(setting, total), agents == 1
         train = train if lone else jax.vmap(train)
@@ -220,9 +220,9 @@ def job(asked: dict[str, Any]) -> turns.Job:
     def tally(result):
         results = [np.unique(count).tolist() for count in result[:2]]
         if results != [[total.frames], [total.updates]]:
-            raise SystemExit(f"{asked['side']} took {results} frames and updates, not {total}")
+            raise SystemExit(f"{request['side']} took {results} frames and updates, not {total}")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
-            raise SystemExit(f"{asked['side']} diverged")
+            raise SystemExit(f"{request['side']} diverged")
         return {}
 
     return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
@@ -271,24 +271,24 @@ def update_flops(setting: Setting, total: Counts, num_steps: int) -> float:
     return arithmetic.flops(jaxpr_as_fun(whole.replace(jaxpr=needed)), *jax.tree.leaves(arguments))
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
     setting = SETTINGS[args.workload]
     total_steps = args.total_steps or setting.total_steps
     total = counts(setting, total_steps, args.num_steps)
     print(f"{setting}\nan agent: {total}, K = {args.num_steps}")
-    asked = {**asked, "total_steps": total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
-    return [report(agents, setting, total, measure(args, {**asked, "agents": agents})) for agents in args.agents]
+    request = {**request, "total_steps": total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
+    return [report(agents, setting, total, measure(args, {**request, "agents": agents})) for agents in args.agents]
 
 
-def measure(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def measure(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Trainings by turns, and the floor's products on one core among them."""
     sides = [
-        turns.Side("purerl", sys.executable, {**asked, "side": "purerl"}),
-        turns.Side("floor", sys.executable, {**asked, "side": "floor"}, {"NPROC": "1"}),
+        turns.Side("purerl", sys.executable, {**request, "side": "purerl"}),
+        turns.Side("floor", sys.executable, {**request, "side": "floor"}, {"NPROC": "1"}),
     ]
     if args.peer:
-        sides.append(turns.Side(args.peer, args.peer_python, {**asked, "side": args.peer}))
+        sides.append(turns.Side(args.peer, args.peer_python, {**request, "side": args.peer}))
     return turns.measure(sides, args.rounds, args.processes)
 
 

@@ -28,19 +28,19 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """Random play of ``total_steps`` frames, or a training of as many."""
     import jax
 
     from purerl import envs
 
-    env = envs.make(asked["side"])
-    run = turns.training(asked["algo"], env, asked) if asked["algo"] else random_play(asked, env)
+    env = envs.make(request["side"])
+    run = turns.training(request["algo"], env, request) if request["algo"] else random_play(request, env)
     key = jax.random.key
     return turns.Job(lambda: jax.jit(run).lower(key(0)), lambda program, seed: program(key(seed)))
 
 
-def random_play(asked: dict[str, Any], env: Any):
+def random_play(request: dict[str, Any], env: Any):
     """A function of a key that plays chunks of 100 steps, and sums every element of what each step gives, so that all
     of it is computed."""
     import jax
@@ -48,7 +48,7 @@ def random_play(asked: dict[str, Any], env: Any):
 
     from purerl import envs, spaces
 
-    fleet, length = envs.fleet(env, asked["num_envs"]), 100
+    fleet, length = envs.fleet(env, request["num_envs"]), 100
 
     def play(key):
         key, key_reset = jax.random.split(key)
@@ -64,16 +64,16 @@ def random_play(asked: dict[str, Any], env: Any):
             state, steps = jax.lax.scan(step, state, (fleet.noise(key_noise, (length,)), action))
             return state, sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(steps))
 
-        chunks = asked["total_steps"] // (length * asked["num_envs"])
+        chunks = request["total_steps"] // (length * request["num_envs"])
         return jax.lax.scan(chunk, fleet.reset(key_reset)[0], jax.random.split(key, chunks))[1]
 
     return play
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints both."""
-    asked = {**asked, **{name: getattr(args, name) for name in ("algo", "preset", "num_envs", "total_steps")}}
-    sides = [turns.Side(name, sys.executable, {**asked, "side": name}) for name in args.envs]
+    request = {**request, **{name: getattr(args, name) for name in ("algo", "preset", "num_envs", "total_steps")}}
+    sides = [turns.Side(name, sys.executable, {**request, "side": name}) for name in args.envs]
     results = turns.measure(sides, args.rounds, args.processes)
     row = turns.speeds(results, args.total_steps)
     first, second = args.envs

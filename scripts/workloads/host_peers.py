@@ -29,7 +29,7 @@ LANES = {"CartPole-v1": 64, "Pong-v5": 8}
 def run(command: list[str], read: Callable[[str], None] = lambda line: None, folder: str | None = None) -> None:
     """Runs ``command`` within ``folder``, and gives each line that it prints to ``read``. Raises `SystemExit` with the
     last of them if it fails."""
-    said: deque[str] = deque(maxlen=20)
+    lines: deque[str] = deque(maxlen=20)
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -40,10 +40,10 @@ def run(command: list[str], read: Callable[[str], None] = lambda line: None, fol
         stderr=subprocess.STDOUT,
     )
     for line in process.stdout:
-        said.append(line)
+        lines.append(line)
         read(line)
     if process.wait():
-        raise SystemExit(f"{' '.join(command)}\n{''.join(said)}")
+        raise SystemExit(f"{' '.join(command)}\n{''.join(lines)}")
 
 
 def sb3(vector: str) -> Train:

@@ -53,8 +53,8 @@ class Window(NamedTuple):
 
 def _when(stamps: host_peers.Stamps, frames: int) -> float:
     after = next(i for i, stamp in enumerate(stamps) if stamp[0] >= frames)
-    (left, begun), (right, ended) = stamps[max(after, 1) - 1], stamps[max(after, 1)]
-    return begun + (ended - begun) * (frames - left) / (right - left)
+    (left, start), (right, ended) = stamps[max(after, 1) - 1], stamps[max(after, 1)]
+    return start + (ended - start) * (frames - left) / (right - left)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,13 +86,13 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of purerl's or of a peer's."""
-    total = asked["total_steps"]
-    if asked["side"] == "purerl":
-        return training(["ppo", *shlex.split(asked["options"])], total)
-    peer = host_peers.PEERS[asked["workload"]][asked["side"]]
-    return _timed(lambda seed: peer(total, seed, asked["checkout"]), total, {})
+    total = request["total_steps"]
+    if request["side"] == "purerl":
+        return training(["ppo", *shlex.split(request["options"])], total)
+    peer = host_peers.PEERS[request["workload"]][request["side"]]
+    return _timed(lambda seed: peer(total, seed, request["checkout"]), total, {})
 
 
 def training(options: list[str], total: int) -> turns.Job:
@@ -124,17 +124,17 @@ def _timed(train: Callable[[int], host_peers.Stamps], total: int, shares: dict[s
     return turns.Job(None, lambda _, seed: train(seed), tally=tally_of)
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints all sides."""
     total = args.total_steps or FRAMES[args.workload]
-    asked = {**asked, "warmups": 0, "total_steps": total}
+    request = {**request, "warmups": 0, "total_steps": total}
     options = args.options if args.options is not None else OURS[args.workload]
-    sides = [turns.Side("purerl", sys.executable, {**asked, "side": "purerl", "options": options})]
+    sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl", "options": options})]
     threads = {"OMP_NUM_THREADS": str(args.peer_threads)} if args.peer_threads else {}
     for peer in args.peer:
         name, _, where = peer.partition("=")
         python, _, checkout = where.partition(",")
-        theirs = {**asked, "side": name, "checkout": str(Path(checkout).resolve())}
+        theirs = {**request, "side": name, "checkout": str(Path(checkout).resolve())}
         sides.append(turns.Side(name, python, theirs, threads))
     results = turns.measure(sides, args.rounds, args.processes)
     return [{"options": options, **compare(results, "purerl", Window.of(total).frames)}]

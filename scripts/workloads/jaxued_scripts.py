@@ -72,9 +72,9 @@ if __name__ == "__main__":
     parser.add_argument("--python", default="python", help="the interpreter that has what JaxUED needs")
     parser.add_argument("--updates", type=int, default=8)
     parser.add_argument("--times", type=int, default=2)
-    asked = parser.parse_args()
-    how = asked.method, asked.updates, asked.times
-    seconds = ours(*how) if asked.checkout == "ours" else theirs(asked.checkout, asked.python, *how)
-    rollouts = 2 if asked.method == "paired" or (asked.checkout == "ours" and asked.method == "accel") else 1
-    labels = {"who": Path(asked.checkout).name, "method": asked.method, "frames": asked.updates * rollouts * FRAMES}
+    args = parser.parse_args()
+    how = args.method, args.updates, args.times
+    seconds = ours(*how) if args.checkout == "ours" else theirs(args.checkout, args.python, *how)
+    rollouts = 2 if args.method == "paired" or (args.checkout == "ours" and args.method == "accel") else 1
+    labels = {"who": Path(args.checkout).name, "method": args.method, "frames": args.updates * rollouts * FRAMES}
     print(json.dumps({**labels, "seconds": seconds}))

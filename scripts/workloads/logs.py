@@ -114,17 +114,17 @@ def bare(ready: Ready, seed: int) -> Any:
         return jax.tree.map(lambda x: np.asarray(x)[: members.size], policy)
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents."""
-    side = {"logged": logged, "bare": bare}[asked["side"]]
-    return turns.Job(lambda: prepared(asked["agents"], asked["total_steps"]), side)
+    side = {"logged": logged, "bare": bare}[request["side"]]
+    return turns.Job(lambda: prepared(request["agents"], request["total_steps"]), side)
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
     rows = []
     for agents in args.agents:
-        given = {**asked, "agents": agents, "total_steps": max(args.frames // agents // 512, 1) * 512}
+        given = {**request, "agents": agents, "total_steps": max(args.frames // agents // 512, 1) * 512}
         sides = [turns.Side(side, sys.executable, {**given, "side": side}) for side in ("bare", "logged")]
         results = turns.measure(sides, args.rounds, args.processes)
         speeds = turns.speeds(results, agents * given["total_steps"], f"{agents} agents, ")

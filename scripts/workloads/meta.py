@@ -87,9 +87,9 @@ def purejaxrl_program(checkout: str, candidates: int, total_steps: int):
     ppo.initialise_one_after_another()
     cells = json.loads(notebook(checkout).read_text())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    wanted = ("class Transition", "class MetaLossNetwork", "def train(meta_params, rng)")
+    required = ("class Transition", "class MetaLossNetwork", "def train(meta_params, rng)")
     names: dict[str, Any] = {}
-    for text in wanted:
+    for text in required:
         exec(next(source for source in sources if text in source), names)
     train = names["make_train"]({**ppo.PUREJAXRL, "NUM_STEPS": NUM_STEPS, "TOTAL_TIMESTEPS": total_steps})
     like = names["MetaLossNetwork"]().init(jax.random.key(0), jnp.zeros((1, 1)))
@@ -106,29 +106,29 @@ def purejaxrl_program(checkout: str, candidates: int, total_steps: int):
     return generation
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A generation, or the trainings of one."""
     import jax
 
-    size = asked["candidates"], asked["total_steps"]
-    if asked["side"] == "purejaxrl":
-        program = purejaxrl_program(asked["checkout"], *size)
+    size = request["candidates"], request["total_steps"]
+    if request["side"] == "purejaxrl":
+        program = purejaxrl_program(request["checkout"], *size)
     else:
-        program = purerl_program(asked["side"], asked["socket"], *size, asked["lanes"])
+        program = purerl_program(request["side"], request["socket"], *size, request["lanes"])
     key = jax.random.key
     return turns.Job(lambda: jax.jit(program).lower(key(0)), lambda compiled, seed: compiled(key(seed)))
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of candidates."""
     rows = []
     length = args.total_steps // (NUM_ENVS * NUM_STEPS) * NUM_ENVS * NUM_STEPS
     for candidates in args.candidates:
-        asked = {**asked, "candidates": candidates, "total_steps": args.total_steps, "lanes": args.lanes}
-        asked = {**asked, "socket": args.socket}
-        sides = [turns.Side(name, sys.executable, {**asked, "side": name}) for name in SIDES]
+        request = {**request, "candidates": candidates, "total_steps": args.total_steps, "lanes": args.lanes}
+        request = {**request, "socket": args.socket}
+        sides = [turns.Side(name, sys.executable, {**request, "side": name}) for name in SIDES]
         if args.peer:
-            theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
+            theirs = {**request, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
         speeds = turns.speeds(results, candidates * length, f"{candidates} candidates, ")

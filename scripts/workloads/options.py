@@ -28,17 +28,17 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training, timed in steady state."""
-    return hosts.training(shlex.split(asked["options"]), asked["total_steps"])
+    return hosts.training(shlex.split(request["options"]), request["total_steps"])
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints both."""
-    asked = {**asked, "warmups": 0, "total_steps": args.total_steps}
+    request = {**request, "warmups": 0, "total_steps": args.total_steps}
     result = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     sides = [
-        turns.Side(name, sys.executable, {**asked, "options": options}, result)
+        turns.Side(name, sys.executable, {**request, "options": options}, result)
         for name, options in zip(("first", "second"), args.options, strict=True)
     ]
     results = turns.measure(sides, args.rounds, args.processes)

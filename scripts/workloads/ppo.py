@@ -107,15 +107,15 @@ def purejaxrl_train(checkout: str, total_steps: int):
     return ppo.make_train({**PUREJAXRL, "TOTAL_TIMESTEPS": total_steps})
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents."""
     import jax
 
-    agents = asked["agents"]
-    if asked["side"] == "purerl":
-        train, lone = purerl_program(agents, asked["total_steps"], asked["lanes"]), False
+    agents = request["agents"]
+    if request["side"] == "purerl":
+        train, lone = purerl_program(agents, request["total_steps"], request["lanes"]), False
     else:
-        train, lone = purejaxrl_train(asked["checkout"], asked["total_steps"]), agents == 1
+        train, lone = purejaxrl_train(request["checkout"], request["total_steps"]), agents == 1
         train = train if lone else jax.vmap(train)
 
     def keys(seed):
@@ -124,14 +124,14 @@ def job(asked: dict[str, Any]) -> turns.Job:
     return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)))
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
     rows = []
     for agents in args.agents:
-        asked = {**asked, "agents": agents, "total_steps": args.total_steps, "lanes": args.lanes}
-        sides = [turns.Side("purerl", sys.executable, {**asked, "side": "purerl"})]
+        request = {**request, "agents": agents, "total_steps": args.total_steps, "lanes": args.lanes}
+        sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
         if args.peer:
-            theirs = {**asked, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
+            theirs = {**request, "side": "purejaxrl", "checkout": args.peer.partition("=")[2]}
             sides.append(turns.Side("purejaxrl", args.peer_python, theirs))
         results = turns.measure(sides, args.rounds, args.processes)
         speeds = turns.speeds(results, agents * frames(args.total_steps), f"{agents} agents, ")

@@ -101,14 +101,14 @@ def flashbax_buffer(kind: str, size: int, batch: int):
     )
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A scan of `NUM_STEPS` steps on a full buffer. Its last batch is carried, so that every batch is written out."""
     import jax
     import jax.numpy as jnp
 
-    kind, size = asked["kind"], asked["size"]
-    make = purerl_buffer if asked["side"] == "purerl" else flashbax_buffer
-    init, add, sample, update = make(kind, size, asked["batch"])
+    kind, size = request["kind"], request["size"]
+    make = purerl_buffer if request["side"] == "purerl" else flashbax_buffer
+    init, add, sample, update = make(kind, size, request["batch"])
     steps = jax.jit(transitions)(jax.random.key(0))
     at = lambda i: jax.tree.map(lambda x: x[i % NUM_STEPS], steps)
 
@@ -128,32 +128,32 @@ def job(asked: dict[str, Any]) -> turns.Job:
 
     def program(state, steps, seed):
         key, key_priority = jax.random.split(jax.random.key(seed))
-        priorities = jax.random.uniform(key_priority, (NUM_STEPS, asked["batch"]))
+        priorities = jax.random.uniform(key_priority, (NUM_STEPS, request["batch"]))
         keys = jax.random.split(key, NUM_STEPS)
         shape = jax.eval_shape(sample, state, key)
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape)
         step = uniform if kind == "uniform" else prioritised
         return jax.lax.scan(step, (state, nothing), (steps, priorities, keys))[0]
 
-    held = [full()]
+    full_buffers = [full()]
 
     def run(compiled, seed):
-        state, batch = compiled(held.pop(), steps, seed)
-        held.append(state)
+        state, batch = compiled(full_buffers.pop(), steps, seed)
+        full_buffers.append(state)
         return state, batch
 
-    state_bytes = sum(x.nbytes for x in jax.tree.leaves(held[0]))
+    state_bytes = sum(x.nbytes for x in jax.tree.leaves(full_buffers[0]))
     return turns.Job(
-        lambda: jax.jit(program, donate_argnums=0).lower(held[0], steps, 0), run, {"state_bytes": state_bytes}
+        lambda: jax.jit(program, donate_argnums=0).lower(full_buffers[0], steps, 0), run, {"state_bytes": state_bytes}
     )
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every size of both kinds; all sizes of a kind take turns, so that they can be compared."""
     rows = []
     for kind in KINDS:
-        asked = {**asked, "kind": kind, "batch": args.batch}
-        results = turns.measure(sides(args, asked), args.rounds, args.processes)
+        request = {**request, "kind": kind, "batch": args.batch}
+        results = turns.measure(sides(args, request), args.rounds, args.processes)
         for size in args.sizes:
             rows.append({"kind": kind, "size": size, "batch": args.batch, "num_envs": NUM_ENVS})
             for name in ("purerl", args.peer) if args.peer else ("purerl",):
@@ -169,11 +169,11 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
     return rows
 
 
-def sides(args: argparse.Namespace, asked: dict[str, Any]) -> list[turns.Side]:
+def sides(args: argparse.Namespace, request: dict[str, Any]) -> list[turns.Side]:
     """Both libraries, or purerl alone, with every size."""
     pythons = {"purerl": sys.executable} | ({args.peer: args.peer_python} if args.peer else {})
     return [
-        turns.Side(f"{name} {size}", python, {**asked, "side": name, "size": size})
+        turns.Side(f"{name} {size}", python, {**request, "side": name, "size": size})
         for size in args.sizes
         for name, python in pythons.items()
     ]

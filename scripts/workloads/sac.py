@@ -34,19 +34,19 @@ def problem(args: argparse.Namespace) -> str | None:
     return None
 
 
-def purerl_program(asked: dict[str, Any]):
+def purerl_program(request: dict[str, Any]):
     """A program of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics."""
     from purerl import envs, sac, use_cpu_cores, use_one_thread
 
-    if asked["agents"] > 1:
+    if request["agents"] > 1:
         use_cpu_cores()
     else:
         use_one_thread()
     config = sac.Config(
-        total_steps=asked["total_steps"],
+        total_steps=request["total_steps"],
         num_envs=NUM_ENVS,
-        num_steps=asked["num_steps"],
-        num_updates=NUM_ENVS * asked["num_steps"],
+        num_steps=request["num_steps"],
+        num_updates=NUM_ENVS * request["num_steps"],
         batch_size=BATCH_SIZE,
         capacity=CAPACITY,
         warmup_steps=WARMUP,
@@ -57,10 +57,10 @@ def purerl_program(asked: dict[str, Any]):
         hidden_sizes=HIDDEN_SIZES,
     )
     trainer = sac.make_trainer(config, envs.make(ENVIRONMENT))
-    return turns.all_agents(trainer, config.num_iterations, asked)
+    return turns.all_agents(trainer, config.num_iterations, request)
 
 
-def rejax_train(asked: dict[str, Any]):
+def rejax_train(request: dict[str, Any]):
     """Rejax's own training of one agent, evaluated by nothing: its frames, updates and parameters."""
     from rejax import SAC
 
@@ -74,8 +74,8 @@ def rejax_train(asked: dict[str, Any]):
         fill_buffer=WARMUP,
         target_update_freq=1,
         polyak=1 - TAU,
-        total_timesteps=asked["total_steps"],
-        eval_freq=asked["total_steps"],
+        total_timesteps=request["total_steps"],
+        eval_freq=request["total_steps"],
         skip_initial_evaluation=True,
         learning_rate=LEARNING_RATE,
         max_grad_norm=MAX_GRAD_NORM,
@@ -88,43 +88,43 @@ def rejax_train(asked: dict[str, Any]):
     return outcome
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all agents."""
     import jax
     import numpy as np
 
-    agents, lone = asked["agents"], asked["side"] == "rejax" and asked["agents"] == 1
-    if asked["side"] == "purerl":
-        train = purerl_program(asked)
+    agents, lone = request["agents"], request["side"] == "rejax" and request["agents"] == 1
+    if request["side"] == "purerl":
+        train = purerl_program(request)
     else:
-        train = rejax_train(asked) if lone else jax.vmap(rejax_train(asked))
+        train = rejax_train(request) if lone else jax.vmap(rejax_train(request))
 
     def keys(seed):
         return jax.random.key(seed) if lone else jax.random.split(jax.random.key(seed), agents)
 
     def tally(result):
         results = [np.unique(count).tolist() for count in result[:2]]
-        if results != [[asked["total_steps"]], [asked["total_steps"] - WARMUP]]:
-            raise SystemExit(f"{asked['side']} took {results} frames and updates")
+        if results != [[request["total_steps"]], [request["total_steps"] - WARMUP]]:
+            raise SystemExit(f"{request['side']} took {results} frames and updates")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
-            raise SystemExit(f"{asked['side']} diverged")
+            raise SystemExit(f"{request['side']} diverged")
         return {}
 
     return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of agents."""
-    given = {**asked, "total_steps": args.total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
+    given = {**request, "total_steps": args.total_steps, "num_steps": args.num_steps, "lanes": args.lanes}
     return [measured(args, {**given, "agents": agents}) for agents in args.agents]
 
 
-def measured(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, Any]:
+def measured(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of one number of agents, printed and as a row."""
-    sides = [turns.Side("purerl", sys.executable, {**asked, "side": "purerl"})]
+    sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
     if args.peer:
-        sides.append(turns.Side(args.peer, args.peer_python, {**asked, "side": args.peer}))
-    results, agents = turns.measure(sides, args.rounds, args.processes), asked["agents"]
+        sides.append(turns.Side(args.peer, args.peer_python, {**request, "side": args.peer}))
+    results, agents = turns.measure(sides, args.rounds, args.processes), request["agents"]
     speeds = turns.speeds(results, agents * args.total_steps, f"{agents} agents, ")
     row = {"agents": agents, "total_steps": args.total_steps, **speeds}
     if args.peer:

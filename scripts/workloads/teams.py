@@ -71,7 +71,7 @@ def counts(algo: str, total_steps: int) -> Counts:
     return Counts(iterations, iterations * batch, updates)
 
 
-def purerl_program(algo: str, total: Counts, asked: dict[str, Any]):
+def purerl_program(algo: str, total: Counts, request: dict[str, Any]):
     """A program of keys ``[teams]`` on every device: each team's frames, updates, parameters and return.
 
     Devices and threads are those of ``purerl train``.
@@ -81,7 +81,7 @@ def purerl_program(algo: str, total: Counts, asked: dict[str, Any]):
     from purerl import envs, loops, use_cpu_cores, use_one_thread
     from purerl.loops.evaluation import evaluate
 
-    if asked["agents"] > 1:
+    if request["agents"] > 1:
         use_cpu_cores()
     else:
         use_one_thread()
@@ -93,12 +93,12 @@ def purerl_program(algo: str, total: Counts, asked: dict[str, Any]):
     def outcome(key):
         state, metrics = train(key)
         learner, result = state.learner, metrics["episode_return"][-max(total.iterations // 10, 1) :]
-        if asked["evaluate"]:
+        if request["evaluate"]:
             result = evaluate(key, env, trainer.learner, trainer.learner.policy(learner), EVALUATED).episode_return
         updates = learner.opt_state[-1].updates if algo == "ippo" else learner.updates
         return trainer.frames(state.iteration.low), updates.low, learner.params, jnp.nanmean(result) / scale
 
-    return turns.of_all(outcome, asked)
+    return turns.of_all(outcome, request)
 
 
 def ippo_trainer(total: Counts, env: Any):
@@ -153,21 +153,21 @@ def q_learning_trainer(name: str, total: Counts, env: Any):
     return algo.make_trainer(config, env, network=network, optimiser=optimiser), joint
 
 
-def job(asked: dict[str, Any]) -> turns.Job:
+def job(request: dict[str, Any]) -> turns.Job:
     """A whole training of all teams."""
     import jax
     import numpy as np
 
-    algo, teams = algorithm(asked["workload"]), asked["agents"]
-    total = counts(algo, asked["total_steps"])
-    theirs = asked["side"] == "jaxmarl"
+    algo, teams = algorithm(request["workload"]), request["agents"]
+    total = counts(algo, request["total_steps"])
+    theirs = request["side"] == "jaxmarl"
     lone = theirs and teams == 1
     if theirs:
-        last, episodes = max(total.iterations // 10, 1), EVALUATED if asked["evaluate"] else 0
-        train = make_train(algo, asked["checkout"], total.frames, last, episodes)
+        last, episodes = max(total.iterations // 10, 1), EVALUATED if request["evaluate"] else 0
+        train = make_train(algo, request["checkout"], total.frames, last, episodes)
         train = train if lone else jax.vmap(train)
     else:
-        train = purerl_program(algo, total, asked)
+        train = purerl_program(algo, total, request)
 
     def keys(seed):
         key = (jax.random.PRNGKey if theirs else jax.random.key)(seed)
@@ -176,18 +176,18 @@ def job(asked: dict[str, Any]) -> turns.Job:
     def tally(result):
         results = [np.unique(count).tolist() for count in result[:2]]
         if results != [[total.frames], [total.updates]]:
-            raise SystemExit(f"{asked['side']} took {results} frames and updates, not {total}")
+            raise SystemExit(f"{request['side']} took {results} frames and updates, not {total}")
         if not all(np.isfinite(x).all() for x in jax.tree.leaves(result[2])):
-            raise SystemExit(f"{asked['side']} diverged")
+            raise SystemExit(f"{request['side']} diverged")
         return {"episode_return": float(np.mean(result[3]))}
 
     return turns.Job(lambda: jax.jit(train).lower(keys(0)), lambda program, seed: program(keys(seed)), tally=tally)
 
 
-def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def run(args: argparse.Namespace, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Measures and prints every number of teams."""
     given = {
-        **asked,
+        **request,
         "total_steps": args.total_steps or FRAMES[algorithm(args.workload)],
         "lanes": args.lanes,
         "evaluate": args.evaluate,
@@ -196,13 +196,13 @@ def run(args: argparse.Namespace, asked: dict[str, Any]) -> list[dict[str, Any]]
     return [measured(args, {**given, "agents": teams}) for teams in args.teams]
 
 
-def measured(args: argparse.Namespace, asked: dict[str, Any]) -> dict[str, Any]:
+def measured(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of one number of teams, printed and as a row."""
-    sides = [turns.Side("purerl", sys.executable, {**asked, "side": "purerl"})]
+    sides = [turns.Side("purerl", sys.executable, {**request, "side": "purerl"})]
     if args.peer:
-        sides.append(turns.Side("jaxmarl", args.peer_python, {**asked, "side": "jaxmarl"}))
-    results, teams = turns.measure(sides, args.rounds, args.processes), asked["agents"]
-    total = counts(algorithm(args.workload), asked["total_steps"])
+        sides.append(turns.Side("jaxmarl", args.peer_python, {**request, "side": "jaxmarl"}))
+    results, teams = turns.measure(sides, args.rounds, args.processes), request["agents"]
+    total = counts(algorithm(args.workload), request["total_steps"])
     row: dict[str, Any] = {"teams": teams, **total._asdict()}
     for name, processes in results.items():
         frames = turns.spread([teams * total.frames / s for s in turns.seconds(processes)])

@@ -36,11 +36,11 @@ class Side(NamedTuple):
 
     name: str
     python: str
-    asked: dict[str, Any]
+    request: dict[str, Any]
     environment: dict[str, str] = {}
 
 
-def all_agents(trainer: Any, num_iterations: int, asked: dict[str, Any]) -> Callable[[Any], Any]:
+def all_agents(trainer: Any, num_iterations: int, request: dict[str, Any]) -> Callable[[Any], Any]:
     """A program of purerl's, of keys ``[agents]`` on every device: each agent's frames, updates, parameters and metrics
     after so many iterations of ``trainer``, whose learner counts its updates."""
     from purerl import loops
@@ -51,19 +51,19 @@ def all_agents(trainer: Any, num_iterations: int, asked: dict[str, Any]) -> Call
         state, metrics = train(key)
         return trainer.frames(state.iteration.low), state.learner.updates.low, state.learner.params, metrics
 
-    return of_all(outcome, asked)
+    return of_all(outcome, request)
 
 
-def of_all(outcome: Callable[[Any], Any], asked: dict[str, Any]) -> Callable[[Any], Any]:
+def of_all(outcome: Callable[[Any], Any], request: dict[str, Any]) -> Callable[[Any], Any]:
     """A program of purerl's, of keys ``[agents]`` on every device: ``outcome(key)`` of each agent."""
     from purerl import population, trees
 
-    layout = population.layout(asked["agents"], lanes=asked["lanes"] or None)
+    layout = population.layout(request["agents"], lanes=request["lanes"] or None)
     each = population.spread(lambda key, _: ((), outcome(key)), layout)
     return lambda keys: each(trees.fill(keys, layout.size), ())[1]
 
 
-def training(algo: str, env: Any, asked: dict[str, Any], **parts: Any) -> Callable[[Any], Any]:
+def training(algo: str, env: Any, request: dict[str, Any], **parts: Any) -> Callable[[Any], Any]:
     """A whole training of one of purerl's algorithms, of ``total_steps`` frames with its default settings or those of a
     ``preset``, as a function of its key: its metrics."""
     import dataclasses
@@ -71,19 +71,21 @@ def training(algo: str, env: Any, asked: dict[str, Any], **parts: Any) -> Callab
     import purerl
 
     algorithm = getattr(purerl, algo.replace("-", "_"))
-    config = algorithm.preset(asked["preset"]) if asked["preset"] else algorithm.Config()
-    train = algorithm.make_train(dataclasses.replace(config, total_steps=asked["total_steps"]), env, **parts)
+    config = algorithm.preset(request["preset"]) if request["preset"] else algorithm.Config()
+    train = algorithm.make_train(dataclasses.replace(config, total_steps=request["total_steps"]), env, **parts)
     return lambda key: train(key).metrics
 
 
-def serve(make_job: Callable[[dict[str, Any]], Job], asked: dict[str, Any]) -> None:
+def serve(make_job: Callable[[dict[str, Any]], Job], request: dict[str, Any]) -> None:
     """A worker: compiles, says so on standard output, then runs once for each seed that it reads.
 
     What libraries and processes that they start print goes to standard error.
     """
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
-        _serve(make_job(asked), asked["warmups"], lambda answer: print(json.dumps(answer), file=answers, flush=True))
+        _serve(
+            make_job(request), request["warmups"], lambda answer: print(json.dumps(answer), file=answers, flush=True)
+        )
 
 
 def _serve(job: Job, warmups: int, say: Callable[[dict[str, Any]], None]) -> None:
@@ -107,10 +109,10 @@ def _compiled(lower: Callable[[], Any]) -> tuple[Any, dict[str, Any], Callable[[
     program = lower().compile()
     compile_seconds = time.perf_counter() - start
     memory, devices = program.memory_analysis(), jax.devices()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    total_bytes = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     facts = {
         "compile_seconds": compile_seconds,
-        "predicted_peak_bytes": (held - memory.alias_size_in_bytes) * len(devices),
+        "predicted_peak_bytes": (total_bytes - memory.alias_size_in_bytes) * len(devices),
         "device": devices[0].device_kind,
         "devices": len(devices),
         "jax": jax.__version__,
@@ -135,7 +137,7 @@ class Worker:
     """A fresh interpreter that computes when told to."""
 
     def __init__(self, side: Side) -> None:
-        command = [side.python, str(SCRIPT), "worker", json.dumps(side.asked)]
+        command = [side.python, str(SCRIPT), "worker", json.dumps(side.request)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **side.environment}
         )
@@ -169,12 +171,12 @@ def measure(sides: list[Side], rounds: int, processes: int) -> dict[str, list[di
             for side in sides:
                 workers[side.name] = Worker(side)
                 stack.callback(workers[side.name].close)
-            said = {name: [] for name in workers}
+            rounds_of = {name: [] for name in workers}
             for turn in range(rounds):
                 for name in sorted(workers, reverse=bool(turn % 2)):
-                    said[name].append(workers[name].run(10 + number * rounds + turn))
+                    rounds_of[name].append(workers[name].run(10 + number * rounds + turn))
             for name, worker in workers.items():
-                results[name].append({**worker.facts, "rounds": said[name]})
+                results[name].append({**worker.facts, "rounds": rounds_of[name]})
     return results
 
 

@@ -61,7 +61,7 @@ def test_what_followed_a_truncation(truncated, known, last_row):
 
 
 @pytest.fixture(scope="module")
-def begun():
+def started():
     """A training on CartPole at its beginning."""
     trainer = disco.make_trainer(CONFIG, envs.make("CartPole-v1"))
     return trainer, jax.jit(trainer.init)(jax.random.key(0))
@@ -77,8 +77,8 @@ def test_the_ring_holds_logits_alone():
     assert each == 72
 
 
-def test_what_has_no_weight_teaches_nothing(begun):
-    trainer, state = begun
+def test_what_has_no_weight_teaches_nothing(started):
+    trainer, state = started
     items = steps_of([0] * 8, [0] * 8)
     obs = jnp.broadcast_to(items.obs, (8, 2, 4))
     wide = jax.tree.map(lambda x: jnp.concatenate([x, x], axis=1), items._replace(obs=(), next_obs=()))
@@ -108,13 +108,13 @@ def test_illegal_actions_have_no_probability(learned):
     assert np.all(taken)
 
 
-def test_a_rule_of_ones_own(begun):
+def test_a_rule_of_ones_own(started):
     """One that asks for the first action alone is what the policy becomes."""
 
     def targets(seen, state):
-        wanted = jnp.zeros_like(seen.steps.behaviour).at[..., 0].set(20.0)
+        logits = jnp.zeros_like(seen.steps.behaviour).at[..., 0].set(20.0)
         blank = jnp.zeros((*seen.steps.reward.shape, 3))
-        return rules.Targets(wanted, blank, blank), state + 1
+        return rules.Targets(logits, blank, blank), state + 1
 
     rule = rules.Rule(3, lambda: jnp.zeros((), jnp.int32), targets)
     config = disco.Config(**SIZES, capacity=64, warmup_steps=16, total_steps=16 * 60, hidden_sizes=(8,), head_size=8)

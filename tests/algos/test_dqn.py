@@ -39,12 +39,12 @@ def test_target_follows_every_period(sample, key):
     learner = make_learner(dataclasses.replace(CONFIG, target_period=3))
     state = learner.init(key, sample.items.obs)
     kernel = lambda params: np.asarray(jax.tree.leaves(params)[1])
-    held = kernel(state.target_params)
+    target = kernel(state.target_params)
     for i in range(1, 8):
         state, _, _ = learner.update(state, sample, key)
-        held = kernel(state.params) if i % 3 == 0 else held
-        np.testing.assert_array_equal(kernel(state.target_params), held)
-        assert np.any(kernel(state.params) != held) == (i % 3 != 0) and counters.number(state.updates) == i
+        target = kernel(state.params) if i % 3 == 0 else target
+        np.testing.assert_array_equal(kernel(state.target_params), target)
+        assert np.any(kernel(state.params) != target) == (i % 3 != 0) and counters.number(state.updates) == i
 
 
 def test_updates_beyond_int32(sample, key):

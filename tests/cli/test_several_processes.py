@@ -15,7 +15,7 @@ def test_two_processes_come_to_what_one_does(tmp_path):
     alone = several.start([*TRAIN, "--out", str(one)])
     for process in (*running, alone):
         result = several.ended(process, 100)
-        assert result.code == 0, result.said
+        assert result.code == 0, result.output
     assert several.different(one, two) == [] and len(several.contents(one)) > 6
     device = json.loads((two / "summary.json").read_text())["device"]
     assert (device["count"], device["processes"]) == (2, 2)
@@ -35,9 +35,9 @@ def test_a_death_ends_the_others_and_loses_nothing(who, tmp_path, monkeypatch):
     whole, directory = tmp_path / "whole", tmp_path / "run"
     assert several.ended(several.start([*several.KILLED, "--out", str(whole)]), 100).code == 0
     other, seconds = several.killed(who, directory, [], 0.0)
-    assert several.documented(who, other, seconds), other.said
+    assert several.documented(who, other, seconds), other.output
     result = several.ended(several.start(["resume", str(directory)]), 100)
-    assert result.code == 0 and not set(several.RESULTS) & set(several.different(whole, directory)), result.said
+    assert result.code == 0 and not set(several.RESULTS) & set(several.different(whole, directory)), result.output
 
 
 @pytest.mark.rest
@@ -59,7 +59,7 @@ def test_bad_input_ends_all(tmp_path):
     for args in (["--total-steps", "1"], ["--out", str(tmp_path / "run")]):
         ends = [several.ended(process, 60) for process in several.together([*TRAIN, *args], devices=1)]
         assert [each.code for each in ends] == [2, 2], ends
-        assert all("Traceback" not in each.said and "purerl: error:" in each.said for each in ends)
+        assert all("Traceback" not in each.output and "purerl: error:" in each.output for each in ends)
 
 
 @pytest.mark.rest

@@ -46,10 +46,10 @@ def test_all_configurations_are_ranked_together(whole):
 def test_an_interrupted_sweep_ends_in_the_same_bits(whole, tmp_path, monkeypatch):
     train = programs.train
 
-    def killed(description, options, command, out, begun):
+    def killed(description, options, command, out, started):
         if out.name == "1":
             raise KeyboardInterrupt
-        return train(description, options, command, out, begun)
+        return train(description, options, command, out, started)
 
     monkeypatch.setattr(programs, "train", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -62,9 +62,9 @@ def test_truncation_and_fresh_beginnings():
     np.testing.assert_array_equal(step.truncated, [False, True] * 3)
     assert not step.terminated.any()
     np.testing.assert_allclose(step.next_obs[:2, 0], first + [0.25, -0.75], rtol=1e-6)
-    begun = obs[1::2, 0]
-    assert len({first[0], *begun}) == 4 and (begun >= 0).all() and (begun <= 1).all()
-    np.testing.assert_allclose(step.next_obs[2::2, 0], begun[:-1] + 0.25, rtol=1e-6)
+    start = obs[1::2, 0]
+    assert len({first[0], *start}) == 4 and (start >= 0).all() and (start <= 1).all()
+    np.testing.assert_allclose(step.next_obs[2::2, 0], start[:-1] + 0.25, rtol=1e-6)
 
 
 def test_a_termination_wins():
@@ -86,8 +86,8 @@ def test_chance_is_a_part_of_the_noise():
 
 def test_pool_is_the_same_in_every_run():
     env = walk(max_steps=1)._replace(resets="pool:3")
-    begun = [set(play(env, jnp.zeros((40, 1)), seed)[2][:, 0]) for seed in (1, 2)]
-    assert begun[0] == begun[1] and len(begun[0]) == 3
+    start = [set(play(env, jnp.zeros((40, 1)), seed)[2][:, 0]) for seed in (1, 2)]
+    assert start[0] == start[1] and len(start[0]) == 3
 
 
 @pytest.mark.parametrize("params", [{"max_steps": 0}, {"max_steps": 2.0}])

@@ -34,8 +34,8 @@ def play(env, choose, num_steps, seed=0):
             noise, key = inputs
             action = choose(key, obs)
             state, step = env.step(noise, state, action)
-            begun, last = env.begin(jax.random.fold_in(key, 1)), jnp.any(step.last)
-            after = jax.tree.map(lambda new, old: jnp.where(last, new, old), begun, (state, step.next_obs))
+            start, last = env.begin(jax.random.fold_in(key, 1)), jnp.any(step.last)
+            after = jax.tree.map(lambda new, old: jnp.where(last, new, old), start, (state, step.next_obs))
             return after, (noise, action, step, after[1])
 
         noise = env.noise(key_noise, (num_steps,))
@@ -332,7 +332,7 @@ def test_steps_are_those_of_jaxmarl(name):
 
     with jax.numpy_rank_promotion("allow"):
         key, first, (keys, actions, played, shown) = play(env, legally(env), num_steps)
-        state, *begun = jax.jit(reset)(key)
+        state, *start = jax.jit(reset)(key)
         _, expected = jax.jit(lambda state: jax.lax.scan(one_step, state, (actions, keys)))(strong(state))
     *made, rewards, ended = jax.device_get(expected)
     played, length = jax.device_get(played), 1 + int(np.argmax(ended))
@@ -342,7 +342,7 @@ def test_steps_are_those_of_jaxmarl(name):
     np.testing.assert_allclose(played.reward[:length], rewards[:length], rtol=1e-5, atol=1e-5)
     if end:
         assert getattr(played, end)[length - 1].all()
-    same(first, jax.device_get(begun), env, agents)
+    same(first, jax.device_get(start), env, agents)
     for t in range(length):
         same(jax.tree.map(lambda x, t=t: x[t], played.next_obs), jax.tree.map(lambda x, t=t: x[t], made), env, agents)
     later = jax.tree.map(lambda x: x[length - 1], (shown, played.next_obs))

@@ -21,9 +21,9 @@ def walk(actions, cue, way, cue_cell):
     for cell, action in enumerate(actions, 1):
         shown = cue if cell == cue_cell else 0
         obs.append([*(float(cell == c) for c in range(1, len(way) + 1)), shown])
-        wanted = (cue + 1) // 2 if cell == len(way) else way[cell - 1]
-        rewards.append(float(cell == len(way) and action == wanted))
-        ends.append(cell == len(way) or action != wanted)
+        right = (cue + 1) // 2 if cell == len(way) else way[cell - 1]
+        rewards.append(float(cell == len(way) and action == right))
+        ends.append(cell == len(way) or action != right)
         if ends[-1]:
             break
     return obs, rewards, ends
@@ -42,8 +42,8 @@ def test_every_episode_there_is():
             env_state, obs, made = after(noise, env_state, action)
             return env_state, (obs, made)
 
-        begun = env_state._replace(physical=env_state.physical._replace(cue=cue))
-        return jax.lax.scan(lambda state, action: step(((), jnp.zeros(())), state, action), begun, actions)[1]
+        start = env_state._replace(physical=env_state.physical._replace(cue=cue))
+        return jax.lax.scan(lambda state, action: step(((), jnp.zeros(())), state, action), start, actions)[1]
 
     made = jax.jit(jax.vmap(jax.vmap(play, in_axes=(None, 0)), in_axes=(0, None)))(jnp.array([0, 1]), plays)
     paid = 0.0

@@ -325,8 +325,8 @@ def resetting(state=True, obs=False):
     def step(level, env_state, action):
         env_state, made = env.step((), env_state, action)
         after = env_state, made.next_obs
-        begun = jax.tree.map(lambda x, y: jnp.where(made.last, x, y), env.begin(level), after)
-        return (begun if state else after)[0], made._replace(next_obs=(begun if obs else after)[1])
+        start = jax.tree.map(lambda x, y: jnp.where(made.last, x, y), env.begin(level), after)
+        return (start if state else after)[0], made._replace(next_obs=(start if obs else after)[1])
 
     return env._replace(noise=env.levels, step=step)
 

@@ -148,11 +148,11 @@ def test_episodes_begin_where_one_ended_and_nowhere_else(way):
     np.testing.assert_array_equal(seen[~LAST], before[~LAST])
     np.testing.assert_array_equal(states.physical[..., 0], seen)
     np.testing.assert_array_equal(states.t == 0, LAST)
-    begun = np.concatenate([first, seen[LAST]])
+    start = np.concatenate([first, seen[LAST]])
     if way == "pool:5":
-        assert set(begun.tolist()) <= set(first_of_pool(5))
+        assert set(start.tolist()) <= set(first_of_pool(5))
     else:
-        assert len(set(begun.tolist())) == begun.size and np.all(seen[LAST] != before[LAST])
+        assert len(set(start.tolist())) == start.size and np.all(seen[LAST] != before[LAST])
 
 
 def first_of_pool(size):
@@ -228,7 +228,7 @@ def test_ways_to_begin_can_be_vmapped(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_new_episode_keeps_what_it_is_told_to(way):
     """Here the time, which goes on over the ends of episodes."""
-    keep = lambda before, begun: EpisodeState(begun.physical, before.t)
+    keep = lambda before, start: EpisodeState(start.physical, before.t)
     _, _, states, _ = renewed(numbered(way, keep=keep))
     np.testing.assert_array_equal(states.t, np.broadcast_to(np.arange(1, 6)[:, None], (5, 5)))
 

@@ -54,8 +54,8 @@ def test_episodes_end_together_and_begin_anew(name):
     assert over.any()
     np.testing.assert_array_equal(obs[~over], next_obs[~over])
     if name in ("TicTacToe-v0", "KuhnPoker-v0", "MatrixGame-v0"):
-        begun = {tuple(row) for row in rows(first)}
-        assert {tuple(row) for row in obs[over]} == begun and not {tuple(row) for row in next_obs[over]} & begun
+        start = {tuple(row) for row in rows(first)}
+        assert {tuple(row) for row in obs[over]} == start and not {tuple(row) for row in next_obs[over]} & start
 
 
 # MatrixGame

@@ -114,9 +114,9 @@ def test_adapter_gives_what_gymnax_gives(name):
         key_step, key_level = jax.random.split(key)
         obs, original, reward, terminated, truncated, info = theirs.step(key, states[1], action, params)
         env_state, step = env.step(key_step, states[0], action)
-        begun = renewed(env, key_level, env_state, step)
-        return (begun[0], original), (
-            (begun[1], *step),
+        start = renewed(env, key_level, env_state, step)
+        return (start[0], original), (
+            (start[1], *step),
             (obs, info["final_observation"], reward, terminated, truncated),
         )
 
@@ -183,8 +183,8 @@ def test_binary_observations_can_be_normalised():
     np.testing.assert_allclose(moments.var, frequency * (1 - frequency), atol=1e-6)
     varied = (frequency > 0) & (frequency < 1)
     assert varied.sum() == 5  # where the ball may start
-    wanted = (np.array(obs, np.float64) - frequency) / np.sqrt(frequency * (1 - frequency) + 1e-8)
-    np.testing.assert_allclose(normalizer.apply(state, obs)[:, varied], wanted[:, varied], rtol=1e-4)
+    expected = (np.array(obs, np.float64) - frequency) / np.sqrt(frequency * (1 - frequency) + 1e-8)
+    np.testing.assert_allclose(normalizer.apply(state, obs)[:, varied], expected[:, varied], rtol=1e-4)
 
 
 def test_adapter_clips_actions():

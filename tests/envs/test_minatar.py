@@ -238,7 +238,7 @@ def test_equals_gymnax(name):
         key_step, key_reset = jax.random.split(key)
         ours, seen, made = alone(env)((game.noise(key_step), game.level(key_reset)), ours, action)
         obs, original, reward, terminated, truncated, info = theirs.step(key, original, action, params)
-        wanted = made._replace(
+        expected = made._replace(
             next_obs=info["final_observation"] > 0,
             reward=reward,
             terminated=terminated,
@@ -247,7 +247,7 @@ def test_equals_gymnax(name):
         plain = game.theirs(original)
         pairs = {
             "obs": (seen, obs > 0),
-            **{field: (getattr(made, field), getattr(wanted, field)) for field in made._fields},
+            **{field: (getattr(made, field), getattr(expected, field)) for field in made._fields},
             **{field: (value, getattr(plain, field)) for field, value in game.state(ours.physical).items()},
             "time": (ours.t, original.time),
         }

@@ -491,7 +491,7 @@ def counted():
         inner, made = env.step(noise, env_state.inner, action)
         return env_state._replace(inner=inner), made
 
-    keep = lambda before, begun: begun._replace(episodes=before.episodes + 1)
+    keep = lambda before, start: start._replace(episodes=before.episodes + 1)
     return env._replace(begin=begin, step=step, keep=keep)
 
 

@@ -99,12 +99,12 @@ def test_interval_of_two_runs():
 def test_coverage():
     """The interval at 95 % holds the true value of about 95 of 100 experiments: the centre of a normal distribution."""
     rng, trials = np.random.default_rng(5), 400
-    held = 0
+    covered = 0
     for trial in range(trials):
         scores = rng.normal(3.0, size=(15, 2))
         low, high = aggregates.bootstrap_interval(aggregates.iqm, scores, num_resamples=500, seed=trial)
-        held += low <= 3.0 <= high
-    assert 0.91 < held / trials < 0.98
+        covered += low <= 3.0 <= high
+    assert 0.91 < covered / trials < 0.98
 
 
 def test_resamples_are_stratified():

@@ -145,8 +145,8 @@ def test_alpha_rank():
     np.testing.assert_allclose(games.alpha_rank(transitive), [1, 0, 0], atol=1e-9)
     np.testing.assert_allclose(games.alpha_rank(transitive, alpha=1e4), [1, 0, 0], atol=1e-9)
     np.testing.assert_allclose(games.alpha_rank(np.zeros((4, 4))), 0.25)
-    held = games.alpha_rank([[0.0, 0.3], [-0.2, 0.0]], alpha=0.1, population=20)
-    assert held[0] / held[1] == pytest.approx(np.exp(19 * 0.1 * 0.5))
+    ranks = games.alpha_rank([[0.0, 0.3], [-0.2, 0.0]], alpha=0.1, population=20)
+    assert ranks[0] / ranks[1] == pytest.approx(np.exp(19 * 0.1 * 0.5))
 
 
 def test_alpha_rank_against_a_chain():

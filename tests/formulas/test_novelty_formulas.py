@@ -9,18 +9,18 @@ import pytest
 from purerl.formulas import bandits, novelty, td_errors
 
 
-@pytest.mark.parametrize("held", [0, 1, 4, 5, 20])
-def test_bonus_of_neighbours_against_definition(held):
+@pytest.mark.parametrize("num_stored", [0, 1, 4, 5, 20])
+def test_bonus_of_neighbours_against_definition(num_stored):
     """Places of the memory that hold nothing are no neighbours, though they lie nearest of all."""
-    rng = np.random.default_rng(held)
+    rng = np.random.default_rng(num_stored)
     x, memory = 0.1 * rng.normal(size=3), rng.normal(size=(20, 3))
-    stored = np.where(np.arange(20)[:, None] < held, memory, x)
+    stored = np.where(np.arange(20)[:, None] < num_stored, memory, x)
     mean = 0.3
-    distance, real = novelty.nearest(jnp.float32(stored), jnp.arange(20) < held, jnp.float32(x), 5)
-    assert np.sum(real) == min(held, 5)
+    distance, real = novelty.nearest(jnp.float32(stored), jnp.arange(20) < num_stored, jnp.float32(x), 5)
+    assert np.sum(real) == min(num_stored, 5)
     for epsilon, cluster in ((1e-4, 8e-3), (0.5, 3.0)):
         result = novelty.episodic_bonus(distance, real, mean, epsilon, cluster)
-        expected = oracles.episodic_bonus(memory[:held], x, 5, mean, epsilon, cluster)
+        expected = oracles.episodic_bonus(memory[:num_stored], x, 5, mean, epsilon, cluster)
         np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 

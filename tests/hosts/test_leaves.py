@@ -55,9 +55,9 @@ def test_observations_are_leaves_in_the_order_of_jax():
     turn = batch.step(np.zeros(2, int))
     for result, at in ((first, 0), (turn.next_obs, 1)):
         for row, copy in enumerate(copies[1:]):
-            for leaf, wanted in zip(result, expected(copy.shown[at]), strict=True):
-                assert leaf.dtype == wanted.dtype
-                np.testing.assert_array_equal(leaf[row], wanted)
+            for leaf, target in zip(result, expected(copy.shown[at]), strict=True):
+                assert leaf.dtype == target.dtype
+                np.testing.assert_array_equal(leaf[row], target)
     spaces_there = jax.tree.leaves(_tree(env.observation_space), is_leaf=lambda x: isinstance(x, gymnasium.Space))
     for leaf, space in zip(first, spaces_there, strict=True):
         assert (leaf.shape[1:], leaf.dtype.itemsize) == (

@@ -87,11 +87,11 @@ def test_stepping_here_equals_a_plain_loop(make):
 def test_a_thread_goes_on_while_another_steps():
     stepper = local.threaded(faulty.walk(seconds=0.2).batch(2))
     stepper.reset(np.arange(2))
-    begun = time.monotonic()
+    start = time.monotonic()
     stepper.send(np.zeros(2, np.int32))
-    assert time.monotonic() - begun < 0.1
+    assert time.monotonic() - start < 0.1
     stepper.receive()
-    assert time.monotonic() - begun > 0.2
+    assert time.monotonic() - start > 0.2
     stepper.close()
 
 
@@ -99,9 +99,9 @@ def test_a_thread_goes_on_while_another_steps():
 def test_faults_here_are_raised_here(make):
     stepper = make(faulty.walk().batch(2))
     words = {"raise": "raised ValueError", "nan": "not finite", "shape": "invalid data", "dict": "invalid data"}
-    for fault, said in words.items():
+    for fault, message in words.items():
         stepper.reset(np.array([1, faulty.PLANTED + faulty.FAULTS.index(fault)]))
-        with pytest.raises(HostError, match=said):
+        with pytest.raises(HostError, match=message):
             for _ in range(faulty.AT):
                 stepper.send(np.zeros(2, np.int32))
                 stepper.receive()

@@ -112,9 +112,9 @@ def test_a_fault_cuts_the_episodes_of_its_worker(opened, fault):
             )
             if terminated or truncated:
                 walk.begin()
-    begun = turn.obs[0]
+    marker = turn.obs[0]
     after = step(first)
-    assert after.cut == 0 and (after.next_obs[0][2:, 0] == begun[2:, 0] + 1).all()
+    assert after.cut == 0 and (after.next_obs[0][2:, 0] == marker[2:, 0] + 1).all()
     assert step(second).cut == 0
 
 
@@ -255,7 +255,7 @@ def test_closing_takes_a_second_at_most():
         stepper.send(np.ones(2, np.int32))
         stepper.receive()
     stepper.send(np.ones(2, np.int32))
-    begun = time.monotonic()
+    start = time.monotonic()
     stepper.close()
-    assert time.monotonic() - begun < 2.0 and children() <= before
+    assert time.monotonic() - start < 2.0 and children() <= before
     opened.close()

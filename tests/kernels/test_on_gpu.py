@@ -66,7 +66,7 @@ def test_an_iteration_stays_within_its_budget(target, as_shipped, algo):
 
 
 def test_what_the_assembler_says():
-    said = """ptxas info    : Compiling entry function 'update' for 'sm_90a'
+    text = """ptxas info    : Compiling entry function 'update' for 'sm_90a'
     104 bytes stack frame, 108 bytes spill stores, 112 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 104 bytes cumulative stack size"""
-    assert report.read("update", 256, 1024, said) == report.Kernel("update", 256, 255, 1024, 108, 112)
+    assert report.read("update", 256, 1024, text) == report.Kernel("update", 256, 255, 1024, 108, 112)

@@ -129,9 +129,9 @@ def test_an_update_of_action_values_and_whether_it_lives():
     assert alive.tolist() == [True, True, False]
     leaf = lambda tree, i: np.asarray(jax.tree.leaves(tree)[1][i])
     online, target = ([leaf(tree, i) for i in range(3)] for tree in (learned.params, learned.target_params))
-    begun = [np.asarray(jax.tree.leaves(tree)[1]) for tree in (state.params, state.target_params)]
-    assert (target[0] == begun[1]).all() and (target[1] == online[1]).all() and (online[1] != begun[0]).any()
-    assert (online[2] == begun[0]).all() and (target[2] == begun[1]).all()
+    first = [np.asarray(jax.tree.leaves(tree)[1]) for tree in (state.params, state.target_params)]
+    assert (target[0] == first[1]).all() and (target[1] == online[1]).all() and (online[1] != first[0]).any()
+    assert (online[2] == first[0]).all() and (target[2] == first[1]).all()
 
 
 def test_a_rollout():

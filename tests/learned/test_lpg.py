@@ -153,12 +153,12 @@ def test_begins_as_a2c(more, time_aware, key):
     )
     jax.tree.map(np.testing.assert_array_equal, result.state.learner.params, by_hand.state.learner.params)
     jax.tree.map(np.testing.assert_array_equal, result.metrics, by_hand.metrics)
-    start, begun = (shipped(a2c.make_trainer(config, env, **given).init)(key).learner.params for given in (parts, {}))
-    start, begun, ended = (leaves(params) for params in (start, begun, result.state.learner.params))
-    predictions = start.keys() - begun.keys()
+    start, first = (shipped(a2c.make_trainer(config, env, **given).init)(key).learner.params for given in (parts, {}))
+    start, first, ended = (leaves(params) for params in (start, first, result.state.learner.params))
+    predictions = start.keys() - first.keys()
     assert len(predictions) == 2
     for name in start:
-        np.testing.assert_array_equal(start[name], (ended if name in predictions else begun)[name])
+        np.testing.assert_array_equal(start[name], (ended if name in predictions else first)[name])
     for name, numbers in plain.metrics.items():
         np.testing.assert_allclose(result.metrics[name][:4], numbers[:4], rtol=1e-4, atol=1e-6)
     learned = leaves(run(socket.parts(at_random(socket.init, key), config))(key).state.learner.params)

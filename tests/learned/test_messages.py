@@ -82,8 +82,8 @@ def test_nothing_but_the_observation_changes(unseen):
     kernel, bias = (np.asarray(meta_params["learning"][0][name], np.float64) for name in ("kernel", "bias"))
     for seen, obs in ((heard_after, seen_after), (heard.next_obs, steps.next_obs), (heard_first[None], first[None])):
         np.testing.assert_array_equal(seen[:, : len(shown)], obs[:, shown])
-        said = 2.5 * np.tanh(0.7 * (obs.astype(np.float64) @ kernel + bias))
-        np.testing.assert_allclose(seen[:, len(shown) :], said, atol=1e-5)
+        message = 2.5 * np.tanh(0.7 * (obs.astype(np.float64) @ kernel + bias))
+        np.testing.assert_allclose(seen[:, len(shown) :], message, atol=1e-5)
     bounds = socket.env(meta_params, CARTPOLE).observation_space
     assert bounds.shape == (len(shown) + 2,) and np.all(bounds.high[-2:] == 2.5) and np.all(bounds.low[-2:] == -2.5)
 

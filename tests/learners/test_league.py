@@ -128,14 +128,14 @@ def test_a_scripted_league(pair):
             whole = last[-1, ::2].reshape(whole.shape)
             rate, count = decayed(games.get((1, 0), []))
             ready = [since[0] >= 4, since[1] >= 8 or (rate > 0.7 and count >= 30), since[2] >= 4]
-            begun = [bool(ready[i] and state.learner.params[i] == initial[i]) for i in range(players)]
-            assert metrics["exploiters_reset"] == sum(begun)
+            start = [bool(ready[i] and state.learner.params[i] == initial[i]) for i in range(players)]
+            assert metrics["exploiters_reset"] == sum(start)
             for i in np.flatnonzero(ready):
                 slot = kept % KEPT
                 past[slot], parent[slot], kept = numbers[i], i, kept + 1
-                resets[i].append((since[i], begun[i]))
-                numbers[i], since[i] = initial[i] if begun[i] else numbers[i], 0
-                gone = {players + slot} | ({i} if begun[i] else set())
+                resets[i].append((since[i], start[i]))
+                numbers[i], since[i] = initial[i] if start[i] else numbers[i], 0
+                gone = {players + slot} | ({i} if start[i] else set())
                 games = {pair: each for pair, each in games.items() if not gone & set(pair)}
         np.testing.assert_array_equal(state.learner.params, numbers)
         np.testing.assert_array_equal(state.past, past)

@@ -257,9 +257,9 @@ def test_two_values_sum_to_that_of_the_sum():
             trace = 0.95 * (best == action)
             return returns.stored_retrace(trace, reward, taken, value, jnp.full(64, gamma), jnp.zeros(64, bool), taken)
 
-        wanted = td_errors.rescale(jax.vmap(target)(paid, plain), 0.0)
+        expected = td_errors.rescale(jax.vmap(target)(paid, plain), 0.0)
         count = jnp.zeros((5, 2)).at[place[:-1], action[:-1]].add(1)
-        error = (wanted - q[:, place, action])[:, :-1]
+        error = (expected - q[:, place, action])[:, :-1]
         total = jnp.zeros((2, 5, 2)).at[:, place[:-1], action[:-1]].add(error)
         return q + 0.5 * total / jnp.maximum(count, 1)[None], None
 

@@ -29,7 +29,7 @@ def observations(env, size=256):
     return obs > 0.5 if env.observation_space.dtype == bool else 2 * obs
 
 
-def begun(algo, env=CARTPOLE, seed=0, **settings):
+def start(algo, env=CARTPOLE, seed=0, **settings):
     """A state of random parameters."""
     return at_random(learner(algo, env, **settings).init, KEY, observations(env), seed=seed)
 
@@ -72,7 +72,7 @@ def test_outputs_stay(algo, env, old, new, settings):
         sides = ((before, state), (after, widened(state, fresh)), (after, fresh))
         return [outputs(algo, config, env, side.params, obs) for config, side in sides]
 
-    states = (begun(algo, env, seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((old, new)))
+    states = (start(algo, env, seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((old, new)))
     expected, result, others = run(*states)
     for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -119,7 +119,7 @@ def corners(old, new):
 def test_moments_stay(form):
     """As one vector, and as a tree, as a GPU has them; new ones are 0, and the count of steps goes on."""
     params, fresh, moments = (
-        begun("ppo", seed=seed, hidden_sizes=sizes).params for seed, sizes in enumerate([(8, 8), (16, 12), (8, 8)])
+        start("ppo", seed=seed, hidden_sizes=sizes).params for seed, sizes in enumerate([(8, 8), (16, 12), (8, 8)])
     )
     optimiser = optax.chain(optax.scale_by_adam(), gradients.descent(lambda updates: jnp.float32(1e-3)))
     begin = (lambda x: optimiser.init(ravel_pytree(x)[0])) if form == "vector" else optimiser.init
@@ -143,8 +143,8 @@ def test_past_versions_grow():
     """Each as the newest does: the parameters that act are old ones."""
     settings = {"lag": 1.0, "max_lag": 2}
 
-    state, fresh = (begun("ppo", seed=size, hidden_sizes=(size,), **settings) for size in (8, 12))
-    older_params = begun("ppo", seed=3, hidden_sizes=(8,)).params
+    state, fresh = (start("ppo", seed=size, hidden_sizes=(size,), **settings) for size in (8, 12))
+    older_params = start("ppo", seed=3, hidden_sizes=(8,)).params
 
     @jax.jit
     def run(state, fresh):
@@ -177,7 +177,7 @@ def test_every_learner_acts_as_before(algo):
             taken.append(player.exploit(player.policy(side), Situation(obs, player.init_carry(len(obs))), KEY)[0])
         return taken
 
-    states = (begun(algo, seed=seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((small, large), 2))
+    states = (start(algo, seed=seed, hidden_sizes=sizes, **settings) for seed, sizes in enumerate((small, large), 2))
     expected, result = run(*states)
     np.testing.assert_array_equal(result, expected)
     assert len(np.unique(expected)) == 2
@@ -203,12 +203,12 @@ def test_problems(algo, old, new, settings, line):
     other = dict(settings)
     if "memory_size" in settings:
         settings, other = {"memory": "lru", "memory_size": 4}, {"memory": "lru", "memory_size": 8}
-    state, fresh = begun(algo, hidden_sizes=old, **settings), begun(algo, hidden_sizes=new, **other)
+    state, fresh = start(algo, hidden_sizes=old, **settings), start(algo, hidden_sizes=new, **other)
     assert any(line in problem for problem in surgery.problems(state, fresh))
 
 
 def test_an_optimiser_that_keeps_more_for_each_parameter():
     """A matrix with a row for each parameter has an order that surgery does not know."""
-    state, fresh = (begun("ppo", hidden_sizes=(size,)) for size in (8, 12))
+    state, fresh = (start("ppo", hidden_sizes=(size,)) for size in (8, 12))
     state, fresh = (s._replace(opt_state=np.zeros((ravel_pytree(s.params)[0].size, 2))) for s in (state, fresh))
     assert surgery.problems(state, fresh) == ["the optimiser's state has a size of its own for each parameter"]

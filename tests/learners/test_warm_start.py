@@ -60,11 +60,11 @@ def test_what_begins_with_it_and_what_is_new(key, algo, env, more, alike):
 
     state, own, anew = begin(key, policy)
     jax.tree.map(np.testing.assert_array_equal, own, policy)
-    wanted = ravel_pytree(getattr(policy, "params", policy))[0]
+    expected = ravel_pytree(getattr(policy, "params", policy))[0]
     for name in alike:
-        np.testing.assert_array_equal(ravel_pytree(getattr(state, name))[0], wanted)
+        np.testing.assert_array_equal(ravel_pytree(getattr(state, name))[0], expected)
     if algo is ppo:
-        np.testing.assert_array_equal(state.past.versions, np.broadcast_to(wanted, (3, len(wanted))))
+        np.testing.assert_array_equal(state.past.versions, np.broadcast_to(expected, (3, len(expected))))
         np.testing.assert_array_equal(state.obs_moments.moments.mean, policy.obs_moments.mean)
     if algo is sac:  # the actor's policy; critics are new, of which no policy holds anything
         jax.tree.map(np.testing.assert_array_equal, state.params["critic"], anew.params["critic"])

@@ -198,8 +198,8 @@ def test_who_steps_changes_nothing(members):
     jax.tree.map(np.testing.assert_array_equal, plain, workers)
 
 
-@pytest.mark.parametrize(("asked", "groups"), [("auto", 1), ("on", 2)])
-def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monkeypatch, asked, groups):
+@pytest.mark.parametrize(("double_buffering", "groups"), [("auto", 1), ("on", 2)])
+def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monkeypatch, double_buffering, groups):
     """And are refused then, where the programs are made."""
     results = []
     monkeypatch.setattr(hosting, "programs", lambda *args: results.append(args[2]) or SimpleNamespace(chunk=None))
@@ -208,7 +208,7 @@ def test_rows_of_opponents_are_halved_only_where_that_is_asked_for(members, monk
         trainer = make_trainer(config)
         return trainer._replace(learner=trainer.learner._replace(rows=np.arange(2)))
 
-    HostProgram(make, members, How("2", asked), ahead=0)
+    HostProgram(make, members, How("2", double_buffering), ahead=0)
     with pytest.raises(ConfigError, match="rows of their own"):
         check_groups(make(CONFIG), 2)
     assert results == [groups]

@@ -115,10 +115,10 @@ def test_levels_without_an_end_are_told():
 
 def test_frames_are_those_of_all_rollouts():
     for curriculum, rollouts in {"none": 1, "dr": 1, "robust-plr": 1, "accel": 2, "sfl": 2, "paired": 2}.items():
-        asked = config(curriculum)
-        trainer = ppo.make_trainer(asked, ENV)
-        assert trainer.env_steps == asked.iteration_frames == 256 * rollouts
-        assert asked.num_iterations == 16 // rollouts and trainer.frames(3) == 768 * rollouts
+        settings = config(curriculum)
+        trainer = ppo.make_trainer(settings, ENV)
+        assert trainer.env_steps == settings.iteration_frames == 256 * rollouts
+        assert settings.num_iterations == 16 // rollouts and trainer.frames(3) == 768 * rollouts
 
 
 def test_random_levels_are_the_plain_training(steps):
@@ -161,8 +161,8 @@ def test_seeds_and_floats_may_be_mapped():
     keys = jax.random.split(KEY, 2)
 
     def train(share, key):
-        asked = dataclasses.replace(config("robust-plr"), level_share=share)
-        return loops.train(ppo.make_trainer(asked, ENV), 8)(key).metrics
+        settings = dataclasses.replace(config("robust-plr"), level_share=share)
+        return loops.train(ppo.make_trainer(settings, ENV), 8)(key).metrics
 
     together = jax.jit(jax.vmap(train))(rates, keys)
     alone = jax.jit(train)(rates[1], keys[1])
@@ -201,9 +201,9 @@ def test_a_teacher_is_new_where_an_agent_begins_with_a_policy(steps):
     trainer, state, _ = steps("paired")
     policy = trainer.learner.policy(state.learner)
     warm = ppo.warm_start(policy).make_trainer(config("paired"), ENV)
-    begun = jax.jit(warm.init)(jax.random.key(5))
-    others = begun.curriculum
-    assert same(begun.learner.params, state.learner.params) and same(others.antagonist.params, state.learner.params)
+    start = jax.jit(warm.init)(jax.random.key(5))
+    others = start.curriculum
+    assert same(start.learner.params, state.learner.params) and same(others.antagonist.params, state.learner.params)
     assert not same(others.teacher.params, state.curriculum.teacher.params)
 
 

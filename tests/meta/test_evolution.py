@@ -114,14 +114,14 @@ def test_same_key_same_search():
 def test_pairs_in_tasks_of_their_own(monkeypatch):
     """Mirror images share a task and their keys, pairs do not; and what was planted is found, whatever the tasks'
     magnitudes."""
-    best, asked, sizes = jnp.array([0.7, -0.4, 0.2]), [], []
+    best, calls, sizes = jnp.array([0.7, -0.4, 0.2]), [], []
 
     def lifetimes(make_trainer, num_iterations, size, num_seeds, **judged):
         scale = 1000.0 ** len(sizes)
         sizes.append((size, num_iterations))
 
         def live(candidates, keys):
-            asked.append((candidates, jax.random.key_data(keys)))
+            calls.append((candidates, jax.random.key_data(keys)))
             away = jnp.sum(jnp.square(candidates - best[None]), axis=1)
             return scale * (0.01 * jax.vmap(jax.vmap(jax.random.normal))(keys) - away[:, None])
 
@@ -139,8 +139,8 @@ def test_pairs_in_tasks_of_their_own(monkeypatch):
     state = search.init(jax.random.key(0))
     _, metrics = search.step(state)
     assert {"fitness/long", "fitness/short"} <= set(metrics)
-    everything = np.concatenate([keys for _, keys in asked])
-    for candidates, keys in asked:
+    everything = np.concatenate([keys for _, keys in calls])
+    for candidates, keys in calls:
         first, second = jnp.split(candidates, 2)
         np.testing.assert_allclose(first, -second, rtol=1e-6)
         np.testing.assert_array_equal(*np.split(keys, 2))

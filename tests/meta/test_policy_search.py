@@ -18,10 +18,10 @@ def test_the_best_policy_of_a_probe_is_found():
 
     @jax.jit
     def run(key):
-        begun = search.init(key)
-        state, metrics = jax.lax.scan(lambda state, _: search.step(state), begun, None, 40)
+        start = search.init(key)
+        state, metrics = jax.lax.scan(lambda state, _: search.step(state), start, None, 40)
         judge = lambda state: play(key, env, policies.player(env, network, search.mean(state)), 64, 1).episode_return
-        return metrics, judge(begun), judge(state), network.apply(search.mean(state), jnp.array([[-1.0], [1.0]]))
+        return metrics, judge(start), judge(state), network.apply(search.mean(state), jnp.array([[-1.0], [1.0]]))
 
     metrics, before, after, logits = jax.vmap(run)(jax.random.split(jax.random.key(0), 6))
     assert np.mean(before) < 0.9 and np.all(after == 1)

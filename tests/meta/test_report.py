@@ -45,14 +45,14 @@ def test_a_training_that_died_counts_as_the_worst_of_all():
 @pytest.mark.parametrize("socket", [name for name in sockets.SOCKETS if name not in ENV_SOCKET_NAMES])
 def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     """Every baseline trains with its tuned value; the best in tuning is the one that is compared, on other keys."""
-    asked = []
+    calls = []
 
     def lifetimes(make_trainer, num_iterations, size, seeds, lanes=None):
         def live(given, keys):
             one = jax.tree.map(lambda x: x[0], given)
             trainer = make_trainer(meta_params=one)
             jax.eval_shape(lambda key: trainer.step(trainer.init(key)), keys[0])
-            asked.append((size, {name: np.asarray(x) for name, x in given.items()}, jax.random.key_data(keys)))
+            calls.append((size, {name: np.asarray(x) for name, x in given.items()}, jax.random.key_data(keys)))
             worth = -jnp.square(jnp.arange(size) - 2.0) if size > 1 else jnp.ones(1)
             return jnp.broadcast_to(worth[:, None], (size, seeds))
 
@@ -63,20 +63,20 @@ def test_what_is_trained_and_with_which_keys(socket, tmp_path, monkeypatch):
     result = report.report(saved(socket, tmp_path), seeds=5, tuning_seeds=3, seed=11)
     baselines = sockets.make(socket).baselines
     assert [row["baseline"] for row in result["rows"]] == [baseline.name for baseline in baselines]
-    assert len(asked) == 1 + 2 * len(baselines) and not any(row["at_edge"] for row in result["rows"])
-    held_out = asked[0][2]
-    for baseline, tuning, compared in zip(baselines, asked[1::2], asked[2::2], strict=True):
+    assert len(calls) == 1 + 2 * len(baselines) and not any(row["at_edge"] for row in result["rows"])
+    held_out = calls[0][2]
+    for baseline, tuning, compared in zip(baselines, calls[1::2], calls[2::2], strict=True):
         np.testing.assert_allclose(compared[1][baseline.tuned], tuning[1][baseline.tuned][2:3])
         assert tuning[0] == len(report.FACTORS) and len(tuning[2]) == 3
         np.testing.assert_array_equal(compared[2], held_out)
         assert not set(map(tuple, tuning[2].tolist())) & set(map(tuple, held_out.tolist()))
     report.report(tmp_path, seeds=5, tuning_seeds=3, seed=12)
-    assert not set(map(tuple, asked[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
+    assert not set(map(tuple, calls[-1][2].tolist())) & set(map(tuple, held_out.tolist()))
 
 
 def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch):
     """On the same keys; each training of the random ones has its own, and what trains is told what it hears."""
-    asked, results = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))
+    calls, results = [], iter((jnp.arange(5.0), jnp.zeros(5), jnp.full(5, 3.0)))
 
     def lives(make_trainer, num_iterations, size, fitness, lanes):
         def live(given, keys):
@@ -84,7 +84,7 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
             seen = jax.eval_shape(lambda key: trainer.step(trainer.init(key)), keys[0])[0].actors.obs
             assert seen.shape == (4, 4 + 3) and size == 5
             assert fitness({"episodes": jnp.ones(1), "episode_return": jnp.full(1, 7.0)}) == -7
-            asked.append((given["meta_params"]["learning"][0]["kernel"], jax.random.key_data(keys)))
+            calls.append((given["meta_params"]["learning"][0]["kernel"], jax.random.key_data(keys)))
             return next(results)
 
         return live
@@ -95,7 +95,7 @@ def test_messages_are_compared_with_silent_and_random_ones(tmp_path, monkeypatch
     assert [row["baseline"] for row in result["rows"]] == ["no messages", "random messages"]
     assert [row["difference"]["value"] for row in result["rows"]] == [2.0, -1.0]
     assert all(row["tuned"] == {} and not row["at_edge"] for row in result["rows"])
-    (learned, keys), (silent, silent_keys), (random, random_keys) = asked
+    (learned, keys), (silent, silent_keys), (random, random_keys) = calls
     np.testing.assert_array_equal(learned, jnp.full((5, 4, 3), 2.0))
     assert not np.any(silent) and len(np.unique(random)) == 5 * 4 * 3
     for others in (silent_keys, random_keys):

@@ -67,15 +67,15 @@ def test_failed_candidates(name, bad):
     """One or half of the candidates fail: the state stays finite. All of them: it stays what it was."""
     strategy = strategies.make(name, 8, LIKE)
     start = strategy.init(jax.random.key(0), LIKE)
-    candidates, asked = jax.jit(strategy.ask)(jax.random.key(1), start)
+    candidates, state = jax.jit(strategy.ask)(jax.random.key(1), start)
     tell = jax.jit(strategy.tell)
     for count in (1, 4):
         score = fitness(candidates).at[:count].set(bad)
-        updated = tell(jax.random.key(2), candidates, score, asked)
+        updated = tell(jax.random.key(2), candidates, score, state)
         assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(strategy.mean(updated)))
-        assert not np.array_equal(strategy.mean(updated)["a"], strategy.mean(asked)["a"])
-    none = tell(jax.random.key(2), candidates, jnp.full(8, bad), asked)
-    jax.tree.map(np.testing.assert_array_equal, none, asked)
+        assert not np.array_equal(strategy.mean(updated)["a"], strategy.mean(state)["a"])
+    none = tell(jax.random.key(2), candidates, jnp.full(8, bad), state)
+    jax.tree.map(np.testing.assert_array_equal, none, state)
 
 
 def test_equal_candidates_count_equally():
@@ -83,11 +83,11 @@ def test_equal_candidates_count_equally():
     for name in ("Open_ES", "SNES", "CMA_ES", "Sep_CMA_ES", "LES"):
         strategy = strategies.make(name, 8, LIKE)
         start = strategy.init(jax.random.key(0), LIKE)
-        candidates, asked = strategy.ask(jax.random.key(1), start)
+        candidates, state = strategy.ask(jax.random.key(1), start)
         score = jnp.arange(8.0) // 4
         order = np.array([3, 1, 0, 2, 6, 4, 7, 5])
         shuffled = jax.tree.map(lambda x, order=order: x[order], candidates)
-        means = [strategy.mean(strategy.tell(jax.random.key(2), c, score, asked)) for c in (candidates, shuffled)]
+        means = [strategy.mean(strategy.tell(jax.random.key(2), c, score, state)) for c in (candidates, shuffled)]
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), *means)
 
 

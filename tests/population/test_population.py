@@ -187,13 +187,13 @@ def test_batches_are_cut_to_the_memory(everyone, monkeypatch):
     """With room for the program of 8 members but not of 13, two batches run; with room for none, it says so at once."""
     make_train, config, keys, env_params = everyone
     whole = train_population(make_train, config, keys, env_params=env_params)
-    sizes, true_held = [], planning.program_bytes
+    sizes, true_program_bytes = [], planning.program_bytes
 
-    def held(program):
-        sizes.append(true_held(program))
+    def program_bytes(program):
+        sizes.append(true_program_bytes(program))
         return sizes[-1]
 
-    monkeypatch.setattr(planning, "held", held)
+    monkeypatch.setattr(planning, "program_bytes", program_bytes)
     train_population(make_train, config, keys, env_params=env_params, devices=jax.devices()[:1])
     room = int(sizes[0] * 0.9)
     monkeypatch.setattr(planning.machine, "available_bytes", lambda devices: room)

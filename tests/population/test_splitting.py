@@ -261,8 +261,8 @@ def test_joined_moments_and_masked_means(numbers):
     np.testing.assert_allclose(np.mean(lanes(losses.mean, x, counts)), some.mean(), rtol=1e-5)
     np.testing.assert_allclose(lanes(losses.standardise, x), (every - every.mean()) / every.std(), rtol=1e-4, atol=1e-5)
     target = x + jnp.cos(x)
-    wanted = losses.explained_variance(x.reshape(-1), target.reshape(-1), counts.reshape(-1))
-    np.testing.assert_allclose(lanes(losses.explained_variance, x, target, counts), [wanted] * 4, rtol=1e-5)
+    expected = losses.explained_variance(x.reshape(-1), target.reshape(-1), counts.reshape(-1))
+    np.testing.assert_allclose(lanes(losses.explained_variance, x, target, counts), [expected] * 4, rtol=1e-5)
 
 
 def test_sums_and_numbers_over_shards(numbers):

@@ -29,18 +29,18 @@ def trajectory(seed: int, num_envs: int) -> Transition:
     )
 
 
-def oldest_unused(held, batch_size: int, max_uses: int) -> list[tuple[int, int]]:
+def oldest_unused(queue, batch_size: int, max_uses: int) -> list[tuple[int, int]]:
     """Age (0: oldest) and environment of those to be sampled."""
-    ready = [(age, env) for age, (_, uses) in enumerate(held) for env in range(len(uses)) if uses[env] < max_uses]
+    ready = [(age, env) for age, (_, uses) in enumerate(queue) for env in range(len(uses)) if uses[env] < max_uses]
     return ready[:batch_size]
 
 
-def check(sample, held, expected, batch_size: int):
+def check(sample, queue, expected, batch_size: int):
     """The draws are ``expected``, whole and bit for bit, and weigh nothing beyond."""
     np.testing.assert_array_equal(sample.weight, np.arange(batch_size) < len(expected))
     assert sample.weight.dtype == np.float32
     for n, (age, env) in enumerate(expected):
-        part = jax.tree.map(lambda x, env=env: x[:, env], held[age][0])
+        part = jax.tree.map(lambda x, env=env: x[:, env], queue[age][0])
         result = jax.tree.map(lambda x, n=n: x[:, n], sample.items)
         jax.tree.map(np.testing.assert_array_equal, result, part)
         assert jax.tree.map(lambda x: x.dtype, result) == jax.tree.map(lambda x: x.dtype, part)
@@ -58,19 +58,19 @@ def test_against_a_deque(num_slots, num_envs, batch_size, max_uses):
     state = buffer.init(jax.tree.map(lambda x: x[0, 0], trajectory(0, num_envs)))
     add, update = jax.jit(buffer.add), jax.jit(buffer.update)
     sampled = jax.jit(buffer.sample)
-    rng, held, used = np.random.default_rng(batch_size), deque(maxlen=num_slots), {}
+    rng, queue, used = np.random.default_rng(batch_size), deque(maxlen=num_slots), {}
     for seed in range(60):
         if rng.random() < 0.4:
             new = trajectory(seed, num_envs)
             state = add(state, new)
-            held.append((new, np.zeros(num_envs, int)))
+            queue.append((new, np.zeros(num_envs, int)))
         sample = jax.tree.map(np.asarray, sampled(state, jax.random.key(seed)))
-        expected = oldest_unused(held, batch_size, max_uses)
-        check(sample, held, expected, batch_size)
+        expected = oldest_unused(queue, batch_size, max_uses)
+        check(sample, queue, expected, batch_size)
         if rng.random() < 0.7:
             state = update(state, sample, jnp.zeros(batch_size))
             for n, (age, env) in enumerate(expected):
-                held[age][1][env] += 1
+                queue[age][1][env] += 1
                 first = sample.items.reward[0, n]
                 used[first] = used.get(first, 0) + 1
     assert max(used.values()) == max_uses

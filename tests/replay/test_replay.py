@@ -149,12 +149,12 @@ def holds(ring: Ring, rows: Transition, newest: int, t: int, env: int) -> bool:
     return not any(rows.truncated[s, env] for s in range(t + 1, newest) if block(s) == block(t))
 
 
-def outcome(rows: Transition, row: int, env: int, n: int, held) -> tuple[float, float, int | None, bool]:
+def outcome(rows: Transition, row: int, env: int, n: int, has_next) -> tuple[float, float, int | None, bool]:
     """Reward, discount, the row of the next observation (None: no matter), walking forward; and whether it is that of
-    the truncated step in this row, which the ring has if ``held(t, env)``."""
+    the truncated step in this row, which the ring has if ``has_next(t, env)``."""
     total, discount = 0.0, 1.0
     for t in range(row, row + n):
-        if rows.truncated[t, env] and held(t, env):
+        if rows.truncated[t, env] and has_next(t, env):
             return total + discount * float(rows.reward[t, env]), discount * GAMMA, t, True
         if rows.truncated[t, env]:
             return total, discount, t, False
@@ -185,19 +185,19 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
     assert set(row) <= set(starts(ring, newest))
     np.testing.assert_array_equal(sample.env, env)
     np.testing.assert_array_equal(sample.slot, row % ROWS)
-    items, held = sample.items, functools.partial(holds, ring, rows, newest)
+    items, has_next = sample.items, functools.partial(holds, ring, rows, newest)
     if ring.view not in HORIZON:
         t = row + np.arange(VIEWS[ring.view].length)[:, None]
         for name in ("obs", "action", "reward", "terminated", "truncated"):
             same(getattr(items, name), at(getattr(rows, name), t, env))
         if ring.next_obs:
-            check_cuts(items.next_obs, rows, t, env, held)
+            check_cuts(items.next_obs, rows, t, env, has_next)
         else:
             assert items.next_obs == ()
         same(items.extras, at(rows.extras, row, env))
         return
     same((items.obs, items.action, items.extras), at((rows.obs, rows.action, rows.extras), row, env))
-    results = [outcome(rows, *start, HORIZON[ring.view], held) for start in zip(row, env, strict=True)]
+    results = [outcome(rows, *start, HORIZON[ring.view], has_next) for start in zip(row, env, strict=True)]
     usable = np.array([is_usable(ring, rows, newest, *start) for start in zip(row, env, strict=True)])
     reward, discount, after, cut = (np.array(x) for x in zip(*results, strict=True))
     np.testing.assert_allclose(items.reward[usable], reward[usable], rtol=1e-6, atol=1e-4)
@@ -209,9 +209,9 @@ def check_items(ring: Ring, rows: Transition, newest: int, sample: Sample):
         same(at(items.next_extras, some), at(rows.extras, *place))
 
 
-def check_cuts(result, rows: Transition, t: np.ndarray, env: np.ndarray, held):
+def check_cuts(result, rows: Transition, t: np.ndarray, env: np.ndarray, has_next):
     """The last truncated step of each sequence in rows ``t`` ``[L, N]`` whose next observation is there."""
-    there = np.array([[rows.truncated[s, e] and held(s, e) for s, e in zip(row, env, strict=True)] for row in t])
+    there = np.array([[rows.truncated[s, e] and has_next(s, e) for s, e in zip(row, env, strict=True)] for row in t])
     step = np.where(there.any(axis=0), len(t) - 1 - np.argmax(there[::-1], axis=0), -1)
     np.testing.assert_array_equal(result.step, step)
     some = step >= 0
@@ -288,8 +288,8 @@ def test_against_a_history(ring):
             newest = (i + 1) * ring.num_steps
             trajectory = at(rows, slice(newest - ring.num_steps, newest))
             added, sample, state = jax.tree.map(np.asarray, step(state, trajectory, key, priority[i]))
-            held = added if ring.kind == "uniform" else added.ring
-            assert (held.position, held.filled) == (newest % ROWS, min(newest, ROWS))
+            stored = added if ring.kind == "uniform" else added.ring
+            assert (stored.position, stored.filled) == (newest % ROWS, min(newest, ROWS))
             if not starts(ring, newest):
                 np.testing.assert_array_equal(sample.weight, 0.0)
             elif ring.kind == "uniform":
@@ -340,8 +340,8 @@ def test_chances_follow_the_priorities():
 
     samples = jax.jit(jax.vmap(batches))(exponents)
     for i, alpha in enumerate(exponents):
-        held = np.where(np.isfinite(priority), priority, 0.0)[4:15].astype(float) + MIN_PRIORITY
-        chance = np.where(ends[4:15] == TRUNCATES, 0.0, held**alpha)
+        stored = np.where(np.isfinite(priority), priority, 0.0)[4:15].astype(float) + MIN_PRIORITY
+        chance = np.where(ends[4:15] == TRUNCATES, 0.0, stored**alpha)
         chance = (chance / chance.sum()).reshape(-1)
         place = ((np.asarray(samples.slot[i]) - 4) % ROWS) * ENVS + np.asarray(samples.env[i])
         counts = np.stack([np.bincount(x, minlength=chance.size) for x in place])

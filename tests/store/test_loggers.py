@@ -61,7 +61,7 @@ def test_tensorboard(tmp_path):
     from tensorboardX.record_writer import RecordWriter  # noqa: F401 - the format that is read here
 
     (tmp_path / "later" / "tensorboard").mkdir(parents=True)
-    for folder, known, begun in ((tmp_path / "first", 0, []), (tmp_path / "later", 6, [7])):
+    for folder, known, start in ((tmp_path / "first", 0, []), (tmp_path / "later", 6, [7])):
         folder.mkdir(exist_ok=True)
         with opened(["tensorboard"], folder, [], known) as logger:
             for step, point in POINTS:
@@ -75,15 +75,15 @@ def test_tensorboard(tmp_path):
             starts += [event.step] if event.session_log.status == event_pb2.SessionLog.START else []
             raw = raw[16 + size :]
         assert result == [(8, "loss", 0.5), (8, "episode_return", 1.0), (16, "episode_return", 2.0)]
-        assert starts == begun
+        assert starts == start
 
 
 def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):
     """By what is asked of it."""
-    asked, logged = {}, []
+    options_given, logged = {}, []
 
     def init(**options):
-        asked.update(options)
+        options_given.update(options)
         return types.SimpleNamespace(log=logged.append, finish=lambda: None)
 
     fake = types.SimpleNamespace(init=init, Settings=lambda **options: options)
@@ -91,8 +91,12 @@ def test_wandb_stays_offline_unless_told(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     with opened(["wandb"], tmp_path, []) as logger:
         logger.write(*POINTS[0])
-    assert asked["mode"] == "offline" and asked["dir"] == str(tmp_path) and asked["config"] == {"algo": "ppo"}
-    assert asked["settings"]["symlink"] is False and logged == [{"env_steps": 8, **POINTS[0][1]}]
+    assert (
+        options_given["mode"] == "offline"
+        and options_given["dir"] == str(tmp_path)
+        and options_given["config"] == {"algo": "ppo"}
+    )
+    assert options_given["settings"]["symlink"] is False and logged == [{"env_steps": 8, **POINTS[0][1]}]
     monkeypatch.setenv("WANDB_MODE", "online")
     with opened(["wandb"], tmp_path, []):
-        assert asked["mode"] == "online"
+        assert options_given["mode"] == "online"

@@ -32,7 +32,7 @@ def why(name, where=RUN):
     return trusted.memory(False)(where, name)
 
 
-def held():
+def remembered():
     return json.loads(trusted.location().read_text())["trusted"]
 
 
@@ -41,7 +41,7 @@ def test_asked_once(here):
     assert trusted.memory(True)(RUN, "mine:make") == "" and why("mine:make") == ""
     assert why("mine:other") == why("mine:make", Path("runs/other")) == NEW
     assert why("mine:make", here / "runs" / ".." / "runs" / "mine") == ""
-    assert [(where, name) for where, name, _ in held()] == [(str(here / "runs" / "mine"), "mine:make")]
+    assert [(where, name) for where, name, _ in remembered()] == [(str(here / "runs" / "mine"), "mine:make")]
     file = trusted.location()
     assert file == here / "state" / "purerl" / "trusted.json" and file.stat().st_mode & 0o777 == 0o600
     before = (here / "mine.py").read_text()
@@ -68,7 +68,7 @@ def test_the_gate():
 
 def test_each_part_of_a_name():
     trusted.remember(RUN, ["ppo+mine:wrap+ours.inner.deep:wrap", "CartPole-v1"])
-    assert [name for _, name, _ in held()] == ["mine:wrap", "ours.inner.deep:wrap"]
+    assert [name for _, name, _ in remembered()] == ["mine:wrap", "ours.inner.deep:wrap"]
     assert why("mine:wrap+ours.inner.deep:wrap") == "" and why("dqn+mine:wrap+mine:make") == NEW
 
 
@@ -106,10 +106,10 @@ def test_it_is_bounded(monkeypatch):
     monkeypatch.setattr(trusted, "MOST", 3)
     for i in range(5):
         trusted.remember(Path(f"runs/{i}"), ["mine:make"])
-    assert [Path(where).name for where, *_ in held()] == ["2", "3", "4"]
+    assert [Path(where).name for where, *_ in remembered()] == ["2", "3", "4"]
     assert why("mine:make", Path("runs/1")) == NEW and why("mine:make", Path("runs/4")) == ""
     trusted.remember(Path("runs/3"), ["mine:make"])
-    assert [Path(where).name for where, *_ in held()] == ["2", "4", "3"]
+    assert [Path(where).name for where, *_ in remembered()] == ["2", "4", "3"]
 
 
 DAMAGED = [b"", b"[]", b"{", b'{"format": 1}', b'{"format": 2, "trusted": []}', b"\xff", b"[" * 10**5, b'{"a":1,"a":2}']
