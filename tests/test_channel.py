@@ -85,7 +85,7 @@ def test_strangers_are_not_let_in():
 def test_who_cannot_be_reached_is_told(monkeypatch):
     monkeypatch.setattr(channel, "PATIENCE", 0.2)
     server, address = channel.listen(["127.0.0.1"])
-    with pytest.raises(ConnectionError, match=r"processes \[1, 2\] have not come to port"):
+    with pytest.raises(ConnectionError, match=r"processes \[1, 2\] have not connected to port"):
         channel.accepted(server, address, 3)
     with pytest.raises(ConnectionError, match="process 0 cannot be reached at 127.0.0.1, port"):
         channel.connected(address, 1)

@@ -280,7 +280,7 @@ def test_list_marks_what_is_not_installed(capsys, monkeypatch):
         run("list", "envs", "--family", family, "--json")
         assert json.loads(capsys.readouterr().out) == names == envs.names(family)
     run("list", "algos", "--family", "brax", expect=2)
-    assert "only environments have families" in capsys.readouterr().err
+    assert "is for environments only" in capsys.readouterr().err
 
 
 def test_atomic_files(tmp_path):
@@ -329,7 +329,7 @@ def test_measured_time_counts_every_batch(monkeypatch):
 def test_devices(monkeypatch, capsys):
     """A kind of device that is not there is refused; one that is full says what may hold its memory."""
     run("train", "ppo", "--env", "CartPole-v1", *SMALL, "--device", "tpu", expect=2)
-    assert "device = 'tpu': JAX finds none on this machine, but cpu" in capsys.readouterr().err
+    assert "device = 'tpu': is not available; JAX finds cpu" in capsys.readouterr().err
 
     def full(*args):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")

@@ -163,7 +163,7 @@ def test_sweeps_are_of_what_the_program_has(tmp_path, capsys):
 @pytest.mark.parametrize(
     "args, words",
     [
-        (("plan", "ppo", *CARTPOLE, "--target", "h100"), "target = 'h100': forecasts whole programs; "),
+        (("plan", "ppo", *CARTPOLE, "--target", "h100"), "target = 'h100': is not supported for the host environment"),
         (
             ("evolve", "value-loss", *CARTPOLE),
             "is a host environment, which JAX cannot trace; candidates are trained in one",

@@ -60,7 +60,7 @@ def test_an_agent_of_a_run_is_recorded(place, capsys):
     error = line(capsys, "record", place / "run", "--env", "CartPole-v1", "--out", place / "none")
     assert "plays in its own environment" in error
     assert "already" in line(capsys, "record", place / "run", "--out", place / "own.safetensors")
-    assert "directory that is there" in line(capsys, "record", "random", "--out", place / "no" / "x")
+    assert "in an existing directory" in line(capsys, "record", "random", "--out", place / "no" / "x")
     assert "env: is missing" in line(capsys, "record", "random", "--out", place / "none")
     assert "must give a purerl.loops.evaluation.Player" in line(
         capsys, "record", "played:nobody", *SMALL[:2], "--out", place / "none"
@@ -107,7 +107,7 @@ def test_a_run_goes_on_with_the_same_demonstrations(place, capsys):
     assert "No such file or directory" in line(capsys, *resume)
     other = place / "fewer.safetensors"
     run("record", "random", *SMALL[:5], "--episodes", "5", "--out", other)
-    assert "is another dataset than the run began with" in line(capsys, *resume, "--demos", other)
+    assert "is not the dataset that the run started with" in line(capsys, *resume, "--demos", other)
     run(*resume, "--demos", place / "moved.safetensors")
     config = json.loads((place / "run" / "config.json").read_text())
     assert config["datasets"]["demos"]["path"] == str(place / "moved.safetensors")

@@ -39,8 +39,8 @@ def test_agents_keep_it():
         (
             "pair",
             {"reset_early": True},
-            "step: where an episode ended next_obs was always the first observation of the next; must be what the last"
-            " action led to",
+            "step: where an episode ended next_obs was always the first observation of the next; must be the"
+            " observation after the last action",
         ),
     ],
 )

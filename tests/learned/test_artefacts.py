@@ -102,7 +102,10 @@ def first(value):
         (lambda v: first(v).update(float32="AAAA"), "has 3 bytes, expected"),
         (lambda v: first(v).update(float32=NAN_WORDS), "numbers that are not finite"),
         (lambda v: v.update(expression=["exec", "error"]), "takes no closed form"),
-        (lambda v: v.update(socket="value-loss", expression=["exec", "error"]), "no finite number, variable or known"),
+        (
+            lambda v: v.update(socket="value-loss", expression=["exec", "error"]),
+            "is not a finite number, variable or known",
+        ),
         (lambda v: v.update(settings={"role": "ally"}), "a vtrace-weight has no such settings"),
         (lambda v: v.update(socket="cheap-talk", settings={"gain": 2}), "cheap-talk has no 'gain'; it has role,"),
         (

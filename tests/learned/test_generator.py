@@ -71,7 +71,7 @@ def test_files_hold_the_sizes_of_choices(socket, tmp_path):
 def test_what_does_not_fit_is_refused(socket):
     with pytest.raises(ConfigError, match="has no levels to choose from"):
         sockets.settings("levels", GeneratorSettings(), envs.make("CartPole-v1"))
-    with pytest.raises(ConfigError, match="the generator builds levels of other choices"):
+    with pytest.raises(ConfigError, match="its levels have other choices"):
         socket.env(socket.init(KEY), envs.make("CartPole-v1", randomise="length:0.25:1.0"))
     with pytest.raises(ConfigError, match="levels has no 'noise'"):
         sockets.make("levels", noise=3)

@@ -255,7 +255,7 @@ def test_a_drift_that_is_aware_of_time(tmp_path, capsys):
     capsys.readouterr()
     for into in ([], ["--into", "network", "--out", tmp_path / "small"]):
         assert run("evolve", "distill", result, *into) == 2
-        assert "policy-drift: it is time_aware; only a function of its other" in capsys.readouterr().err
+        assert "policy-drift: is time_aware; only functions without time inputs" in capsys.readouterr().err
 
 
 def run(*args):

@@ -112,12 +112,15 @@ def test_one_without_any_fitness(own, fitness, capsys):
 @pytest.mark.parametrize(
     ("args", "lines"),
     [
-        (["written_own:value_loss"], ["run = 'written_own:value_loss': is no path; of a function of your own tell"]),
+        (
+            ["written_own:value_loss"],
+            ["run = 'written_own:value_loss': does not exist; for a function of your own add"],
+        ),
         (["runs/x", "--socket", "td-loss"], ["function = 'runs/x': must be MODULE:FUNCTION, before all options"]),
         (["a:b", "--socket", "levels"], ["socket = 'levels': does not take a function of your own; value-loss"]),
         (["a:b", "--socket", "td-loss", "--algo", "ppo"], ["algo = 'ppo': has no socket td-loss; must be one of dqn"]),
         (["a:b", "--socket", "td-loss", "--lagg", "3"], ["--lagg: unknown option"]),
-        (["a:b", "--socket", "td-loss", "--gamma", "3"], ["env = (): name one", "gamma = 3"]),
+        (["a:b", "--socket", "td-loss", "--gamma", "3"], ["env = (): must be one or more", "gamma = 3"]),
         (
             ["nope:b", "--socket", "td-loss", "--env", "Catch-bsuite", *SIZES],
             ["td-loss = 'nope:b': cannot import nope"],

@@ -189,7 +189,7 @@ SPACE = {"bits": Box(False, True, (8,), jnp.dtype(bool)), "frames": Box(0.0, 200
     [
         ({}, None),
         ({"reward": DATA.reward.astype(np.float64)}, "reward is float64[20], expected float32[20]"),
-        ({"action": DATA.action + 1}, "action: has numbers that Discrete space has not"),
+        ({"action": DATA.action + 1}, "action: has numbers that are not in its Discrete space"),
         ({"terminated": DATA.last}, "a step is both terminated and truncated"),
         ({"truncated": np.zeros(20, bool)}, "2 steps end an episode, expected 5"),
         ({"obs": DATA.reward}, "observations or actions are of another structure than the environment's"),

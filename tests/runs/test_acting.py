@@ -43,7 +43,7 @@ def test_a_memory_goes_on_and_is_reset(key):
         result.append(act(obs))
         np.testing.assert_array_equal(result[-1], action)
         assert alone(obs[0]) == action[0] and np.ndim(result[-1]) == 1
-    with pytest.raises(ConfigError, match=r"obs: 2 of them, but the memory is of 3; reset\(\)"):
+    with pytest.raises(ConfigError, match=r"obs: 2 rows, but the memory has 3; call reset\(\)"):
         act(inputs[0, :2])
     act.reset()
     np.testing.assert_array_equal(act(inputs[0]), result[0])

@@ -201,9 +201,9 @@ def test_elements_are_cut_and_taken_as_numpy_does(tmp_path):
 def test_what_numpy_has_not_is_refused_with_a_line():
     with pytest.raises(ConfigError, match="needs erf, which the numpy export does not support"):
         traced(jax.lax.erf, (3,))
-    with pytest.raises(ConfigError, match="looks elements up by what it sees"):
+    with pytest.raises(ConfigError, match="indexes arrays by observations"):
         traced(jax.vmap(lambda row: row[jax.numpy.argmax(row)]), (3,))
-    with pytest.raises(ConfigError, match="computes in bfloat16, which numpy has not"):
+    with pytest.raises(ConfigError, match="computes in bfloat16, which numpy does not have"):
         traced(lambda x: x.astype(jax.numpy.bfloat16).astype(np.float32), (3,))
     with pytest.raises(ConfigError, match="needs dim_as_value"):
         traced(lambda x: x / x.shape[0], (3,))

@@ -177,7 +177,7 @@ def test_a_damaged_checkpoint(file, whole, copy, capsys):
     run("resume", copy, "--strict", expect=2)
     assert str(path.parent) in capsys.readouterr().err
     run("resume", copy)
-    assert "sha256 differs); going on from 5" in capsys.readouterr().err
+    assert "sha256 differs); resuming from 5" in capsys.readouterr().err
     assert outcome(copy) == outcome(whole)
     assert [path.name for path in (copy / "checkpoints" / "0").glob("21.damaged-*")]
 
@@ -206,7 +206,7 @@ def test_a_card_that_names_another_config_is_damaged(whole, copy, capsys):
     card = json.loads(path.read_text())
     path.write_text(json.dumps({**card, "about": {**card["about"], "config_sha256": "0" * 64}}))
     run("resume", copy)
-    assert "going on from 5" in capsys.readouterr().err and outcome(copy) == outcome(whole)
+    assert "resuming from 5" in capsys.readouterr().err and outcome(copy) == outcome(whole)
 
 
 def test_a_directory_that_is_removed_under_way(tmp_path, capsys):
