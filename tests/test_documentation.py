@@ -230,7 +230,8 @@ def test_commands_run(page, folder):
 def test_links_lead_somewhere(page):
     """To files of the repository, and to headings of pages."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert not re.search(r"\s", target), f"{target}: a link ends at a space"
         path, _, anchor = target.partition("#")
         if "://" in target:
             continue
@@ -273,7 +274,7 @@ def test_docstrings_name_what_is_there():
     for path in files:
         module = path.parent.name if path.name == "__init__.py" else path.stem
         named[module] = named.get(module, set()) | names_within(path)
-    reference = re.compile(r"(?<!`)`(?:\w+\.)*(\w+)\.(\w+)`(?!`)")
+    reference = re.compile(r"`(?:\w+\.)*(\w+)\.(\w+)`(?!`)")
     missing = [
         (path.name, match[0])
         for path in files
