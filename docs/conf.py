@@ -32,6 +32,7 @@ myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+autodoc_mock_imports = ["onnx"]  # which the extra docs does not install
 autodoc_default_options = {"members": True, "ignore-module-all": True}
 autodoc_class_signature = "mixed"
 
