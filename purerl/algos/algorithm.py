@@ -28,15 +28,15 @@ def rows(config: Any, env: Env) -> Env:
 
 def part_names(make_learner: Callable[..., Learner]) -> list[str] | None:
     """Returns the names of the parts that a function ``(config, env, **parts)`` takes; None: it takes any name."""
-    found: list[str] = []
+    names: list[str] = []
     for parameter in list(inspect.signature(make_learner).parameters.values())[2:]:
         if parameter.kind is not parameter.VAR_KEYWORD:
-            found.append(parameter.name)
+            names.append(parameter.name)
         elif typing.get_origin(parameter.annotation) is Unpack:
-            found += typing.get_type_hints(typing.get_args(parameter.annotation)[0])
+            names += typing.get_type_hints(typing.get_args(parameter.annotation)[0])
         else:
             return None
-    return found
+    return names
 
 
 class Algorithm(NamedTuple, Generic[P]):

@@ -59,8 +59,8 @@ def plain(space: Any, field: str) -> Any:
         dtype = _dtype(space.dtype)
         return space if dtype == space.dtype else _retyped(space, dtype)
     raise ConfigError(
-        f"{field}: is {type(space).__name__}; only Box, Discrete, MultiDiscrete, MultiBinary and Dict or Tuple of them"
-        " have arrays of one shape; a function of your own may leave it out (gymnasium.wrappers.FilterObservation)"
+        f"{field}: is {type(space).__name__}; must be Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of"
+        " them; a function of your own can remove it with gymnasium.wrappers.FilterObservation"
     )
 
 

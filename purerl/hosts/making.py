@@ -37,7 +37,7 @@ def make(name: str, params: dict[str, Any]) -> HostEnv:
         return host_env(source, chosen(source, transforms))
     given = [each for each, value in transforms.items() if value is not None]
     if given:
-        raise ConfigError(f"env = {name!r}: returns a HostEnv, which has no {given[0]} unless its function has")
+        raise ConfigError(f"env = {name!r}: returns a HostEnv; {given[0]} must be a parameter of the function")
     return source
 
 

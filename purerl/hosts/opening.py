@@ -95,7 +95,7 @@ def opened(
         num_envs: The number of all environments.
         how: Timeout and restarts of workers.
         who: How many workers and groups there are.
-        warn: ``warn(line)`` is called for each worker that is started anew.
+        warn: ``warn(line)`` is called for each restart of a worker.
 
     Raises:
         ConfigError: As `pool.open` does.

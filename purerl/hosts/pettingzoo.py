@@ -73,8 +73,8 @@ def parallel(name: str, make: Callable[..., Any]) -> Source:
         for other in agents[1:]:
             if probe.observation_space(other) != space or probe.action_space(other) != action_space:
                 raise ConfigError(
-                    f"env = {name!r}: {first} and {other} have different spaces; agents need the same ones; supersuit's"
-                    " pad_observations_v0 and pad_action_space_v0 pad them"
+                    f"env = {name!r}: {first} and {other} have different spaces, must have the same; pad them with"
+                    " supersuit's pad_observations_v0 and pad_action_space_v0"
                 )
         info = probe.reset(seed=0)[1]
         draws = "rgb_array" in (probe.metadata.get("render_modes") or ())

@@ -2,7 +2,7 @@
 
 `open` starts the workers. Each owns a share of every group of environments; all of them step one group at a time, while
 the other waits for its actions. What an environment does depends on its seed and its actions, not on the worker that
-steps it. A worker that fails is started anew.
+steps it. A worker that fails is restarted.
 """
 
 import os
@@ -50,8 +50,8 @@ def open(
         num_workers: The number of workers. It is at most the size of the smallest group.
         groups: The number of groups.
         timeout: Seconds that a worker may take for a step or a reset of its share of a group.
-        max_restarts: How many workers may be started anew in all.
-        warn: ``warn(line)`` is called for each worker that is started anew.
+        max_restarts: Number of restarts of workers in total.
+        warn: ``warn(line)`` is called for each restart of a worker.
 
     Raises:
         ConfigError: If a worker cannot make its environments, or there are too many or too few groups.
@@ -71,7 +71,7 @@ def spread(total: int, parts: int) -> list[int]:
 class Pool:
     """Workers, and a `Stepper` for each group of environments, which one thread at a time may use.
 
-    A worker that dies, raises, takes too long or returns `InvalidData` is killed and started anew. In the next turn of
+    A worker that dies, raises, takes too long or returns `InvalidData` is killed and restarted. In the next turn of
     each group its episodes are truncated, with reward 0, the last good observation as `Turn.next_obs` and the first of
     a new episode, from a new seed, as `Turn.obs`; `Turn.cut` counts them. ``restarts`` counts such workers. Once
     ``max_restarts`` are used up everything is closed and `HostError` is raised. Closing one stepper closes all.
@@ -195,7 +195,7 @@ class Pool:
         return tuple(x.copy() for x in self._memory.groups[group].obs[self._slot[group]])
 
     def _order(self, group: int, begins: bool) -> None:
-        """Sends all workers the same command, except those that have been started anew since this group's last turn."""
+        """Sends all workers the same command, except those that were restarted since this group's last turn."""
         if not self._workers:
             raise HostError("the workers that step the environment have been closed")
         self._sent[group] = time.monotonic()
@@ -223,7 +223,7 @@ class Pool:
             raise Fault("has other spaces than were made before")
 
     def _restart(self, w: int, fault: Fault) -> None:
-        """Starts a worker anew and begins episodes in all groups that have had any, from seeds that are new."""
+        """Restarts a worker and begins episodes in all groups that have had any, from seeds that are new."""
         while True:
             processes.kill(self._workers[w])
             line = printable(f"{self._who(w)} {fault}")
@@ -244,7 +244,7 @@ class Pool:
                 fault = again
 
     def _begin(self, w: int, group: int, seeds: np.ndarray) -> None:
-        """Begins episodes in a worker that was started anew, from seeds made of those that they began with before."""
+        """Begins episodes in a restarted worker, from seeds made of those that they began with before."""
         rows = self._rows[w][group]
         self._memory.groups[group].seeds[rows] = [
             np.random.SeedSequence([seed, self.restarts]).generate_state(1)[0] >> 1 for seed in seeds[rows].tolist()

@@ -192,8 +192,8 @@ def chosen(source: Source, given: dict[str, Any]) -> list[Callable[[Rows], Rows]
             raise ConfigError(f"env = {source.name!r}: has {source.num_agents} agents; {name} needs one")
         if kind.apart and not source.apart:
             raise ConfigError(
-                f"{field}: a vector environment of Gymnasium steps and begins all at once; put it around the single"
-                " environments within, or return one of them instead"
+                f"{field}: is not supported for a Gymnasium vector environment, which steps all environments together;"
+                " wrap its single environments, or return a single environment"
             )
         steps.append(functools.partial(_put, transform, value))
     return steps

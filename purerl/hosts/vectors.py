@@ -28,7 +28,7 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
         env = make(num_envs)
         if env.num_envs != num_envs:
             raise ConfigError(
-                f"env = {name!r}: returns a vector environment of {env.num_envs}, of which {num_envs} are needed; give"
+                f"env = {name!r}: returns a vector environment of {env.num_envs}, but {num_envs} are needed; give"
                 " the function a parameter num_envs"
             )
         if type(env) is SyncVectorEnv:
@@ -37,8 +37,8 @@ def vector(name: str, make: Callable[[int], Any]) -> Source:
         mode = env.metadata.get("autoreset_mode")
         if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
             raise ConfigError(
-                f"env = {name!r}: its vector environment begins episodes in a step of their own ({mode}); make it with"
-                " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP, or return one single environment"
+                f"env = {name!r}: its vector environment resets in a separate step ({mode}); create it with"
+                " autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP, or return a single environment"
             )
         return env, mode
 

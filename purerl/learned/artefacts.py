@@ -239,7 +239,7 @@ def described(algo: str, given: Any) -> dict[str, Any]:
                 continue
             if artefact.socket != socket:
                 problems.append(
-                    f"{option} = {path!r}: holds a function for the socket {artefact.socket}, not for {socket}"
+                    f"{option} = {path!r}: is a function for the socket {artefact.socket}, not for {socket}"
                 )
             documents[option] = to_json(artefact._replace(measured={}))
     if problems:

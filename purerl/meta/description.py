@@ -159,7 +159,7 @@ def describe(
     trainings = options.population * options.num_seeds * (1 if paired else tasks)
     if paired and options.strategy not in strategies.ANTITHETIC:
         problems.append(
-            f"tasks = 'paired': {options.strategy} has no pairs; {' and '.join(strategies.ANTITHETIC)} have"
+            f"tasks = 'paired': {options.strategy} has no antithetic pairs; use {' or '.join(strategies.ANTITHETIC)}"
         )
     if paired and options.population < 2 * tasks:
         problems.append(

@@ -94,13 +94,13 @@ def of(
     problems = []
     if unfit or several or len(envs) != 1:
         problems.append(
-            f"strategy = {NAME!r}: needs a policy gradient of one agent, a socket in its loss that has a slope "
-            "(value-loss, policy-drift or vtrace-weight), or the socket disco; and one environment"
+            f"strategy = {NAME!r}: needs a policy gradient of one agent, one environment, and a differentiable "
+            "socket (value-loss, policy-drift, vtrace-weight or disco)"
         )
     if getattr(config, "intrinsic", "none") != "none":
         problems.append(
-            f"intrinsic = {config.intrinsic!r}: must be 'none' with strategy = {NAME!r}, which judges agents by the "
-            "rewards of their environment"
+            f"intrinsic = {config.intrinsic!r}: must be 'none' with strategy = {NAME!r}, which trains on the "
+            "rewards of the environment"
         )
     if problems:
         raise ConfigError("\n".join(problems))

@@ -366,7 +366,7 @@ def test_divergence_is_told(tmp_path, capsys):
     args = ["--value-coef", "3e38", "--out", str(tmp_path / "x")]
     run("train", "ppo", "--env", "Pendulum-v1", "--total-steps", "10240", "--eval-episodes", "2", *args, expect=3)
     assert json.loads((tmp_path / "x" / "summary.json").read_text())["status"] == "diverged"
-    assert "Pendulum-v1 has continuous actions: --preset continuous has" in capsys.readouterr().err
+    assert "Pendulum-v1 has continuous actions; --preset continuous has" in capsys.readouterr().err
 
 
 @pytest.mark.rest

@@ -69,7 +69,7 @@ def test_other_commands(whole, tmp_path, capsys):
     run("compare", whole, whole, expect=2)
     assert "holds a sweep" in capsys.readouterr().err
     run("resume", whole, "--num-envs", "8", expect=2)
-    assert "num_envs = 8: the run has 2; it cannot change" in capsys.readouterr().err
+    assert "num_envs = 8: the run has 2; it cannot be changed" in capsys.readouterr().err
     from purerl.runs.reading import overview
 
     rows = {row["name"]: row for row in overview.answers(whole.parent).runs()["runs"]}

@@ -117,8 +117,8 @@ def test_which_kind_is_seen_without_an_import():
         ("gymnasium/CartPole-v1", {"sticky_actions": 2}, r"sticky_actions = 2: must be a number in \[0, 1\]"),
         ("hosted:script", {"lenth": 1}, "unknown parameter lenth; nearest: length"),
         ("hosted:nothing", {}, "returns SimpleNamespace, must return an environment of Gymnasium"),
-        ("hosted:Late", {}, "begins episodes in a step of their own.*SAME_STEP, or return one single environment"),
-        ("hosted:fixed", {}, "returns a vector environment of 3, of which 1 are needed; give the function a parameter"),
+        ("hosted:Late", {}, "resets in a separate step.*SAME_STEP, or return a single environment"),
+        ("hosted:fixed", {}, "returns a vector environment of 3, but 1 are needed; give the function a parameter"),
         ("hosted:sync", {"max_episode_steps": 2}, "max_episode_steps = 2: a vector environment of Gymnasium steps"),
     ],
 )

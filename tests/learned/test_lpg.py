@@ -284,4 +284,4 @@ def test_a_search(base, tmp_path, capsys):
     assert run(*train, "--out", used) == 0 and load(used).saved["learned"]["rule"]["socket"] == "lpg"
     capsys.readouterr()
     assert run("train", "disco", "--env", "Catch-bsuite", "--rule", result, "--out", tmp_path / "wrong") == 2
-    assert "holds a function for the socket lpg, not for disco" in capsys.readouterr().err
+    assert "is a function for the socket lpg, not for disco" in capsys.readouterr().err

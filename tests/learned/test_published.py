@@ -180,8 +180,8 @@ def test_mutations():
     ("algo", "option", "line"),
     [
         ("dqn", "--optimiser", "OPEN's form moves an actor and its critic at once"),
-        ("a2c", "--rule", "holds a function for the socket optimiser, not for lpg"),
-        ("ppo", "--value-loss", "holds a function for the socket optimiser, not for value-loss"),
+        ("a2c", "--rule", "is a function for the socket optimiser, not for lpg"),
+        ("ppo", "--value-loss", "is a function for the socket optimiser, not for value-loss"),
     ],
 )
 def test_refused_before_anything_is_compiled(algo, option, line, tmp_path, capsys):

@@ -145,7 +145,10 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--population", "5"), "population = 5: must be at least 2, and even"),
         ((*EVOLVE, "--strategy", "CMA_ES"), "strategy = 'CMA_ES': 4418 meta-parameters, at most 2000"),
         ((*TALK, "--env", "CartPole-v1", "Pendulum-v1"), "actions must be all Discrete or all Box"),
-        ((*EVOLVE, "--tasks", "paired", "--strategy", "SNES"), "tasks = 'paired': SNES has no pairs; Open_ES and PGPE"),
+        (
+            (*EVOLVE, "--tasks", "paired", "--strategy", "SNES"),
+            "tasks = 'paired': SNES has no antithetic pairs; use Open_ES or PGPE",
+        ),
         (
             (*EVOLVE, "--tasks", "paired", "--lifetimes", "1", "2", "3"),
             "population = 4: must be at least 6, a pair for",
@@ -183,7 +186,7 @@ def test_directories_are_not_mixed_up(whole, tmp_path, capsys):
     assert run(*EVOLVE, "--generations", 12, "--out", whole) == 2
     assert "already in use" in capsys.readouterr().err
     assert run("resume", whole, "--sigma", "0.5") == 2
-    assert capsys.readouterr().err == "purerl: error: sigma = 0.5: the run has 0.04; it cannot change\n"
+    assert capsys.readouterr().err == "purerl: error: sigma = 0.5: the run has 0.04; it cannot be changed\n"
     assert run("resume", tmp_path / "none") == 2
     assert "No such file" in capsys.readouterr().err
 
@@ -252,7 +255,7 @@ def test_used_by_a_training(whole, tmp_path, capsys):
     assert load(tmp_path / "learned").saved["learned"]["value_loss"]["socket"] == "value-loss"
     capsys.readouterr()
     assert run(*train, "--objective", result, "--out", tmp_path / "wrong") == 2
-    assert "holds a function for the socket value-loss, not for policy-drift" in capsys.readouterr().err
+    assert "is a function for the socket value-loss, not for policy-drift" in capsys.readouterr().err
 
 
 @pytest.mark.rest

@@ -64,7 +64,7 @@ def test_a_resumed_run_stops_at_the_same_iteration(stopped, tmp_path, capsys):
     capsys.readouterr()
     for more in (["--stop-at", "30"], ["--stop-at", "30", "--override"], ["--eval-every", "64"]):
         run("resume", tmp_path / "run", *more, expect=2)
-        assert "it cannot change" in capsys.readouterr().err
+        assert "it cannot be changed" in capsys.readouterr().err
 
 
 @pytest.mark.rest

@@ -93,7 +93,7 @@ def test_what_cannot_begin_is_told_in_a_line(command, start, line, source, tmp_p
 def test_it_cannot_change(warm, tmp_path, capsys):
     copy = shutil.copytree(warm, tmp_path / "run")
     run("resume", copy, "--warm-start", "elsewhere", expect=2)
-    assert "it cannot change" in capsys.readouterr().err
+    assert "it cannot be changed" in capsys.readouterr().err
     (copy / "warm_start/policy.safetensors").write_bytes(b"")
     run("resume", copy, "--total-steps", 512, expect=2)
     assert "warm_start/policy.safetensors" in capsys.readouterr().err

@@ -164,8 +164,8 @@ def problems(config: PolicyGradientConfig, env: Env | None) -> list[str]:
     problems += settings.torso_problems(config, env)
     if config.normalize_obs and env is not None and env.legal and spaces.is_leaf(env.observation_space):
         problems.append(
-            f"normalize_obs = True: {env.name} tells its legal actions in the array that would be normalised; it must "
-            "have a leaf of its own for them"
+            f"normalize_obs = True: the observation array of {env.name} contains its mask of legal actions, which "
+            "cannot be normalised; put the mask in a separate leaf"
         )
     problems += checks.iteration_problems(config)
     return problems + checks.space_problems(env, (Discrete, MultiDiscrete, Box))

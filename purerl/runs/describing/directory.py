@@ -124,8 +124,8 @@ def _prepare(directory: Path, names: Sequence[str], *, overwrite: bool, resume: 
         there = [path for path in directory.iterdir() if not _is_empty(path)]
         if not resume and any(not (overwrite and path.name in names) for path in there):
             raise ConfigError(
-                f"out = {str(directory)!r}: already in use; must be a new or an empty directory, or give --overwrite "
-                "to replace the run in it, or `purerl resume` to go on with it"
+                f"out = {str(directory)!r}: already in use; give a new or empty directory, --overwrite to replace the "
+                "run, or `purerl resume` to continue it"
             )
         for path in directory.rglob("*"):
             if path.is_symlink():

@@ -117,7 +117,7 @@ def _rank(directory: Path, programs: dict[str, list[Any]], count: int) -> int:
     places = [directory / str(index) for index in range(count)]
     summaries = [untrusted.contents(place, "summary.json") for place in places]
     if lacking := [str(p) for p, s in zip(places, summaries, strict=True) if not untrusted.listed(s, PER_SEED[1])]:
-        raise ConfigError(f"{lacking[0]}: holds no results")
+        raise ConfigError(f"{lacking[0]}: has no results")
     joined = {name: [x for summary in summaries for x in untrusted.listed(summary, name)] for name in PER_SEED}
     scores = np.where(joined["alive_per_seed"], [untrusted.plotted(x) for x in joined["return_per_seed"]], np.nan)
     swept = columns(programs, summaries[0].get("swept") or {})

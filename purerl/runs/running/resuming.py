@@ -110,7 +110,7 @@ def changes(before: Any, now: Any, override: bool, soft: Sequence[str] = ()) -> 
             if (name in (*SOFT, *soft) and name not in hard) or (override and name in free):
                 changed.append(f"{name}: {was!r} -> {value!r}")
             else:
-                advice = "--override changes it all the same" if name in free else "it cannot change"
+                advice = "--override changes it" if name in free else "it cannot be changed"
                 refused.append(f"{name} = {value!r}: the run has {was!r}; {advice}")
     if refused:
         raise ConfigError("\n".join(refused))

@@ -207,7 +207,7 @@ def _print_presets(run: Run) -> None:
     """Prints which presets of the algorithm suit the environment, unless their settings were changed."""
     algo, env = run.description.algo, run.setup.make_env(env_part(run.setup.swept, 0))
     for name, reason in presets.fitting(ALGORITHMS[algo], run.setup.config, env).items():
-        say(run.console, f"{run.description.env} has {reason}: --preset {name} has settings of {algo} for them")
+        say(run.console, f"{run.description.env} has {reason}; --preset {name} has settings of {algo} for them")
 
 
 def _print_start(run: Run, trainer: Trainer) -> None:
