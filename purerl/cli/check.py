@@ -17,7 +17,7 @@ def check_env(args: list[str]) -> int:
     """Runs ``purerl check-env ENV``.
 
     Returns:
-        0 if the environment keeps the contract; with ``--json`` 2 if it does not.
+        0 if the environment passes all checks; with ``--json`` 2 if it does not.
 
     Raises:
         ConfigError: The options are wrong; or the environment breaks the contract, with one line for each problem,
@@ -47,7 +47,7 @@ def check_env(args: list[str]) -> int:
 
 
 def _summary(env: "Env", result: "Examined", options: "CheckOptions") -> list[str]:
-    """Returns the lines that tell what was checked, with the notes of the check."""
+    """Returns the lines that describe what was checked, with the notes of the check."""
     rows = [
         ("observations", _space(env.observation_space)),
         ("actions", _space(env.action_space)),
@@ -56,7 +56,7 @@ def _summary(env: "Env", result: "Examined", options: "CheckOptions") -> list[st
         ("episodes", f"{result.terminated} terminated, {result.truncated} truncated"),
         *(("note", note) for note in result.notes),
     ]
-    return [f"{options.env} keeps the contract in spaces, types and all values that this play met:"] + [
+    return [f"{options.env} passes all checks of its spaces, its types and the values in this play:"] + [
         f"  {name:<14}{text}" for name, text in rows
     ]
 

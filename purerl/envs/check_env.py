@@ -1,4 +1,4 @@
-"""Checks that an environment keeps the contract of `purerl.types.Env`: to be run on your own."""
+"""Checks that an environment of your own fulfils the contract of `purerl.types.Env`."""
 
 from typing import NamedTuple
 

@@ -203,7 +203,7 @@ def test_noted_environments(name, here, capsys):
 def test_sound_environment(here, capsys):
     run("check-env", "checked_own:sound", "--steps", "6", "--envs", "2", "--env-params", "sticky_actions=0.5")
     output, *rows = capsys.readouterr().out.splitlines()
-    assert output.startswith("checked_own:sound keeps the contract")
+    assert output.startswith("checked_own:sound passes all checks")
     assert [row.split(maxsplit=1) for row in rows] == [
         ["observations", "Box float32[2]"],
         ["actions", "Discrete(n=2)"],
