@@ -24,7 +24,9 @@ def grow(args: list[str]) -> int:
     file = config_file.read(Path(options.run) / config_file.NAME)
     config_file.trusted(file, (), "--trust imports it", trusted.memory(options.trust))
     if file.command == "evolve":
-        raise ConfigError(f"{file.path}: is a run of purerl evolve; only a training or a sweep has a network that can grow")
+        raise ConfigError(
+            f"{file.path}: is a run of purerl evolve; only a training or a sweep has a network that can grow"
+        )
     algo = choose(f"{file.path}: algo", file.take("algo", str, ""), ALGORITHMS)
     start = description.start(file)
     kind = parsing.with_learned(SweepOptions if file.command == "sweep" else TrainOptions, algo)

@@ -67,7 +67,7 @@ def test_a_batch_can_be_reset_again():
 
 def test_a_host_env_of_ones_own_is_taken_as_it_is():
     assert making.make("hosted:ready", {"length": 5}).name == "ready-5"
-    with pytest.raises(ConfigError, match="returns a HostEnv, which has no action_repeat"):
+    with pytest.raises(ConfigError, match="returns a HostEnv; action_repeat must be a parameter"):
         making.make("hosted:ready", {"action_repeat": 2})
 
 
@@ -116,10 +116,10 @@ def test_which_kind_is_seen_without_an_import():
         ("gymnasium/CartPole-v1", {"action_repeat": 0}, "action_repeat = 0: must be a whole number >= 1"),
         ("gymnasium/CartPole-v1", {"sticky_actions": 2}, r"sticky_actions = 2: must be a number in \[0, 1\]"),
         ("hosted:script", {"lenth": 1}, "unknown parameter lenth; nearest: length"),
-        ("hosted:nothing", {}, "returns SimpleNamespace, must return an environment of Gymnasium"),
+        ("hosted:nothing", {}, "returns SimpleNamespace, must return a Gymnasium environment"),
         ("hosted:Late", {}, "resets in a separate step.*SAME_STEP, or return a single environment"),
         ("hosted:fixed", {}, "returns a vector environment of 3, but 1 are needed; give the function a parameter"),
-        ("hosted:sync", {"max_episode_steps": 2}, "max_episode_steps = 2: a vector environment of Gymnasium steps"),
+        ("hosted:sync", {"max_episode_steps": 2}, "max_episode_steps = 2: is not supported for a Gymnasium vector"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(name, params, words):

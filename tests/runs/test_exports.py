@@ -217,7 +217,7 @@ def test_what_an_output_does_not_follow_from_is_left_out():
 
 def test_policies_that_draw_or_remember_in_their_own_way_are_refused():
     env, config = envs.make("CartPole-v1"), ALGORITHMS["ngu"].Config(hidden_sizes=(8,))
-    with pytest.raises(ConfigError, match="remembers rewards"):
+    with pytest.raises(ConfigError, match="its own memory of rewards"):
         exporting.acting(ALGORITHMS["ngu"].make_learner(config, env), None, env.observation_space, {})
     learner = ALGORITHMS["ppo"].make_learner(ALGORITHMS["ppo"].Config(hidden_sizes=(8,)), env)
     at_random = lambda policy, here, key: (jax.random.randint(key, here.obs.shape[:1], 0, 2), here.carry)
@@ -254,5 +254,5 @@ def test_only_an_export_is_replaced(cartpole, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     run("export", str(cartpole), "--to", "numpy", "--out", str(tmp_path / "mine"), "--overwrite", expect=2)
-    assert "something else" in capsys.readouterr().err
+    assert "is not an export" in capsys.readouterr().err
     assert Path(tmp_path / "mine" / "thesis.txt").exists()

@@ -140,7 +140,7 @@ def test_directories_that_are_refused(runs, tmp_path, capsys):
     run(*grow, "--out", runs / "ppo", "--overwrite", expect=2)
     assert "is the run that grows" in capsys.readouterr().err
     run(*grow, "--out", runs / "ppo" / "inside", expect=2)
-    assert "lies in the run that grows" in capsys.readouterr().err
+    assert "inside the run that grows" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(tmp_path)
     run(*grow, "--out", tmp_path / "link", expect=2)
     assert "is a symbolic link" in capsys.readouterr().err

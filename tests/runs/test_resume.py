@@ -350,7 +350,7 @@ def test_started_from_a_file(whole, tmp_path, capsys):
         ("algo: ppo\nalgo: dqn", "a name occurs twice"),
         ("[ppo]", "must hold fields by their names"),
         ("format: 7", "format '7', expected 1"),
-        ("command: evolve\nalgo: ppo", "is of purerl evolve, not of purerl train"),
+        ("command: evolve\nalgo: ppo", "is a config file of purerl evolve, not of purerl train"),
         ("command: rm", "command = 'rm': must be one of train, sweep, evolve"),
         ("algo: ppo\nseeds: [0, 2]", "seeds must be whole numbers, at least one, each one more than the one before"),
         ("algo: ppo\nenv_params: {gravity: .nan}\nenv: CartPole-v1", "gravity"),
