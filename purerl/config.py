@@ -16,6 +16,25 @@ import numpy as np
 
 from purerl.errors import ConfigError
 
+__all__ = [
+    "Count",
+    "Fraction",
+    "Frames",
+    "Limit",
+    "Needs",
+    "NonNegative",
+    "NonNegativeCount",
+    "OpenFraction",
+    "Positive",
+    "Range",
+    "check",
+    "config",
+    "problems",
+    "sweep",
+    "traced_fields",
+    "with_lengths",
+]
+
 C = TypeVar("C")
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 """The smallest normal and the largest float32 number; a program takes what is smaller for zero."""

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+__all__ = ["Box", "Discrete", "MultiDiscrete", "Space", "sample"]
+
 
 class Box(NamedTuple):
     """Arrays of one shape whose elements lie in ``[low, high]`` (scalars or arrays that broadcast to ``shape``).

@@ -16,6 +16,32 @@ from purerl import shards
 from purerl.counters import Count
 from purerl.spaces import Space
 
+__all__ = [
+    "Actors",
+    "Array",
+    "Dataset",
+    "Design",
+    "Distribution",
+    "Env",
+    "Key",
+    "Learner",
+    "Metrics",
+    "Outcome",
+    "PyTree",
+    "Recorded",
+    "Replay",
+    "Result",
+    "Sample",
+    "Scalar",
+    "Scores",
+    "Situation",
+    "Step",
+    "TrainState",
+    "Trainer",
+    "Transition",
+    "Updated",
+]
+
 Array = jax.Array
 Key = jax.Array
 """A typed random key, as made by `jax.random.key`."""

@@ -25,13 +25,14 @@ import jax
 import numpy as np
 from mutations import CANARY, HOSTILE, Loader, fuzz
 
-from purerl import cli, envs, replay, trees
+from purerl import cli, envs, trees
 from purerl.algos import ALGORITHMS
 from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.learned import artefacts, sockets
 from purerl.names import check_trusted, choose
 from purerl.population import planning
+from purerl.replay.fixed import struct
 from purerl.runs.describing import config_file
 from purerl.runs.describing import datasets as of_play
 from purerl.runs.describing.description import Description, describe, start
@@ -156,7 +157,7 @@ CARTPOLE = envs.make("CartPole-v1")
 
 def make_dataset(directory: Path) -> None:
     """``demos.safetensors``, of two episodes that nobody has played."""
-    like = replay.struct(CARTPOLE.observation_space, CARTPOLE.action_space, 5, 2)
+    like = struct(CARTPOLE.observation_space, CARTPOLE.action_space, 5, 2)
     ends = np.array([False, True, False, False, True])
     data = trees.zeros(like)._replace(terminated=ends, obs=numbers(like.obs))
     card = {"env": "CartPole-v1", "env_params": {}, "policy": {}, "steps": 5, "episodes": 2}

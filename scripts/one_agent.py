@@ -36,7 +36,8 @@ from purerl import config as cfg
 from purerl import envs, shards
 from purerl.algos import ALGORITHMS
 from purerl.formulas import aggregates
-from purerl.population import Members, layout, splitting, spread
+from purerl.population import Members, layout, splitting
+from purerl.population.layouts import spread
 from purerl.population.splitting import Split
 from purerl.types import PyTree, Trainer
 

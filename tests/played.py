@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import record, replay, trees
+from purerl import record, trees
 from purerl.loops.evaluation import Player, random_player
+from purerl.replay.fixed import dataset_problems, struct
 
 
 def blank(algorithm, config, env):
@@ -15,7 +16,7 @@ def blank(algorithm, config, env):
     if not algorithm.datasets:
         return {}
     seen = algorithm.view(config, env)
-    data = trees.zeros(replay.struct(seen.observation_space, seen.action_space, 1, 1))
+    data = trees.zeros(struct(seen.observation_space, seen.action_space, 1, 1))
     return dict.fromkeys(algorithm.datasets, data._replace(terminated=np.ones(1, bool)))
 
 
@@ -24,7 +25,7 @@ def given_demos(algorithm, env):
     demos = record(jax.random.key(0), env, random_player(env), 8, 50)
 
     def loop(config, other, learner):
-        if not replay.dataset_problems(demos, other.observation_space, other.action_space):
+        if not dataset_problems(demos, other.observation_space, other.action_space):
             return algorithm.loop(config, other, learner, demos=demos)
         alone = dataclasses.replace(config, demo_ratio=0.0)
         return algorithm.loop(alone, other, learner, **blank(algorithm, config, other))

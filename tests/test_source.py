@@ -17,7 +17,6 @@ CALLS = {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "np.load", "numpy.lo
 CALLS |= {"os.system", "os.popen", "runpy.run_path", "runpy.run_module", "importlib.util.spec_from_file_location"}
 """Functions of modules that nothing calls; `np.load` may be called with ``allow_pickle=False``."""
 IMPORTERS = {
-    "purerl/__init__.py": "a public name, when it is first used",
     "purerl/algos/__init__.py": "an algorithm of this package, a file beside it",
     "purerl/envs/__init__.py": "a native environment, from a table",
     "purerl/cli/__init__.py": "a command's module, from a table",

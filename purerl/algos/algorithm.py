@@ -9,12 +9,13 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Unpack
 import jax
 import numpy as np
 
-from purerl import loops, replay
+from purerl import loops
 from purerl.curricula.teacher import BUILDING
 from purerl.envs import agents
 from purerl.errors import ConfigError
 from purerl.learners.parts import contract, teaching, warm_start
 from purerl.learners.wrappers import TABLE, Wrapper, wrapper
+from purerl.replay.fixed import dataset_problems
 from purerl.types import Env, Key, Learner, PyTree, Result, Trainer
 
 P = ParamSpec("P")
@@ -100,7 +101,8 @@ class Algorithm(NamedTuple, Generic[P]):
             made = own(config, env, *args, **parts)
             return made if env.name == BUILDING else warm_start.warm(made, policy)
 
-        return self._replace(own_learner=begun)
+        changed: Any = begun
+        return self._replace(own_learner=changed)
 
     def problems(self, config: Any, env: Env | None) -> list[str]:
         """Returns the reasons why ``config`` cannot train on ``env`` (None: not known), a line each."""
@@ -143,7 +145,7 @@ class Algorithm(NamedTuple, Generic[P]):
         view = self.view(config, env)
         data: dict[str, Any] = {name: parts.pop(name) for name in self.datasets}
         spaces = view.observation_space, view.action_space
-        if problems := [f"{name}: {line}" for name in data for line in replay.dataset_problems(data[name], *spaces)]:
+        if problems := [f"{name}: {line}" for name in data for line in dataset_problems(data[name], *spaces)]:
             raise ConfigError("\n".join(problems))
         learner = contract.kept(self.name, self.make_learner(config, env, *args, **parts))
         if of_teacher := teaching.teacher(config, view):

@@ -11,6 +11,7 @@ from purerl.algos.ippo import IPPOConfig, ippo
 from purerl.envs import agents
 from purerl.learners.parts import many_agents, settings
 from purerl.networks import ActorCritic, recurrent
+from purerl.networks.torsos import OnPart
 from purerl.types import Distribution, Env, Learner
 
 
@@ -28,7 +29,7 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
     own = env._replace(observation_space=select(env.observation_space))
     size, free = distribution.num_params - distribution.num_free, distribution.num_free
     if config.memory == "none":
-        of_actor = networks.OnPart(select, settings.make_torso(config, own))
+        of_actor = OnPart(select, settings.make_torso(config, own))
         return networks.actor_critic(
             networks.Head(of_actor, size, scale=0.01, free=free),
             networks.Head(settings.make_torso(config, env), 1, scale=1.0),
@@ -36,7 +37,7 @@ def make_network(config: IPPOConfig, env: Env, distribution: Distribution) -> Ac
     *sizes, width = config.hidden_sizes
     hidden = networks.MLP((width,), networks.ACTIVATIONS[config.activation])
     actor = recurrent.recurrent(
-        networks.OnPart(select, settings.make_torso(config, own, sizes)),
+        OnPart(select, settings.make_torso(config, own, sizes)),
         settings.make_memory(config),
         networks.Head(hidden, size, scale=0.01, free=free),
     )

@@ -23,6 +23,7 @@ from purerl.learners.families.off_policy_gradients import CriticParts, Method
 from purerl.learners.parts import checks, many_agents, settings
 from purerl.networks import critics
 from purerl.networks.critics import ActorAndCritics
+from purerl.networks.torsos import OnPart
 from purerl.spaces import Discrete, MultiDiscrete
 from purerl.types import Array, Env, Learner, Metrics, PyTree
 
@@ -55,10 +56,8 @@ def make_network(config: MASACConfig, env: Env) -> ActorAndCritics:
     of_actor = settings.make_torso(config, env._replace(observation_space=own))
     of_critic = settings.make_torso(config, env._replace(observation_space={"own": own, "state": team.state_space}))
     return ActorAndCritics(
-        networks.Head(networks.OnPart(own_inputs, of_actor), team.num_actions, scale=0.01),
-        critics.several(networks.Head, config.num_critics, -2)(
-            networks.OnPart(all_inputs, of_critic), team.num_actions, 1.0
-        ),
+        networks.Head(OnPart(own_inputs, of_actor), team.num_actions, scale=0.01),
+        critics.several(networks.Head, config.num_critics, -2)(OnPart(all_inputs, of_critic), team.num_actions, 1.0),
     )
 
 

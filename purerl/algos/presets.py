@@ -6,12 +6,13 @@ continuous actions. An algorithm that has settings for another kind of task give
 
 from typing import Any
 
-from purerl import networks, spaces
+from purerl import spaces
+from purerl.networks.torsos import is_image
 from purerl.spaces import Box
 from purerl.types import Env
 
 KINDS = {
-    "image": ("images", lambda env: any(map(networks.is_image, spaces.leaves(env.observation_space)))),
+    "image": ("images", lambda env: any(map(is_image, spaces.leaves(env.observation_space)))),
     "memory": ("observations that hide what matters", lambda env: env.partly_observed),
     "continuous": ("continuous actions", lambda env: isinstance(env.action_space, Box)),
 }

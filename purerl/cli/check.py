@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from purerl.cli import parsing
 from purerl.cli.machine import prepared
+from purerl.envs.check_env import examine
 from purerl.errors import ConfigError, own_code
 
 if TYPE_CHECKING:
-    from purerl.envs import Examined
+    from purerl.envs.check_env import Examined
     from purerl.runs.describing.options import CheckOptions
     from purerl.types import Env
 
@@ -35,7 +36,7 @@ def check_env(args: list[str]) -> int:
 
     with prepared(options), own_code():
         env = envs.make(options.env, **parsing.env_params(options.env_params))
-        result = envs.examine(env, jax.random.key(options.seed), options.steps, options.envs)
+        result = examine(env, jax.random.key(options.seed), options.steps, options.envs)
     if options.json:
         report = {"env": options.env, "steps": options.steps, "envs": options.envs, **result._asdict()}
         print(json.dumps(report, indent=2))

@@ -16,7 +16,7 @@ from purerl.envs.adapters.jumanji import from_jumanji, make_jumanji
 from purerl.envs.adapters.pgx import from_pgx, make_pgx
 from purerl.envs.adapters.playground import from_playground, make_playground
 from purerl.envs.adapters.xminigrid import from_xminigrid, make_xminigrid
-from purerl.envs.check_env import Examined, check_env, examine
+from purerl.envs.check_env import check_env
 from purerl.envs.check_types import outdated
 from purerl.envs.episodic import EpisodeState, box, episodic
 from purerl.envs.fleet import Fleet, fleet
@@ -29,12 +29,10 @@ from purerl.types import Env
 
 __all__ = [
     "EpisodeState",
-    "Examined",
     "Fleet",
     "box",
     "check_env",
     "episodic",
-    "examine",
     "fleet",
     "from_brax",
     "from_craftax",
@@ -48,9 +46,7 @@ __all__ = [
     "held_out",
     "make",
     "names",
-    "renamed",
     "union",
-    "with_levels",
     "wrappers",
 ]
 

@@ -2,3 +2,5 @@
 
 None of them depends on an algorithm.
 """
+
+__all__ = ["aggregates", "distributions", "losses", "returns", "schedules", "td_errors"]

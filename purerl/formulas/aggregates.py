@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+__all__ = ["Estimate", "bootstrap_interval", "estimate", "iqm", "probability_of_improvement", "quantiles", "worst"]
+
 LEAST = 5
 """The smallest number of runs for which an interval is reported. With fewer runs, the result of each is reported
 instead."""

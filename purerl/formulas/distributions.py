@@ -1,6 +1,6 @@
 """Action distributions, as `Distribution` bundles of functions of a policy network's outputs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,9 @@ import numpy as np
 from purerl import draw, spaces
 from purerl.spaces import Box, Discrete, MultiDiscrete, Space
 from purerl.trees import like
-from purerl.types import Distribution
+from purerl.types import Array, Distribution
+
+__all__ = ["categorical", "for_space", "gaussian", "product"]
 
 
 def categorical(num_actions: int) -> Distribution:
@@ -19,11 +21,11 @@ def categorical(num_actions: int) -> Distribution:
     Sampling is the Gumbel-max trick: ``argmax(logits + noise)``.
     """
 
-    def log_prob(logits, action):
+    def log_prob(logits: Array, action: Array) -> Array:
         log_probs = jax.nn.log_softmax(logits)
         return jnp.sum(jnp.where(action[..., None] == _actions(logits), log_probs, 0.0), axis=-1)
 
-    def entropy(logits):
+    def entropy(logits: Array) -> Array:
         log_probs = jax.nn.log_softmax(logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
@@ -38,7 +40,7 @@ def categorical(num_actions: int) -> Distribution:
     )
 
 
-def _actions(logits):
+def _actions(logits: Array) -> Array:
     """Returns ``0 .. A - 1``, with leading axes of length 1 for the comparison with ``action[..., None]``."""
     return jnp.arange(logits.shape[-1]).reshape((1,) * (logits.ndim - 1) + (-1,))
 
@@ -54,21 +56,21 @@ def gaussian(space: Box) -> Distribution:
     centre, scale = spaces.unit(space)
     log_scale = np.sum(np.log(scale))
 
-    def to_action(unit):
+    def to_action(unit: Array) -> Array:
         unit = unit.reshape(*unit.shape[:-1], *space.shape)
         return unit * like(scale, unit) + like(centre, unit)
 
-    def log_prob(params, action):
+    def log_prob(params: Array, action: Array) -> Array:
         mean, log_std = jnp.split(params, 2, axis=-1)
         unit = ((action - like(centre, action)) / like(scale, action)).reshape(mean.shape)
         z = (unit - mean) * jnp.exp(-log_std)
         return -jnp.sum(0.5 * jnp.square(z) + log_std, axis=-1) - (0.5 * size * np.log(2 * np.pi) + log_scale)
 
-    def entropy(params):
+    def entropy(params: Array) -> Array:
         log_std = jnp.split(params, 2, axis=-1)[1]
         return jnp.sum(log_std, axis=-1) + (0.5 * size * np.log(2 * np.pi * np.e) + log_scale)
 
-    def sample(params, noise):
+    def sample(params: Array, noise: Array) -> Array:
         mean, log_std = jnp.split(params, 2, axis=-1)
         return to_action(mean + jnp.exp(log_std) * noise)
 
@@ -91,10 +93,10 @@ def product(sizes: Sequence[int]) -> Distribution:
     """
     parts, ends = [categorical(n) for n in sizes], np.cumsum(sizes)[:-1]
 
-    def split(params):
+    def split(params: Array) -> list[Array]:
         return jnp.split(params, ends, axis=-1)
 
-    def stack(name, params, *more):
+    def stack(name: str, params: Array, *more: Iterable[Array]) -> Array:
         columns = zip(parts, split(params), *more, strict=True)
         return jnp.stack([getattr(part, name)(*rest) for part, *rest in columns], axis=-1)
 

@@ -13,6 +13,16 @@ import jax.numpy as jnp
 from purerl import shards
 from purerl.types import Array
 
+__all__ = [
+    "approximate_kl",
+    "clipped_surrogate",
+    "clipped_value_loss",
+    "discovered_policy",
+    "explained_variance",
+    "squared_value_loss",
+    "standardise",
+]
+
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, config: Any) -> Array:
     """Computes PPO's clipped surrogate objective, to be maximised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).

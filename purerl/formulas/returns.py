@@ -18,11 +18,23 @@ import jax.numpy as jnp
 from purerl import backend
 from purerl.types import Array, Scalar
 
+__all__ = [
+    "gae",
+    "lambda_returns",
+    "n_step",
+    "retrace",
+    "stored_n_step",
+    "stored_retrace",
+    "vtrace",
+    "vtrace_weights",
+    "weighted_returns",
+]
+
 
 def _accumulate(increment: Array, weight: Array) -> Array:
     """Computes ``x[t] = increment[t] + weight[t] * x[t + 1]``, with ``x[T] = 0``. ``[T]``."""
 
-    def back(following, step):
+    def back(following: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         total = step[0] + step[1] * following
         return total, total
 

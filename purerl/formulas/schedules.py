@@ -8,6 +8,8 @@ from purerl import counters
 from purerl.counters import Count
 from purerl.types import Array, Scalar
 
+__all__ = ["anneal", "linear_decay", "progress"]
+
 
 def progress(count: Count, total: Scalar) -> Array:
     """Computes ``count / total`` in float32, the fraction of a training that is over.

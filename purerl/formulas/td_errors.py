@@ -22,6 +22,18 @@ import jax.numpy as jnp
 
 from purerl.types import Array, Scalar
 
+__all__ = [
+    "categorical_q_learning",
+    "huber",
+    "huber_loss",
+    "munchausen",
+    "project",
+    "q_learning",
+    "quantile_q_learning",
+    "rescale",
+    "unrescale",
+]
+
 
 def huber(error: Array, delta: Scalar) -> Array:
     """Computes the Huber loss: ``0.5 * error^2`` up to ``|error| = delta``, linear beyond it (Huber 1964, eq. 2).

@@ -29,6 +29,20 @@ from purerl.learners.parts.lifetimes import Lifetime, Timed
 from purerl.learners.parts.settings import make_optimiser
 from purerl.types import Array, Env, Key, PyTree
 
+__all__ = [
+    "Socket",
+    "cheap_talk",
+    "disco",
+    "levels",
+    "lpg",
+    "make",
+    "optimiser",
+    "policy_drift",
+    "td_loss",
+    "value_loss",
+    "vtrace_weight",
+]
+
 DEAD_ZONE = 1e-4
 """Outputs of a drift's network up to this magnitude are set to 0, so that every drift is flat at ratio 1."""
 
@@ -106,7 +120,9 @@ class Socket(NamedTuple):
     trial: Callable[[PyTree, Env], Env] | None = None
 
 
-def value_loss(base: Callable = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
+def value_loss(
+    base: Callable[..., Any] = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)
+) -> Socket:
     """Makes the socket of the critic's loss: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``.
 
     The loss is elementwise. ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it
@@ -221,7 +237,7 @@ def _dpo(scale: Any) -> dict[str, Any]:
     return {"objective": lambda log_ratio, advantage, config: losses.discovered_policy(log_ratio, advantage, constants)}
 
 
-def td_loss(base: Callable = td_errors.huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
+def td_loss(base: Callable[..., Any] = td_errors.huber_loss, hidden_sizes: tuple[int, ...] = (32, 32)) -> Socket:
     """Makes the socket of the loss of action values: ``base`` plus a network, both of the TD error, elementwise."""
     network = mlp(1, hidden_sizes, 1)
 

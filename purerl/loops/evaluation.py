@@ -1,7 +1,7 @@
 """Evaluation of policies on whole episodes."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from purerl.formulas import exploration
 from purerl.loops.rollout import forgets, restart
 from purerl.spaces import Discrete, sample
 from purerl.types import Array, Env, Key, Learner, PyTree, Situation, Step
+
+__all__ = ["Evaluation", "Player", "evaluate", "player", "random_player", "versus"]
 
 
 class Evaluation(NamedTuple):
@@ -160,11 +162,11 @@ def play(key: Key, env: Env, whole: Player, num_episodes: int, max_steps: int, l
     """
     begin, move = playing(key, env, whole, num_episodes, levels)
 
-    def under_way(loop):
+    def under_way(loop: tuple[Any, ...]) -> Array:
         time, *_, finished = loop
         return (time < max_steps) & ~jnp.all(finished)
 
-    def act(loop):
+    def act(loop: tuple[Any, ...]) -> tuple[Any, ...]:
         time, here, total, length, finished = loop
         here, _, step = move(here, time)
         total = total + jnp.where(finished, 0.0, step.reward)

@@ -52,7 +52,7 @@ def packed_scan(
     """
     packed, unpack_state = trees.pack(state)
 
-    def packed_step(packed, x):
+    def packed_step(packed: PyTree, x: PyTree) -> tuple[PyTree, PyTree]:
         state, result = step(unpack_state(packed), x)
         row, unpack = trees.pack(result)
         return trees.pack(state)[0], (row, Partial(unpack))
@@ -85,7 +85,7 @@ def rollout(
     noises = fleet.noise(key_env, (num_steps,)), learner.noise(key_policy, (num_steps, fleet.size))
     begin_anew = restart(learner)
 
-    def act(state, noises):
+    def act(state: PyTree, noises: PyTree) -> tuple[PyTree, PyTree]:
         env_state, obs, carry = state
         env_noise, policy_noise = noises
         action, carry, extras = learner.explore(behaviour, Situation(obs, carry, env_state), policy_noise)

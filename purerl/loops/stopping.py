@@ -11,6 +11,8 @@ from purerl import counters, trees
 from purerl.counters import Count
 from purerl.types import Array, Key, Metrics, Trainer, TrainState
 
+__all__ = ["Stopping", "iterations", "stop_at"]
+
 
 class Stopping(NamedTuple):
     """The state of early stopping.

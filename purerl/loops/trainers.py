@@ -85,7 +85,7 @@ def off_policy(
         return state._replace(actors=actors, replay=stored)
 
     def learn(state: TrainState, trajectory: Transition, key: Key) -> tuple[TrainState, Metrics]:
-        def update(state, keys):
+        def update(state: PyTree, keys: PyTree) -> tuple[PyTree, Metrics]:
             before, stored = state
             key_sample, key_update = keys
             sample = replay.sample(stored, key_sample)
@@ -220,7 +220,7 @@ def chunk(trainer: Steps, capacity: int) -> Callable[[PyTree, Array], tuple[PyTr
         shapes = jax.eval_shape(step, state)[1]
         rows = jax.tree.map(lambda m: jnp.zeros((capacity, *m.shape), m.dtype), shapes)
 
-        def one(i, carry):
+        def one(i: Array, carry: PyTree) -> PyTree:
             state, rows = carry
             state, metrics = step(state)
             return state, jax.tree.map(lambda r, m: r.at[i].set(m), rows, metrics)

@@ -18,6 +18,7 @@ from purerl.learned.sockets import Socket, same_env
 from purerl.loops.evaluation import evaluate
 from purerl.meta.strategies import Strategy, ranks
 from purerl.meta.strategies import make as make_strategy
+from purerl.population.layouts import spread
 from purerl.trees import zeros
 from purerl.types import Array, Env, Key, Metrics, PyTree, Trainer
 
@@ -190,7 +191,7 @@ def lives(
         lanes: As for `placed`.
     """
     live, layout = lifetime(make_trainer, num_iterations, fitness, trial), placed(size, devices, lanes)
-    live_all = population.spread(lambda member, _: ((), live(member.given, member.keys)), layout)
+    live_all = spread(lambda member, _: ((), live(member.given, member.keys)), layout)
 
     def run(given: PyTree, keys: Key) -> Array:
         members = trees.fill(population.Members(given, keys), layout.size)

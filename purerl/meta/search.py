@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from purerl import backend, loops, population, processes, trees
+from purerl import backend, loops, processes, trees
 from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
 from purerl.meta.description import Description, Setup
 from purerl.population import devices, planning
+from purerl.population.layouts import AXIS
 from purerl.runs.describing import config_file, interrupts
 from purerl.runs.describing.directory import CHECKPOINTS, claim, hold, resume_command
 from purerl.runs.describing.facts import machine_facts
@@ -99,7 +100,7 @@ def compile_program(
     if processes.count() > 1 and not setup.evolution.devices:
         raise ConfigError("strategy = 'meta_gradient': runs on one device; omit --processes")
     start, used = time.perf_counter(), setup.evolution.devices or jax.local_devices()[:1]
-    everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (population.AXIS,)), PartitionSpec())
+    everywhere = NamedSharding(jax.sharding.Mesh(np.array(used), (AXIS,)), PartitionSpec())
     init = jax.jit(setup.evolution.init, out_shardings=everywhere, compiler_options=backend.compiler_options())
     program = jax.jit(loops.chunk(setup.evolution, capacity), donate_argnums=0, out_shardings=everywhere)
     with own_code(algo):

@@ -1,40 +1,21 @@
 """Networks: layers, torsos and heads; memories, recurrent networks and networks of action values."""
 
-from purerl.networks.heads import (
-    ActorCritic,
-    Head,
-    PolicyAndValue,
-    actor_critic,
-    as_actor_critic,
-    legal_only,
-    one_each,
-    predictions,
-)
-from purerl.networks.layers import ACTIVATIONS, MLP, Conv, dense, halve, orthogonal, windows
-from purerl.networks.torsos import CNN, KINDS, Convolution, Convolutions, OnPart, ResNet, is_image, torso
+from purerl.networks import memory, recurrent, value_networks
+from purerl.networks.heads import ActorCritic, Head, actor_critic, legal_only
+from purerl.networks.layers import ACTIVATIONS, MLP
+from purerl.networks.torsos import CNN, ResNet, torso
 
 __all__ = [
     "ACTIVATIONS",
     "CNN",
-    "KINDS",
     "MLP",
     "ActorCritic",
-    "Conv",
-    "Convolution",
-    "Convolutions",
     "Head",
-    "PolicyAndValue",
     "ResNet",
-    "OnPart",
     "actor_critic",
-    "as_actor_critic",
-    "dense",
-    "halve",
-    "is_image",
     "legal_only",
-    "one_each",
-    "orthogonal",
-    "predictions",
+    "memory",
+    "recurrent",
     "torso",
-    "windows",
+    "value_networks",
 ]

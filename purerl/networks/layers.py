@@ -29,7 +29,7 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
         rows, columns = int(np.prod(shape[:-1])), shape[-1]
         tall = draw.normal(key, (max(rows, columns), min(rows, columns)))
 
-        def orthogonalise(i, basis):
+        def orthogonalise(i: Array, basis: Array) -> Array:
             column = jax.lax.dynamic_slice_in_dim(basis, i, 1, axis=1)
             done = jnp.where(jnp.arange(basis.shape[1])[None] < i, basis, 0.0)
             for _ in range(2):
@@ -44,7 +44,9 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     return init
 
 
-def dense(size: int, scale: float, dtype: Any = None, init: Callable[[float], Callable] = orthogonal) -> nn.Dense:
+def dense(
+    size: int, scale: float, dtype: Any = None, init: Callable[[float], Callable[..., Array]] = orthogonal
+) -> nn.Dense:
     """Makes a dense layer of ``size`` units with float32 parameters.
 
     Args:

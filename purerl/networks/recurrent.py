@@ -13,6 +13,8 @@ from purerl.networks.heads import ActorCritic
 from purerl.networks.memory.base import Memory
 from purerl.types import Array, Key, PyTree
 
+__all__ = ["Recurrent", "actor_critic", "legal_only", "recurrent", "separate"]
+
 
 class Recurrent(NamedTuple):
     """A network with a memory, the ``carry``: leading axis ``[B]``, zeros at the start of an episode.

@@ -198,7 +198,11 @@ def is_image(leaf: spaces.Leaf) -> bool:
 
 
 def _of_box(
-    space: Box, hidden_sizes: tuple[int, ...], act: Callable, layer_norm: bool, convolutions: Convolutions
+    space: Box,
+    hidden_sizes: tuple[int, ...],
+    act: Callable[[Array], Array],
+    layer_norm: bool,
+    convolutions: Convolutions,
 ) -> nn.Module:
     kind, layers = convolutions
     if kind == "resnet":
@@ -208,7 +212,9 @@ def _of_box(
     return MLP(hidden_sizes, act, obs_ndim=len(space.shape), layer_norm=layer_norm)
 
 
-def _of_leaf(leaf: spaces.Leaf, act: Callable, layer_norm: bool, convolutions: Convolutions) -> nn.Module:
+def _of_leaf(
+    leaf: spaces.Leaf, act: Callable[[Array], Array], layer_norm: bool, convolutions: Convolutions
+) -> nn.Module:
     if isinstance(leaf, Box):
         return _of_box(leaf, (), act, layer_norm, convolutions if is_image(leaf) else Convolutions())
     return OneHot((leaf.n,), False) if isinstance(leaf, spaces.Discrete) else OneHot(leaf.sizes, True)

@@ -19,6 +19,8 @@ from purerl.networks import layers, torsos
 from purerl.spaces import Space
 from purerl.types import Array, Key, PyTree
 
+__all__ = ["ValueNetwork", "implicit_quantile_network", "legal_only", "q_network"]
+
 
 class ValueNetwork(NamedTuple):
     """Action values, or their distributions.
@@ -286,7 +288,9 @@ def legal_only(network: ValueNetwork, legal: Callable[[PyTree], Array | None]) -
     return network._replace(apply=apply)
 
 
-def _bundle(module: nn.Module, noise, acting_noise, still) -> ValueNetwork:
+def _bundle(
+    module: nn.Module, noise: Callable[..., Any], acting_noise: Callable[..., Any], still: Callable[..., Any]
+) -> ValueNetwork:
     return ValueNetwork(
         init=lambda key, obs: module.init(key, obs, still((trees.length(obs),))),
         apply=module.apply,

@@ -1,7 +1,8 @@
 """Populations: many trainings in one program, their placement on devices, their cost, and selection among them."""
 
-from purerl.population.layouts import AXIS, CPU_LANES, Layout, layout, place, spread
+from purerl.population import selection
+from purerl.population.layouts import Layout, layout
 from purerl.population.membership import Members, members
 from purerl.population.train import plan, train_population
 
-__all__ = ["AXIS", "CPU_LANES", "Layout", "Members", "layout", "members", "place", "plan", "spread", "train_population"]
+__all__ = ["Layout", "Members", "layout", "members", "plan", "selection", "train_population"]

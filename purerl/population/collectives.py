@@ -37,7 +37,7 @@ class Cut(NamedTuple):
 
 
 @jax.tree_util.register_pytree_node_class
-class Each(tuple):
+class Each(tuple[Any, ...]):
     """A value that differs between shards: a tuple of those of the shards of this device."""
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], None]:

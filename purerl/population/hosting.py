@@ -121,11 +121,11 @@ def programs(
         write = lambda all_rows, new: jax.lax.dynamic_update_index_in_dim(all_rows, new, at, 1)
         return jax.tree.map(write, rows, row)
 
-    def step(rows, given, behaviour, lane, choice, noise, at, result):
+    def step(rows: Any, given: Any, behaviour: Any, lane: Any, choice: Any, noise: Any, at: Any, result: Any) -> Any:
         lane, row = taken(given, lane, choice, result)
         return lane, chosen(given, behaviour, lane, noise, at + 1), put(rows, row, at)
 
-    def last(rows, given, lane, choice, at, result):
+    def last(rows: Any, given: Any, lane: Any, choice: Any, at: Any, result: Any) -> tuple[Any, Transition]:
         lane, row = taken(given, lane, choice, result)
         return lane, put(rows, row, at)
 

@@ -6,7 +6,7 @@ The devices are a mesh ``population x data``. Each device has members of its own
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -128,25 +128,25 @@ def spread(
     """
     function = jax.jit(function, inline=True)  # traced once, for shapes and for the loop
 
-    def on_device(groups, given, state, *shared):
+    def on_device(groups: Any, given: PyTree, state: PyTree, *shared: PyTree) -> PyTree:
         with kernels.for_devices(layout.devices[0].platform):
             return in_groups(groups, given, state, *shared)
 
-    def in_groups(groups, given, state, *shared):
+    def in_groups(groups: Any, given: PyTree, state: PyTree, *shared: PyTree) -> PyTree:
         if layout.groups == 1:
             return _side_by_side(function)(given, state, *shared)
         given, state = jax.tree.map(lambda x: x.reshape(layout.groups, layout.lanes, *x.shape[1:]), (given, state))
         shapes = jax.eval_shape(_side_by_side(function), take(given, 0), take(state, 0), *shared)[1]
         out = jax.tree.map(lambda x: jnp.zeros((layout.groups, *x.shape), x.dtype), shapes)
 
-        def group(i, carry):
+        def group(i: Any, carry: PyTree) -> PyTree:
             results = _side_by_side(function)(take(given, i), take(carry[0], i), *shared)
             return jax.tree.map(lambda all, one: all.at[i].set(one), carry, results)
 
         results = jax.lax.fori_loop(0, groups, group, (state, out))
         return jax.tree.map(lambda x: x.reshape(layout.groups * layout.lanes, *x.shape[2:]), results)
 
-    def everywhere(given, state, *shared, groups=layout.groups):
+    def everywhere(given: PyTree, state: PyTree, *shared: PyTree, groups: Any = layout.groups) -> PyTree:
         if len(layout.devices) == 1:
             return on_device(groups, given, state, *shared)
         members, (of_state, of_out), replicated = PartitionSpec(AXIS), layout.specs(differs), PartitionSpec()
@@ -166,7 +166,7 @@ def _side_by_side(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     from a run without vmap and from a lane of a larger vmap.
     """
 
-    def call(given, state, *shared):
+    def call(given: PyTree, state: PyTree, *shared: PyTree) -> PyTree:
         if backend.is_cpu() and jax.tree.leaves((given, state))[0].shape[0] == 1:
             one = function(take(given, 0), take(state, 0), *shared)
             return jax.tree.map(lambda x: x[None], one)

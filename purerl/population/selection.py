@@ -20,6 +20,17 @@ from purerl import loops, trees
 from purerl.population import layouts, membership
 from purerl.types import Array, Key, Metrics, PyTree, Trainer, TrainState
 
+__all__ = [
+    "Evolved",
+    "Halved",
+    "ancestry",
+    "mean_return",
+    "perturb",
+    "population_based_training",
+    "successive_halving",
+    "truncation",
+]
+
 Fitness = Callable[[Metrics], Array]
 """A function from the metrics ``[iterations]`` of one member to a scalar to be maximised.
 
@@ -74,7 +85,7 @@ def population_based_training(
     layout = layouts.layout(size, devices)
     advance = _advance(make_trainer, layout, num_iterations)
 
-    def interval(carry, key):
+    def interval(carry: PyTree, key: Key) -> tuple[PyTree, PyTree]:
         given, state = carry
         key_exploit, key_explore = jax.random.split(key)
         filled = trees.fill((given, state), layout.size)
@@ -205,7 +216,7 @@ def successive_halving(
     place = (rank % count) * share + rank // count  # index of each rank in [P]; ranks are dealt to the devices in turn
     rank_of_place = np.argsort(place)
 
-    def rung(carry, now):
+    def rung(carry: PyTree, now: PyTree) -> tuple[PyTree, None]:
         length, survivors = now
         given, state, member, rungs, scores = carry
         groups = (survivors + count * layout.lanes - 1) // (count * layout.lanes)
@@ -255,7 +266,7 @@ def _advance(
     Metrics are ``[P, capacity]``; from row ``length`` on they are nan, or 0 if they are integers.
     """
 
-    def one(given, state, length):
+    def one(given: dict[str, Any], state: TrainState, length: Array) -> tuple[TrainState, Metrics]:
         state, metrics = loops.chunk(make_trainer(**given), capacity)(state, length)
         run = jnp.arange(capacity) < length
         return state, {name: jnp.where(run, m, _nothing(m)) for name, m in metrics.items()}

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl.population.layouts import place
 from workloads import turns
 
 
@@ -89,7 +90,6 @@ def bare(ready: Ready, seed: int) -> Any:
     import jax
     import numpy as np
 
-    from purerl import population
     from purerl.runs.running import program, session
     from purerl.store.saver import saver
 
@@ -98,7 +98,7 @@ def bare(ready: Ready, seed: int) -> Any:
         (run.directory / "checkpoints").mkdir()
         setup, members = run.setup, run.setup.members
         state = program.begin(ready.program, members)
-        placed = population.place(members, ready.program.chunk.layout)
+        placed = place(members, ready.program.chunk.layout)
         paced = session.advance(
             functools.partial(ready.program.chunk.program, placed.given),
             state,

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl.population import layouts
+
 SCRIPT = Path(__file__).parents[1] / "benchmark.py"
 
 
@@ -59,7 +61,7 @@ def of_all(outcome: Callable[[Any], Any], request: dict[str, Any]) -> Callable[[
     from purerl import population, trees
 
     layout = population.layout(request["agents"], lanes=request["lanes"] or None)
-    each = population.spread(lambda key, _: ((), outcome(key)), layout)
+    each = layouts.spread(lambda key, _: ((), outcome(key)), layout)
     return lambda keys: each(trees.fill(keys, layout.size), ())[1]
 
 

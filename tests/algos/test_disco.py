@@ -10,6 +10,7 @@ from purerl.algos.disco import make_network, read
 from purerl.learned import sockets
 from purerl.learners.parts import all_action_rules as rules
 from purerl.learners.parts.joint_actions import joint_actions
+from purerl.replay.views import Cut
 from purerl.spaces import Discrete
 from purerl.types import Recorded, Sample, Situation, Transition
 
@@ -82,7 +83,7 @@ def test_what_has_no_weight_teaches_nothing(started):
     items = steps_of([0] * 8, [0] * 8)
     obs = jnp.broadcast_to(items.obs, (8, 2, 4))
     wide = jax.tree.map(lambda x: jnp.concatenate([x, x], axis=1), items._replace(obs=(), next_obs=()))
-    cut = replay.Cut(jnp.full(2, -1), obs[0])
+    cut = Cut(jnp.full(2, -1), obs[0])
     here = wide._replace(obs=obs, next_obs=cut)
     sample = lambda weight: Sample(here, jnp.zeros(2, jnp.int32), jnp.arange(2), jnp.full(2, weight))
     learn = jax.jit(lambda weight: trainer.learner.update(state.learner, sample(weight), jax.random.key(1)))

@@ -19,6 +19,7 @@ from purerl.algos.r2d2 import make_network as make_r2d2_network
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import from_replay
 from purerl.loops.rollout import init_actors, rollout
+from purerl.replay.views import Cut
 from purerl.types import Outcome, Sample, Situation, Transition
 
 SHORT = {"total_steps": 8 * 8 * 100, "num_envs": 8, "num_steps": 8, "capacity": 8 * 256, "hidden_sizes": (16,)}
@@ -220,7 +221,7 @@ def test_sequences_by_hand(acted, key, double):
         floats(reward),
         jnp.asarray(terminated),
         jnp.asarray(truncated),
-        replay.Cut(jnp.asarray(known), floats(rng.normal(size=(size, 4)))),
+        Cut(jnp.asarray(known), floats(rng.normal(size=(size, 4)))),
         floats(carry),
     )
     state = state._replace(target_params=disturbed(state.params, -2.0))

@@ -4,10 +4,11 @@ import jax
 import pytest
 
 from purerl import ConfigError, envs
+from purerl.envs.check_env import examine
 
 
 def examined(name, **params):
-    return envs.examine(envs.make(name, **params), jax.random.key(0), 40, 3)
+    return examine(envs.make(name, **params), jax.random.key(0), 40, 3)
 
 
 def test_cartpole_keeps_the_contract():
@@ -46,7 +47,7 @@ def test_agents_keep_it():
 )
 def test_a_broken_promise_is_told(name, params, line):
     env = envs.make(f"hosted:{name}", **params)
-    result = envs.examine(env, jax.random.key(0), 12, 3)
+    result = examine(env, jax.random.key(0), 12, 3)
     if params == {"fault": "space"}:  # the time that leaves it is the last of an episode
         line = line.replace("step's obs", "step's next_obs")
     assert line in result.problems

@@ -12,6 +12,7 @@ from stepping import alone, play
 
 from purerl import envs, trees
 from purerl.catalogue import NATIVE
+from purerl.envs.check_env import examine
 from purerl.errors import ConfigError
 from purerl.spaces import Box
 
@@ -500,7 +501,7 @@ def test_check_env_finds(fault):
 
 
 def test_check_env_counts_episodes_not_rows():
-    result = envs.examine(envs.make("TwoStep-v0"), num_steps=16, num_envs=4)
+    result = examine(envs.make("TwoStep-v0"), num_steps=16, num_envs=4)
     assert (result.problems, result.terminated, result.truncated) == ([], 32, 0)
     assert result.notes == [
         "every episode begins with the same state and observation: nothing is drawn",

@@ -22,8 +22,6 @@ from purerl.envs.episodic import box, episodic
 from purerl.envs.union import union
 from purerl.envs.wrappers import (
     TRANSFORMS,
-    Channel,
-    Goal,
     action_repeat,
     flatten,
     frame_stack,
@@ -38,6 +36,7 @@ from purerl.envs.wrappers import (
     show_last,
     sticky_actions,
 )
+from purerl.envs.wrappers.talk import Channel, Goal
 from purerl.errors import ConfigError
 from purerl.spaces import Box, Discrete, MultiDiscrete, sample
 from purerl.types import Env

@@ -15,6 +15,7 @@ from purerl.learned import open_optimiser, published, sockets
 from purerl.learned.open_optimiser import Progress
 from purerl.learners.parts import activity, gradients
 from purerl.learners.parts.activity import Layer
+from purerl.networks.torsos import Convolution
 
 OPEN = {"optimiser_form": "open", "optimiser_base": "none", "optimiser_memory": 4, "optimiser_layers": [8]}
 SMALL = {"total_steps": 4 * 64 * 4, "num_steps": 64, "hidden_sizes": (8,)}
@@ -168,7 +169,7 @@ def test_layers_of_vectors(layer_norm, key):
 
 def test_layers_of_images(key):
     """A channel's activity is its mean over all places; the convolution comes first."""
-    torso = networks.CNN((networks.Convolution(3),), (4,))
+    torso = networks.CNN((Convolution(3),), (4,))
     network = networks.actor_critic(networks.Head(torso, 2, 1.0), networks.Head(torso, 1, 1.0))
     obs = jax.random.normal(key, (2, 6, 6, 1))
     params = network.init(key, obs)

@@ -13,12 +13,14 @@ import scipy.stats
 from compiling import shipped_environment
 
 from purerl import networks
+from purerl.networks.layers import Conv, halve, orthogonal
+from purerl.networks.torsos import KINDS, Convolution, Convolutions
 from purerl.spaces import Box
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (4, 64), (64, 2), (3, 3, 4, 16), (200, 1)])
 def test_orthogonal(shape, key):
-    kernel = np.asarray(networks.orthogonal(np.sqrt(2))(key, shape), np.float64).reshape(-1, shape[-1])
+    kernel = np.asarray(orthogonal(np.sqrt(2))(key, shape), np.float64).reshape(-1, shape[-1])
     short = kernel if kernel.shape[0] <= kernel.shape[1] else kernel.T
     np.testing.assert_allclose(short @ short.T, 2 * np.eye(len(short)), atol=5e-6)
 
@@ -27,12 +29,12 @@ def test_orthogonal_is_the_qr_factor(key):
     """The same matrix as QR decomposition with a positive diagonal, of the same Gaussian draw."""
     gaussian = np.asarray(jax.random.normal(key, (32, 16)), np.float64)
     q, r = np.linalg.qr(gaussian)
-    np.testing.assert_allclose(networks.orthogonal()(key, (32, 16)), q * np.sign(np.diag(r)), atol=1e-5)
+    np.testing.assert_allclose(orthogonal()(key, (32, 16)), q * np.sign(np.diag(r)), atol=1e-5)
 
 
 def test_orthogonal_is_uniform():
     """Rotations in the plane by a uniform angle."""
-    rotations = jax.vmap(lambda k: networks.orthogonal()(k, (2, 2)))(jax.random.split(jax.random.key(5), 4000))
+    rotations = jax.vmap(lambda k: orthogonal()(k, (2, 2)))(jax.random.split(jax.random.key(5), 4000))
     angle = np.arctan2(rotations[:, 1, 0], rotations[:, 0, 0])
     assert scipy.stats.kstest(angle, scipy.stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > 1e-3
 
@@ -142,12 +144,12 @@ def test_free_outputs_do_not_depend_on_the_observation(key):
 def test_halve_is_max_pool(key, shape):
     x = jax.random.normal(key, (2, 3, *shape, 4))
     expected = nn.max_pool(x.reshape(6, *shape, 4), (3, 3), strides=(2, 2), padding="SAME")
-    np.testing.assert_array_equal(networks.halve(x).reshape(expected.shape), expected)
+    np.testing.assert_array_equal(halve(x).reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("pad", [False, True])
 def test_convolution_is_that_of_flax(key, pad):
-    x, conv = jax.random.normal(key, (2, 3, 6, 7, 4)), networks.Conv(5, pad)
+    x, conv = jax.random.normal(key, (2, 3, 6, 7, 4)), Conv(5, pad)
     params = conv.init(key, x)
     params = jax.tree.map(lambda p: p + 0.1, params)
     expected = nn.Conv(5, (3, 3), padding="SAME" if pad else "VALID").apply(params, x)
@@ -156,18 +158,18 @@ def test_convolution_is_that_of_flax(key, pad):
 
 @pytest.mark.parametrize(("size", "stride"), [(4, 2), (2, 3), (1, 1)])
 def test_strided_convolution_is_that_of_flax(key, size, stride):
-    x, conv = jax.random.normal(key, (3, 9, 8, 2)), networks.Conv(5, size=size, stride=stride)
+    x, conv = jax.random.normal(key, (3, 9, 8, 2)), Conv(5, size=size, stride=stride)
     params = jax.tree.map(lambda p: p + 0.1, conv.init(key, x))
     expected = nn.Conv(5, (size, size), (stride, stride), padding="VALID").apply(params, x)
     np.testing.assert_allclose(conv.apply(params, x), expected, atol=1e-5)
-    left = networks.Convolutions("plain", (networks.Convolution(5, size, stride),)).left((9, 8, 2))
+    left = Convolutions("plain", (Convolution(5, size, stride),)).left((9, 8, 2))
     assert left == expected.shape[1:3]
 
 
 def test_nature_has_the_layers_of_mnih(key):
     """Three convolutions and a dense layer of 512 on four frames of 84 x 84: 7 x 7 x 64 features, and the weights and
     biases of 8 x 8 x 4 x 32, 4 x 4 x 32 x 64, 3 x 3 x 64 x 64 and 3136 x 512. Bytes are divided by 255."""
-    nature = networks.Convolutions("nature", networks.KINDS["nature"])
+    nature = Convolutions("nature", KINDS["nature"])
     torso = networks.torso(Box(0, 255, (84, 84, 4), np.uint8), (512,), "relu", convolutions=nature)
     obs = jax.ShapeDtypeStruct((1, 84, 84, 4), np.uint8)
     params = jax.eval_shape(torso.init, key, obs)
@@ -189,7 +191,7 @@ def test_nature_has_the_layers_of_mnih(key):
 @pytest.mark.rest
 def test_resnet_by_hand(key):
     """IMPALA's deep network, written out with flax's own convolutions."""
-    resnet = networks.Convolutions("resnet", networks.KINDS["resnet"])
+    resnet = Convolutions("resnet", KINDS["resnet"])
     torso = networks.torso(Box(0, 1, (6, 5, 3), np.bool_), (7,), "relu", convolutions=resnet)
     obs = jax.random.bernoulli(key, 0.5, (4, 6, 5, 3))
     variables = torso.init(key, obs)

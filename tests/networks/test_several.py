@@ -8,6 +8,7 @@ from compiling import compiled
 
 from purerl import networks
 from purerl.networks import memory, recurrent
+from purerl.networks.heads import PolicyAndValue, one_each
 
 N, T, B, SIZE, WINDOW = 3, 6, 4, 3, 2
 LAST = np.zeros((T, B), bool)
@@ -99,7 +100,7 @@ def each(request):
         head = networks.Head(networks.MLP((4,)), 2, 1.0)
         plain = networks.actor_critic(head, networks.Head(networks.MLP((4,)), 1, 1.0))
     else:
-        plain = recurrent.actor_critic(made("gru", networks.PolicyAndValue(4, 2, 0, networks.ACTIVATIONS["tanh"])))
+        plain = recurrent.actor_critic(made("gru", PolicyAndValue(4, 2, 0, networks.ACTIVATIONS["tanh"])))
     inner = plain._replace(
         init=lambda key, obs: plain.init(key, obs["x"]),
         act=lambda params, obs, carry: plain.act(params, obs["x"], carry),
@@ -108,7 +109,7 @@ def each(request):
     )
     names = "init", "act", "unroll", "value"
     inner = compiled(inner, *names)
-    network = compiled(networks.one_each(inner, N, lambda obs: obs["id"]), *names)
+    network = compiled(one_each(inner, N, lambda obs: obs["id"]), *names)
     obs = {"x": random(jnp.zeros((T, B, 2))), "id": jnp.broadcast_to(jnp.eye(N)[jnp.array([1, 0, 2, 1])], (T, B, N))}
     params = random(jax.eval_shape(network.init, KEY, jax.tree.map(lambda x: x[0], obs)), 1)
     return network, inner, params, obs

@@ -13,6 +13,7 @@ from compiling import AS_SHIPPED
 
 from purerl import compiler_options, dqn, envs, population, ppo, r2d2, train_population
 from purerl.population import planning
+from purerl.population.layouts import spread
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
@@ -175,7 +176,7 @@ def test_layout(size, devices, lanes, expected):
 
 def test_groups_left_out_are_untouched():
     layout = population.layout(12, jax.devices()[:2], 2)
-    double = population.spread(lambda given, state: (state * given, state), layout)
+    double = spread(lambda given, state: (state * given, state), layout)
     state, out = jax.jit(lambda n: double(jnp.full(12, 2.0), jnp.arange(12.0), groups=n))(jnp.int32(1))
     np.testing.assert_array_equal(state, [0, 2, 2, 3, 4, 5, 12, 14, 8, 9, 10, 11])
     np.testing.assert_array_equal(out, [0, 1, 0, 0, 0, 0, 6, 7, 0, 0, 0, 0])

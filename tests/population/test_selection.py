@@ -10,6 +10,7 @@ import pytest
 
 from purerl import config as cfg
 from purerl import loops, population
+from purerl.loops.trainers import survive
 from purerl.population import selection
 from purerl.types import TrainState
 
@@ -36,7 +37,7 @@ def noisy_quadratic(config):
         key, key_noise = jax.random.split(state.key)
         theta = state.learner["theta"]
         theta = theta - config.step_size * (theta + jax.random.normal(key_noise))
-        alive, learned = loops.survive(state, {"theta": theta}, theta)
+        alive, learned = survive(state, {"theta": theta}, theta)
         metrics = {"episode_return": -jnp.square(theta), "episodes": jnp.ones((), jnp.int32), "loss": theta}
         return TrainState(learned, (), (), state.iteration + 1, alive, key), metrics
 

@@ -13,7 +13,8 @@ from purerl import envs, shards
 from purerl.algos import ALGORITHMS
 from purerl.errors import ConfigError
 from purerl.formulas import losses
-from purerl.population import Members, layout, splitting, spread
+from purerl.population import Members, layout, splitting
+from purerl.population.layouts import spread
 from purerl.population.splitting import Split
 from purerl.types import Updated
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from purerl import replay
-from purerl.replay.fixed import beginnings
+from purerl.replay.fixed import beginnings, dataset_problems
 from purerl.replay.priorities import MIN_PRIORITY
 from purerl.spaces import Box, Discrete
 from purerl.types import Dataset, Sample, Transition
@@ -197,5 +197,5 @@ SPACE = {"bits": Box(False, True, (8,), jnp.dtype(bool)), "frames": Box(0.0, 200
     ],
 )
 def test_what_are_no_episodes(change, line):
-    problems = replay.dataset_problems(DATA._replace(**change), SPACE, Discrete(2))
+    problems = dataset_problems(DATA._replace(**change), SPACE, Discrete(2))
     assert (problems[0] if problems else None) == line

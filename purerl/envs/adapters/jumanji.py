@@ -70,7 +70,7 @@ def from_jumanji(name: str, environment: Any, *, max_steps: int | None = None) -
         state, timestep = environment.reset(key)
         return state, observe(timestep.observation)
 
-    def step(state: PyTree, action: Array, _: tuple) -> Consequence:
+    def step(state: PyTree, action: Array, _: tuple[()]) -> Consequence:
         state, timestep = environment.step(state, native(action))
         last = timestep.last()
         terminated = last & jnp.all(timestep.discount == 0)

@@ -33,14 +33,14 @@ def simulated(name: str, environment: Any, *, max_steps: int | None, action_repe
         if action_repeat == 1:
             return following
 
-        def again(_, state):
+        def again(_: Array, state: PyTree) -> PyTree:
             further = trees.strong(environment.step(state, action))
             further = further.replace(reward=state.reward + further.reward)
             return jax.tree.map(lambda new, old: jnp.where(state.done > 0, old, new), further, state)
 
         return jax.lax.fori_loop(1, action_repeat, again, following)
 
-    def step(inner: PyTree, action: Array, _: tuple) -> Consequence:
+    def step(inner: PyTree, action: Array, _: tuple[()]) -> Consequence:
         inner = advance(inner, action)
         return Consequence(inner, inner.obs, inner.reward, inner.done > 0, False)
 

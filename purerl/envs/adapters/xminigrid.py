@@ -60,7 +60,7 @@ def from_xminigrid(name: str, environment: Any, env_params: Any) -> Env:
         timestep = environment.reset(env_params, key)
         return timestep, observe(timestep.observation)
 
-    def step(timestep: PyTree, action: Array, _: tuple) -> Consequence:
+    def step(timestep: PyTree, action: Array, _: tuple[()]) -> Consequence:
         timestep = environment.step(env_params, timestep, action)
         terminated = timestep.discount == 0
         return Consequence(timestep, observe(timestep.observation), timestep.reward, terminated, timestep.last())

@@ -3,26 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from purerl.envs.wrappers.actions import Sticky, action_repeat, sticky_actions
+from purerl.envs.wrappers.actions import action_repeat, sticky_actions
 from purerl.envs.wrappers.beginnings import resets
-from purerl.envs.wrappers.endings import Masked, Timed, mask_nonfinite, max_episode_steps
-from purerl.envs.wrappers.frames import StackState, frame_stack
-from purerl.envs.wrappers.parameters import Randomised, randomise
+from purerl.envs.wrappers.endings import mask_nonfinite, max_episode_steps
+from purerl.envs.wrappers.frames import frame_stack
+from purerl.envs.wrappers.parameters import randomise
 from purerl.envs.wrappers.rewards import reward_clip, reward_scale
-from purerl.envs.wrappers.talk import Channel, Goal, Led, led, messages
+from purerl.envs.wrappers.talk import led, messages
 from purerl.envs.wrappers.vectors import flatten, observation_mask, show_last
 from purerl.types import Env
 
 __all__ = [
     "TRANSFORMS",
-    "Channel",
-    "Goal",
-    "Led",
-    "Masked",
-    "Randomised",
-    "StackState",
-    "Sticky",
-    "Timed",
     "action_repeat",
     "flatten",
     "frame_stack",

@@ -22,6 +22,7 @@ from purerl.learners.parts.estimates import Estimate, Experience, estimates, eva
 from purerl.learners.parts.lifetimes import Age, Timed
 from purerl.learners.parts.normalize import Normalizer, RewardScaler
 from purerl.networks import ActorCritic, recurrent
+from purerl.networks.heads import PolicyAndValue, as_actor_critic
 from purerl.spaces import Box, Discrete, MultiDiscrete
 from purerl.types import (
     Array,
@@ -193,9 +194,7 @@ def make_network(
             networks.Head(torso, size, scale=0.01, free=free),
             networks.Head(torso, 1, scale=1.0, beside=num_predictions - 1),
         )
-    head = networks.PolicyAndValue(
-        config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions
-    )
+    head = PolicyAndValue(config.hidden_sizes[-1], size, free, networks.ACTIVATIONS[config.activation], num_predictions)
     return recurrent.actor_critic(recurrent.recurrent(torso, memory, head))
 
 
@@ -221,7 +220,7 @@ def make_parts(
             loss that are written for several.
     """
     distribution = distributions.for_space(env.action_space)
-    made = networks.as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
+    made = as_actor_critic(network) if network else make_network(config, env, distribution, num_predictions)
     return PolicyGradientParts(
         networks.legal_only(made, env.legal) if env.legal else made,
         distribution,

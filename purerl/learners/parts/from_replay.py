@@ -10,6 +10,7 @@ from purerl import config as cfg
 from purerl import loops, replay, spaces
 from purerl.envs.fleet import fleet
 from purerl.learners.parts import settings
+from purerl.replay.ring import CUT_ROWS, least_rows, most_frames
 from purerl.types import Array, Dataset, Env, Learner, PyTree, Replay, Trainer
 
 
@@ -86,8 +87,8 @@ def problems(config: Any, env: Env | None) -> list[str]:
     if not cfg.sound(config, *counts):
         return []
     problems = []
-    least = replay.least_rows(
-        config.sample_rows, config.sample_stride, replay.most_frames(spaces.frames(env.observation_space)) if env else 1
+    least = least_rows(
+        config.sample_rows, config.sample_stride, most_frames(spaces.frames(env.observation_space)) if env else 1
     )
     if config.num_iterations < 1:
         frames = config.num_envs * (config.warmup_rows + config.num_steps)
@@ -132,7 +133,7 @@ def make_ring(
         "batch_size": config.batch_size,
         "view": view,
         "num_frames": spaces.frames(env.observation_space),
-        "next_obs": 1 if config.store_next_obs else replay.CUT_ROWS,
+        "next_obs": 1 if config.store_next_obs else CUT_ROWS,
     }
     if not config.prioritised:
         return replay.uniform(**shape)

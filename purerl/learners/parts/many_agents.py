@@ -10,7 +10,8 @@ import numpy as np
 from purerl import config as cfg
 from purerl.envs import agents
 from purerl.formulas import distributions
-from purerl.networks import ActorCritic, one_each
+from purerl.networks import ActorCritic
+from purerl.networks.heads import one_each
 from purerl.spaces import Box, Discrete, Space
 from purerl.types import Array, Distribution, Env, PyTree
 

@@ -15,6 +15,7 @@ from purerl.formulas import schedules
 from purerl.learners.parts import gradients
 from purerl.networks import memory
 from purerl.networks.memory import Memory
+from purerl.networks.torsos import KINDS, Convolution, Convolutions, is_image
 from purerl.types import Env
 
 ON_POLICY = "whole trajectories to learn from, as algorithms on policy have them"
@@ -155,11 +156,11 @@ def make_torso(config: Torso, env: Env, hidden_sizes: Sequence[int] | None = Non
     return networks.torso(env.observation_space, sizes, config.activation, config.layer_norm, convolutions(config))
 
 
-def convolutions(config: Torso) -> networks.Convolutions:
+def convolutions(config: Torso) -> Convolutions:
     """Returns how a torso processes images. Raises `ValueError` for settings that `torso_problems` rejects."""
     given = [[int(part) for part in text.split(":")] for text in config.convolutions]
-    layers = tuple(networks.Convolution(*(numbers if len(numbers) > 1 else (*numbers, 3, 1))) for numbers in given)
-    return networks.Convolutions(config.torso, layers or networks.KINDS[config.torso])
+    layers = tuple(Convolution(*(numbers if len(numbers) > 1 else (*numbers, 3, 1))) for numbers in given)
+    return Convolutions(config.torso, layers or KINDS[config.torso])
 
 
 def make_memory(config: Recall) -> Memory:
@@ -177,7 +178,7 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
         return [f"convolutions = {config.convolutions}: each must be {requirement}"]
     problems = ["layer_norm = True: a resnet has none"] if config.torso == "resnet" and config.layer_norm else []
     layers = convolutions(config)
-    if env is None or layers == networks.Convolutions():
+    if env is None or layers == Convolutions():
         return problems
     name = "convolutions" if config.convolutions else "torso"
     asking, images = f"{name} = {getattr(config, name)!r}: ", _images(env.observation_space)
@@ -189,7 +190,7 @@ def torso_problems(config: Torso, env: Env | None) -> list[str]:
 
 def _images(space: spaces.Space) -> list[tuple[int, ...]]:
     """Returns the shapes of the images among the leaves of a space."""
-    return [leaf.shape for leaf in spaces.leaves(space) if networks.is_image(leaf)]
+    return [leaf.shape for leaf in spaces.leaves(space) if is_image(leaf)]
 
 
 def with_head_problems(config: Any) -> list[str]:

@@ -58,7 +58,7 @@ def hidden(forward: Callable[[], Any], size: int) -> list[Array]:
     """
     inputs: dict[int, Array] = {}
 
-    def look(call: Callable[..., Any], args: tuple, kwargs: dict[str, Any], context: Any) -> Any:
+    def look(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any) -> Any:
         module = context.module
         if isinstance(module, nn.Dense) and context.method_name == "__call__":
             first = isinstance(module.parent, MLP) and module.name == "Dense_0"

@@ -80,7 +80,7 @@ def leagued(config: Any, num_agents: int, learner: Learner) -> Learner:
         everyone = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), playing, state.past)
         return LeagueBehaviour(playing, trees.take(everyone, state.met.reshape(-1)))
 
-    def explore(behaviour: LeagueBehaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: LeagueBehaviour, here: Situation, noise: PyTree) -> Any:
         act = lambda who, rows: jax.vmap(learner.explore)(who, at_rows(here, rows, num_agents), trees.take(noise, rows))
         made = act(behaviour.players, own), act(behaviour.facing, others)
         return jax.tree.map(lambda x, y: jnp.concatenate([x, y])[where.order], *trees.merge(made, 2))

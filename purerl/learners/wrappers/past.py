@@ -164,7 +164,7 @@ def against_past(config: Any, num_agents: int, learner: Learner) -> Learner:
     def behaviour(state: PastState) -> PastBehaviour:
         return PastBehaviour(learner.behaviour(state.learner), trees.take(state.past, state.met))
 
-    def explore(behaviour: PastBehaviour, here: Situation, noise: PyTree):
+    def explore(behaviour: PastBehaviour, here: Situation, noise: PyTree) -> tuple[Array, PyTree, PyTree]:
         *mine, extras = learner.explore(behaviour.learner, here, noise)
         given = at_rows(here, where.theirs, num_agents), trees.take(noise, where.theirs)
         *theirs, _ = jax.vmap(learner.explore)(behaviour.facing, *given)

@@ -44,7 +44,7 @@ class GatedAttention(nn.Module):
     heads: int
     window: int
 
-    def setup(self):
+    def setup(self) -> None:
         """Makes the layers."""
         parts = self.size // self.heads
         self.embedding = layers.dense(self.size, np.sqrt(2))
@@ -118,7 +118,7 @@ def transformer(size: int, window: int) -> Memory:
         out = apply(params, embedded, keys, values, present > 0, method="attend")
         return out, (past[..., 1:, :], present[..., 1:])
 
-    def unroll(params: PyTree, x: Array, carry: tuple[Array, Array], last: Array):
+    def unroll(params: PyTree, x: Array, carry: tuple[Array, Array], last: Array) -> tuple[Array, Any, Any]:
         chex.assert_shape(last, x.shape[:2])
         steps = x.shape[0]
         embedded = apply(params, x, method="embed")

@@ -20,7 +20,7 @@ class LinearRecurrentUnit(nn.Module):
 
     size: int
 
-    def setup(self):
+    def setup(self) -> None:
         """Makes the layers."""
         n = self.size
         self.embed, self.norm = layers.dense(n, np.sqrt(2)), nn.LayerNorm()

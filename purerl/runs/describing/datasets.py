@@ -9,8 +9,9 @@ from typing import Any
 
 import jax
 
-from purerl import envs, replay, spaces, trees
+from purerl import envs, spaces, trees
 from purerl.errors import ConfigError
+from purerl.replay.fixed import dataset_problems, stored, struct
 from purerl.store import carded
 from purerl.types import Dataset, Env
 
@@ -31,7 +32,7 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
     """
 
     def like(card: dict[str, Any]) -> Dataset:
-        return replay.struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
+        return struct(env.observation_space, env.action_space, card["steps"], card["episodes"])
 
     def expected(card: dict[str, Any]) -> dict[str, Any]:
         required = played or {}
@@ -46,7 +47,7 @@ def read(path: Path, env: Env, played: dict[str, Any] | None = None) -> tuple[Da
 
     card, arrays = carded.load(carded.DATASET, path, expected)
     data = jax.tree.unflatten(jax.tree.structure(like(card)), arrays.values())
-    if problems := replay.dataset_problems(data, env.observation_space, env.action_space):
+    if problems := dataset_problems(data, env.observation_space, env.action_space):
         raise ConfigError("\n".join(f"{path}: {line}" for line in problems))
     return data, card
 
@@ -114,7 +115,7 @@ def parts(described: dict[str, Any], env: Env) -> dict[str, Dataset]:
 def nbytes(parts: dict[str, Dataset], env: Env) -> int:
     """Returns the number of bytes that datasets take in a program, where all agents share them."""
     frames = spaces.frames(env.observation_space)
-    return sum(trees.nbytes(replay.stored(data, frames)) for data in parts.values())
+    return sum(trees.nbytes(stored(data, frames)) for data in parts.values())
 
 
 def problems(described: Any, names: tuple[str, ...], keys: tuple[str, ...] = (PATH, DIGEST)) -> list[str]:

@@ -13,6 +13,8 @@ from purerl.envs.fleet import fleet
 from purerl.errors import ConfigError, one_line, own_code, place
 from purerl.loops.evaluation import Evaluation, Player, evaluate, player, random_player, seated, versus
 from purerl.names import Trust
+from purerl.population import layouts
+from purerl.population.layouts import spread
 from purerl.runs.describing.description import Description, Setup
 from purerl.runs.describing.swept import env_part
 from purerl.runs.reading import host_evaluation, sweeps
@@ -125,7 +127,7 @@ def shapes(description: Description, members: int) -> PyTree:
     first = {name: column[:1] for name, column in description.swept.items()}
     setup = Setup.of(description._replace(seeds=description.seeds[:1], swept=first))
 
-    def fresh(key):
+    def fresh(key: Key) -> PyTree:
         learner = setup.make_learner(config=setup.config, env_params=env_part(setup.swept, 0))
         _, obs = fleet(setup.make_env(env_part(setup.swept, 0)), setup.config.num_envs).reset(key)
         return learner.policy(learner.init(key, obs))
@@ -267,7 +269,7 @@ def prepare(
     whole = setup.members.size
     layout = population.layout(min(batch_size or whole, whole), jax.local_devices())
 
-    def one(member, state):
+    def one(member: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
         given, key, policy, theirs = member
         env, learner = setup.make_env(given.get("env_params")), setup.make_learner(**given)
         if others is None:
@@ -275,7 +277,7 @@ def prepare(
         mine, rival = player(learner, policy), others.player(env, theirs)
         return state, versus(key, env, mine, rival, episodes, max_steps)
 
-    program = jax.jit(population.spread(one, layout), compiler_options=backend.compiler_options())
+    program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
     def seats(given: dict[str, Any], policy: PyTree, theirs: PyTree) -> tuple[Env, Player, np.ndarray]:
         env, mine = setup.make_env(given.get("env_params")), player(setup.make_learner(**given), policy)
@@ -302,7 +304,7 @@ def prepare(
             batches.append(on_host(everyone))
         for start in range(0, 0 if setup.host else size, layout.size):
             batch = trees.take(everyone, slice(start, start + layout.size))
-            batches.append(jax.device_get(program(population.place(batch, layout), ())[1]))
+            batches.append(jax.device_get(program(layouts.place(batch, layout), ())[1]))
         episode_return, length, finished = (np.concatenate(x)[:size] for x in zip(*batches, strict=True))
         per_seed = episode_return.mean(axis=1, dtype=np.float64)
         return {

@@ -12,6 +12,7 @@ from purerl.errors import own_code
 from purerl.formulas import aggregates
 from purerl.loops.evaluation import evaluate
 from purerl.names import Trust
+from purerl.population.layouts import place, spread
 from purerl.runs.reading import levels as chosen_levels
 from purerl.runs.reading.evaluation import EVALUATION_SALT, Run, load
 from purerl.runs.reading.levels import Levels
@@ -92,7 +93,7 @@ def play(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> 
         of_levels = lambda x: x.reshape(at_once, episodes, -1)
         return state, (jnp.mean(of_levels(played.episode_return), axis=2), jnp.all(of_levels(played.finished), axis=2))
 
-    program = jax.jit(population.spread(one, layout), compiler_options=backend.compiler_options())
+    program = jax.jit(spread(one, layout), compiler_options=backend.compiler_options())
 
     def own_key(key: Key, start: int) -> Key:
         return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, EVALUATION_SALT), seed), start)
@@ -103,7 +104,7 @@ def play(run: Run, chosen: Levels, episodes: int, max_steps: int, seed: int) -> 
         shared = jax.tree.map(lambda x: jnp.broadcast_to(x, (setup.members.size, *x.shape)), levels)
         keys = jax.vmap(lambda key, start=start: own_key(key, start))(setup.members.keys)
         everyone = setup.members.given, keys, run.policy, shared
-        results.append(jax.device_get(program(population.place(everyone, layout), ())[1]))
+        results.append(jax.device_get(program(place(everyone, layout), ())[1]))
     size = setup.members.size
     returns, finished = (np.concatenate(x, axis=1)[:size, :number] for x in zip(*results, strict=True))
     return {"return": returns, "finished": finished}

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import replay, trees
+from purerl import trees
 from purerl.envs import agents
 from purerl.errors import ConfigError, printable
 from purerl.loops.evaluation import Player, player, random_player
 from purerl.loops.recording import record
 from purerl.names import called, imported
+from purerl.replay.fixed import dataset_problems
 from purerl.runs.describing.directory import check_out
 from purerl.runs.describing.environments import checked
 from purerl.runs.describing.options import RecordOptions
@@ -63,7 +64,7 @@ def record_run(options: RecordOptions, env_params: dict[str, Any]) -> dict[str, 
     key = jax.random.fold_in(jax.random.key(options.seed), RECORDING_SALT)
     played = host_evaluation.record if cast.env.host else record
     data = played(key, cast.env, cast.player, options.episodes, options.max_steps)
-    if wrong := replay.dataset_problems(data, cast.env.observation_space, cast.env.action_space):
+    if wrong := dataset_problems(data, cast.env.observation_space, cast.env.action_space):
         raise ConfigError("\n".join(f"{options.who}: {line}" for line in wrong))
     ends = np.flatnonzero(data.last)
     returns = np.add.reduceat(data.reward.astype(np.float64), np.concatenate([[0], ends[:-1] + 1]))

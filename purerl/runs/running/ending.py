@@ -6,6 +6,7 @@ import numpy as np
 
 from purerl import population, processes, trees
 from purerl.loops import stopping
+from purerl.population.layouts import place
 from purerl.runs.running.session import Chunk
 from purerl.types import Trainer, TrainState
 
@@ -56,7 +57,7 @@ def after_evaluation(
     reached = (returns >= target) & learning(state, len(returns))
     everyone = trees.fill(reached, len(state.alive))
     now = stopping.stopped_by(processes.fetch(state.stopping), everyone, iteration)
-    return state._replace(stopping=population.place(now, layout))
+    return state._replace(stopping=place(now, layout))
 
 
 def stopped_at(state: TrainState, size: int, trainer: Trainer) -> list[int | None]:

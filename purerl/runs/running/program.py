@@ -14,7 +14,8 @@ import numpy as np
 
 from purerl import backend, population, processes, trees
 from purerl.errors import own_code
-from purerl.population import planning, splitting
+from purerl.population import layouts, planning, splitting
+from purerl.population.layouts import spread
 from purerl.population.splitting import WHOLE, Split
 from purerl.runs.running import session
 from purerl.runs.running.session import Chunk
@@ -56,7 +57,7 @@ class RunProgram(NamedTuple):
             ConfigError: The checkpoint is of other members.
         """
         layout = self.chunk.layout
-        placed = population.place(members, layout)
+        placed = layouts.place(members, layout)
         if step is None:
             return self.init(placed)
         return saved(step, members.size, self.like, layout, self.differs)
@@ -75,7 +76,7 @@ class RunProgram(NamedTuple):
             num_iterations: The number of iterations in all.
             every: If it is not 0, a chunk also ends at each multiple of so many iterations.
         """
-        size, placed = members.size, population.place(members, self.chunk.layout)
+        size, placed = members.size, layouts.place(members, self.chunk.layout)
         advancing = functools.partial(self.chunk.program, placed.given)
         paced = session.advance(
             advancing, state, done, num_iterations, capacity=CAPACITY, chunk_seconds=CHUNK_SECONDS, every=every
@@ -110,7 +111,7 @@ def saved(
         like,
         layout.shardings(owns),
     )
-    return checkpoint.read(step, rows, lambda array, leaf: population.place(array, layout, leaf.sharding))
+    return checkpoint.read(step, rows, lambda array, leaf: layouts.place(array, layout, leaf.sharding))
 
 
 def compile_program(
@@ -163,14 +164,14 @@ def compile_program(
                 init.out_info,
                 layout.shardings(jax.tree.broadcast(agent.differs, init.out_info)),
             )
-            chunk = population.spread(chunk_of, layout, (agent.differs, False))
+            chunk = spread(chunk_of, layout, (agent.differs, False))
             traced = jax.jit(chunk, donate_argnums=1).trace(given.given, states, np.int32(0))
         stage("compiling")
         starts.append(beside.submit(init.lower().compile, options))
         return traced.lower(), layout
 
     def init_all(layout: population.Layout) -> Callable[[population.Members], TrainState]:
-        init = population.spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
+        init = spread(lambda m, _: ((), agent.init(m)), layout, (False, agent.differs))
         return lambda members: init(members, ())[1]
 
     with ThreadPoolExecutor(1) as beside:
