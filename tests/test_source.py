@@ -22,6 +22,7 @@ IMPORTERS = {
     "purerl/cli/__init__.py": "a command's module, from a table",
     "purerl/hardware/drivers.py": "a plugin of JAX, from a table",
     "purerl/hosts/libraries.py": "a package of environments, from a table or from the files of PettingZoo",
+    "scripts/face.py": "the modules among the stable names",
     "purerl/names.py": "MODULE:ATTRIBUTE, which a person named or trusts (`check_trusted`)",
 }
 """The files that import by name, and what."""
