@@ -54,7 +54,7 @@ COMPUTES = (
     "purerl.meta.report.report",
     "purerl.cli.limited.run",
     "purerl.learned.artefacts.load",
-    "purerl.envs.examine",
+    "purerl.cli.check.examine",
     "purerl.display.dashboard.server.server",
 )
 """What a command that was read comes to, and where the others end."""
