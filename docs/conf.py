@@ -6,18 +6,23 @@ that stand outside this folder, are written to ``generated/`` first.
 
 import importlib
 import importlib.util
-import pkgutil
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
+from purerl.algos.algorithm import Algorithm
+from purerl.learners.wrappers import TABLE
 from purerl.version import __version__
 
 DOCS = Path(__file__).parent
 ROOT, GENERATED = DOCS.parent, DOCS / "generated"
+sys.path.insert(0, str(ROOT / "scripts"))
+face = importlib.import_module("face")
 
 project = "purerl"
 author = copyright = "The purerl developers"
@@ -33,7 +38,7 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_mock_imports = ["onnx"]  # which the extra docs does not install
-autodoc_default_options = {"members": True, "ignore-module-all": True}
+autodoc_default_options = {"members": True}
 autodoc_class_signature = "mixed"
 
 OUTSIDE = {"CONTRIBUTING.md": "contributing", "SECURITY.md": "security", "CHANGELOG.md": "changelog"}
@@ -41,21 +46,41 @@ OUTSIDE = {"CONTRIBUTING.md": "contributing", "SECURITY.md": "security", "CHANGE
 
 
 def write_api() -> None:
-    """A page for each room with what its modules document, and a list of these pages."""
-    rooms: dict[str, list[str]] = {"purerl": []}
-    package = importlib.import_module("purerl")
-    for module in pkgutil.walk_packages(package.__path__, "purerl."):
-        room = ".".join(module.name.split(".")[:2])
-        is_room = (Path(package.__path__[0]) / room.split(".")[1]).is_dir()
-        if not module.name.endswith("__main__"):
-            rooms.setdefault(room if is_room else "purerl", []).append(module.name)
-    for room, modules in rooms.items():
-        text = [f"# {room}", ""]
-        for module in modules:
-            text += [f"## {module}", "", "```{eval-rst}", f".. automodule:: {module}", "```", ""]
-        write(f"{room}.md", "\n".join(text))
-    listed = "\n".join(rooms)
-    write("api.md", f"# API reference\n\nWhat the docstrings say, room by room.\n\n```{{toctree}}\n{listed}\n```\n")
+    """A page for each package with its stable names, a page of the algorithms, and a list of these pages."""
+    pages: dict[str, list[str]] = {}
+    for module, names in face.modules().items():
+        page = pages.setdefault(".".join(module.split(".")[:2]), [])
+        plain = [name for name, value in names.items() if not isinstance(value, ModuleType | Algorithm | str)]
+        page += [f"## {module}", "", *directive("automodule", module, members=", ".join(plain))] if plain else []
+    for name, text in pages.items():
+        write(f"{name}.md", "\n".join([f"# {name}", "", *text]))
+    write("algorithms.md", algorithms())
+    listed = "\n".join(["purerl", "algorithms", *sorted(set(pages) - {"purerl"})])
+    about = "The names that stay from one release to the next ([stable names](../stability.md)), package by package."
+    write("api.md", f"# API reference\n\n{about}\n\n```{{toctree}}\n{listed}\n```\n")
+
+
+def algorithms() -> str:
+    """A page of what each algorithm takes: its own settings, those of wrappers, and its parts."""
+    text = ["# Algorithms", "", "`purerl.NAME.Config` takes the settings, `purerl.NAME.make_learner` the parts.", ""]
+    documented: set[str] = set()
+    for name, value in face.modules()["purerl"].items():
+        if isinstance(value, Algorithm):
+            text += [f"## purerl.{name}", ""]
+            for kind, each in (("autoclass", value.own_config), ("autofunction", value.own_learner)):
+                path = f"{each.__module__}.{each.__qualname__}"
+                again = path in documented
+                text += [f"It takes those of `{path}`.", ""] if again else directive(kind, path)
+                documented.add(path)
+    text += ["## Settings of wrappers", "", "Every config has those of the wrappers that fit around its algorithm.", ""]
+    for each in TABLE:
+        text += directive("autoclass", f"{each.Settings.__module__}.{each.Settings.__qualname__}")
+    return "\n".join(text)
+
+
+def directive(kind: str, name: str, members: str = "") -> list[str]:
+    """The lines of a directive of autodoc."""
+    return ["```{eval-rst}", f".. {kind}:: {name}", *([f"   :members: {members}"] if members else []), "```", ""]
 
 
 def write_outside() -> None:
@@ -77,7 +102,7 @@ def linked(text: str, prefix: str, to_docs: str) -> str:
 def write(name: str, text: str) -> None:
     """Writes a generated page if it is another than before."""
     path = GENERATED / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 

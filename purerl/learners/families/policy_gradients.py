@@ -212,7 +212,7 @@ def make_parts(
     Args:
         config: Settings of the algorithm.
         env: Environment to learn in.
-        network: Actor and critic, or one Flax Linen module of both (`networks.as_actor_critic`); None: `make_network`.
+        network: Actor and critic, or one Flax Linen module of both (`heads.as_actor_critic`); None: `make_network`.
         optimiser: An optax transformation; None: the one that ``config`` describes.
         scaler: Scales rewards; None: as ``config`` says.
         value_loss: What the critic minimises.
