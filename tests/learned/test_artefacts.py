@@ -294,3 +294,14 @@ def test_functions_that_come_with_purerl(monkeypatch, tmp_path, capsys):
         assert capsys.readouterr().out.strip() == expected
     with pytest.raises(ConfigError, match="no name of `purerl list learned`"):
         artefacts.load("yours")
+
+
+@pytest.mark.parametrize("name", shipped.files())
+def test_cards_of_functions_that_come_with_purerl(name):
+    """They say how each was searched for, and what a report found in which environments on 512 held-out seeds."""
+    artefact = artefacts.load(name)
+    algo, config = artefacts.training(artefact)
+    assert artefact.option in artefacts.parts([artefact], config) and algo in sockets.ALGORITHMS
+    assert artefact.card["frames"] > 1e8 and artefact.card["evidence"]["seeds"] >= 512
+    assert {row["env"] for row in artefact.card["evidence"]["rows"] if row["trained_on"]} <= set(artefact.card["envs"])
+    assert shipped.files()[name].stat().st_size < 40_000
