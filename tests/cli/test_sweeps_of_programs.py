@@ -67,7 +67,7 @@ def test_other_commands(whole, tmp_path, capsys):
     run("eval", whole, expect=2)
     assert f"is a sweep of several programs; name one of {whole}/0 to {whole}/1" in capsys.readouterr().err
     run("compare", whole, whole, expect=2)
-    assert "holds a sweep" in capsys.readouterr().err
+    assert "is a sweep" in capsys.readouterr().err
     run("resume", whole, "--num-envs", "8", expect=2)
     assert "num_envs = 8: the run has 2; it cannot be changed" in capsys.readouterr().err
     from purerl.runs.reading import overview

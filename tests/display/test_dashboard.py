@@ -400,7 +400,10 @@ def test_who_hangs_up_is_not_told(site, capsys):
 
 def test_bad_input(tmp_path, site, capsys):
     port = str(site.server.server_address[1])
-    for args, words in (([str(tmp_path / "no")], "no directory"), ([str(tmp_path), "--port", port], f"port = {port}")):
+    for args, words in (
+        ([str(tmp_path / "no")], "not a directory"),
+        ([str(tmp_path), "--port", port], f"port = {port}"),
+    ):
         with pytest.raises(SystemExit) as stop:
             cli.main(["dashboard", *args])
         assert stop.value.code == 2 and words in capsys.readouterr().err

@@ -165,7 +165,7 @@ def test_steps_are_timed_with_legal_actions():
 )
 def test_spaces_without_one_shape_are_refused(space):
     kind = type(space).__name__
-    with pytest.raises(ConfigError, match=f"^env = 'nested': observation_space\\['x'\\]: is {kind}; only Box"):
+    with pytest.raises(ConfigError, match=f"^env = 'nested': observation_space\\['x'\\]: is {kind}; must be Box"):
         environment(spaces.Dict({"x": space}), spaces.Discrete(2))
     with pytest.raises(ConfigError, match=f"^env = 'nested': action_space: has {kind}; actions are"):
         environment(spaces.Box(0, 1), space)

@@ -101,7 +101,7 @@ def first(value):
         (lambda v: first(v).update(float32=None), "is not base64"),
         (lambda v: first(v).update(float32="AAAA"), "has 3 bytes, expected"),
         (lambda v: first(v).update(float32=NAN_WORDS), "numbers that are not finite"),
-        (lambda v: v.update(expression=["exec", "error"]), "takes no closed form"),
+        (lambda v: v.update(expression=["exec", "error"]), "does not take a closed form"),
         (
             lambda v: v.update(socket="value-loss", expression=["exec", "error"]),
             "is not a finite number, variable or known",

@@ -49,7 +49,7 @@ def test_is_a_search(search):
 )
 def test_problems(socket, algo, config, environments):
     with pytest.raises(
-        ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent, a socket"
+        ConfigError, match="^strategy = 'meta_gradient': needs a policy gradient of one agent, one environment"
     ):
         meta_gradient.of(sockets.make(socket), algo, config, environments, num_agents=2)
 

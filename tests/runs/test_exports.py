@@ -221,7 +221,7 @@ def test_policies_that_draw_or_remember_in_their_own_way_are_refused():
         exporting.acting(ALGORITHMS["ngu"].make_learner(config, env), None, env.observation_space, {})
     learner = ALGORITHMS["ppo"].make_learner(ALGORITHMS["ppo"].Config(hidden_sizes=(8,)), env)
     at_random = lambda policy, here, key: (jax.random.randint(key, here.obs.shape[:1], 0, 2), here.carry)
-    with pytest.raises(ConfigError, match="at random"):
+    with pytest.raises(ConfigError, match="samples its actions"):
         exporting.acting(learner._replace(exploit=at_random), None, env.observation_space, {})
 
 
