@@ -15,8 +15,8 @@ def value(module: ModuleType, name: str) -> object:
 def modules(root: str = "purerl") -> dict[str, dict[str, object]]:
     """The names of ``__all__`` of the package and of the modules among these names, by module."""
     names = importlib.import_module(root)
-    found = {root: {name: value(names, name) for name in names.__all__}}
-    for each in found[root].values():
+    result = {root: {name: value(names, name) for name in names.__all__}}
+    for each in result[root].values():
         if isinstance(each, ModuleType):
-            found |= modules(each.__name__)
-    return found
+            result |= modules(each.__name__)
+    return result

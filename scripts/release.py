@@ -76,19 +76,19 @@ def differences(files: Files) -> list[str]:
 def problems(files: Files, today: datetime.date, tag: str | None = None) -> list[str]:
     """What keeps the newest version from being released today, with this tag, a line each."""
     version, date = HEADING.search(files.changelog).groups()
-    found = differences(files)
+    lines = differences(files)
     if not VERSION.fullmatch(version):
-        found.append(f"{PATHS.changelog}: {version} is no version such as 1.2.3 or 1.2.3rc1")
+        lines.append(f"{PATHS.changelog}: {version} is no version such as 1.2.3 or 1.2.3rc1")
     try:
         if datetime.date.fromisoformat(date) > today:
-            found.append(f"{PATHS.changelog}: {date} is in the future")
+            lines.append(f"{PATHS.changelog}: {date} is in the future")
     except ValueError:
-        found.append(f"{PATHS.changelog}: {version} is {date}: it needs a date such as {today}")
+        lines.append(f"{PATHS.changelog}: {version} is {date}: it needs a date such as {today}")
     if tag not in (None, f"v{version}"):
-        found.append(f"the tag is {tag}, and must be v{version}")
+        lines.append(f"the tag is {tag}, and must be v{version}")
     if not notes(files.changelog):
-        found.append(f"{PATHS.changelog}: {version} has no notes")
-    return found
+        lines.append(f"{PATHS.changelog}: {version} has no notes")
+    return lines
 
 
 def notes(changelog: str) -> str:
@@ -110,9 +110,9 @@ def main(command: str = "", *rest: str) -> int:
         case "date", ():
             write(ROOT, dated(files, today.isoformat()))
         case "check", () | (_,):
-            found = problems(files, today, *rest)
-            print("\n".join(found) or f"{HEADING.search(files.changelog)[1]} can be released")
-            return bool(found)
+            lines = problems(files, today, *rest)
+            print("\n".join(lines) or f"{HEADING.search(files.changelog)[1]} can be released")
+            return bool(lines)
         case "notes", ():
             print(notes(files.changelog))
         case _:

@@ -149,7 +149,6 @@ def train(row: Row, scale: str) -> dict[str, Any]:
         "curve": curve,
         "seconds": round(summary["wall_seconds"], 1),
         "compile_seconds": round(summary["compile_seconds"], 1),
-        "frames_per_second": round(summary["steps_per_second"]),
         "peak_mib": round(peak / 2**20),
         "cores": summary["device"]["cores"],
         "jax": summary["versions"]["jax"],
@@ -245,16 +244,20 @@ def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple
 
     Those without a line come first, those that lack seeds next, and those without a curve last.
     """
-    kinds: dict[str, list[tuple[Row, str, float | None]]] = {"no line": [], "seeds": [], "no curve": []}
+    entries = []
     for row in rows:
         line = lines.get(row.name, {})
         seeds = len(line.get("returns", ()))
-        if seeds >= row.seeds and "curve" in line:
+        if not seeds:
+            urgency, why = 0, "no line"
+        elif seeds < row.seeds:
+            urgency, why = 1, f"{seeds} of {row.seeds} seeds"
+        elif "curve" not in line:
+            urgency, why = 2, "no curve"
+        else:
             continue
-        kind = "no line" if not seeds else "seeds" if seeds < row.seeds else "no curve"
-        why = f"{seeds} of {row.seeds} seeds" if kind == "seeds" else kind
-        kinds[kind].append((row, why, expected_hours(row, lines.values())))
-    return [entry for entries in kinds.values() for entry in entries]
+        entries.append((urgency, row, why, expected_hours(row, lines.values())))
+    return [entry[1:] for entry in sorted(entries, key=lambda entry: entry[0])]
 
 
 def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:

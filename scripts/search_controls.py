@@ -29,17 +29,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run directory of a search")
     run = parser.parse_args().run
-    found = artefacts.load(run)
-    leaves, shape = jax.tree.flatten(found.meta_params)
+    artefact = artefacts.load(run)
+    leaves, shape = jax.tree.flatten(artefact.meta_params)
     keys = jax.random.split(jax.random.key(SEED), len(leaves))
     controls = {
-        "initial": found.made.init(jax.random.key(SEED)),
+        "initial": artefact.made.init(jax.random.key(SEED)),
         "random": jax.tree.unflatten(shape, [like(key, x) for key, x in zip(keys, leaves, strict=True)]),
     }
     for name, meta_params in controls.items():
-        card = {part: found.card[part] for part in ("algo", "config", "envs", "env_params")}
+        card = {part: artefact.card[part] for part in ("algo", "config", "envs", "env_params")}
         path = run / f"{name}.json"
-        artefacts.save(path, artefacts.of_socket(found.socket, meta_params, card, settings=found.settings))
+        artefacts.save(path, artefacts.of_socket(artefact.socket, meta_params, card, settings=artefact.settings))
         print(path)
 
 

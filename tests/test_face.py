@@ -66,7 +66,7 @@ face.modules()
 print(*{name.partition(".")[0] for name in sys.modules})
 """
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=face.__file__[:-8]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(face.__file__).parent
     )
     assert not LATER & set(ran.stdout.split())
 

@@ -67,7 +67,7 @@ def both(arrays):
     return oracle, results
 
 
-def close(actual, expected):
+def assert_close(actual, expected):
     assert actual.shape == np.shape(expected)
     np.testing.assert_allclose(actual, expected, atol=2e-4 * np.max(np.abs(expected)) + 2e-5, rtol=0)
 
@@ -75,14 +75,14 @@ def close(actual, expected):
 def test_values_and_their_moments(both):
     for _, (value, moments, *_), (values, ours, *_), _ in both[1]:
         for name, expected in value.items():
-            close(getattr(values, name), expected)
-        jax.tree.map(close, tuple(ours), moments)
+            assert_close(getattr(values, name), expected)
+        jax.tree.map(assert_close, tuple(ours), moments)
 
 
 def test_targets_and_what_the_rule_keeps(both):
     for _, (*_, targets, life), (*_, made, memory), _ in both[1]:
-        jax.tree.map(close, tuple(made), targets)
-        jax.tree.map(close, tuple(memory), life)
+        jax.tree.map(assert_close, tuple(made), targets)
+        jax.tree.map(assert_close, tuple(memory), life)
 
 
 def test_terms_of_the_loss(both):
@@ -95,7 +95,7 @@ def test_terms_of_the_loss(both):
         batch = algo.Batch(None, None, made, after, values.returns, steps.terminated, steps.known, None)
         terms = algo.terms(algo.DiscoConfig(value_coef=1.0), out, batch)
         for name, expected in oracle.losses(u, value, targets).items():
-            close(terms[f"{name}_loss"], expected)
+            assert_close(terms[f"{name}_loss"], expected)
 
 
 def test_nothing_flows_across_the_end_of_an_episode(arrays):

@@ -23,12 +23,18 @@ GOOD = {
 
 
 def checked(socket, function):
-    written.check(written.Written(socket, "m:f", function), ALGORITHMS[sockets.make(socket).algo].Config())
+    """Returns the part of the algorithm that a function becomes after its check."""
+    config, result = ALGORITHMS[sockets.make(socket).algo].Config(), written.Written(socket, "m:f", function)
+    written.check(result, config)
+    ((option, part),) = result.parts(config).items()
+    assert option == sockets.make(socket).option
+    return part
 
 
 @pytest.mark.parametrize("socket", GOOD)
 def test_what_fits_is_let_pass(socket):
-    checked(socket, GOOD[socket])
+    part = checked(socket, GOOD[socket])
+    assert isinstance(part, optax.GradientTransformation) if socket == "optimiser" else part is GOOD[socket]
 
 
 @pytest.mark.parametrize(

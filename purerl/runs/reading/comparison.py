@@ -23,10 +23,6 @@ COMPARED = {
 """The entries that a comparison reads from a summary, and their types."""
 
 
-LINE = ".jsonl:"
-"""What separates the file of results from the row, in place of a run directory."""
-
-
 def compare(directories: list[Path]) -> dict[str, Any]:
     """Compares runs by their interquartile means and the first one's probability of improvement over each.
 
@@ -70,9 +66,9 @@ def _summary(source: Path) -> dict[str, Any]:
     Raises:
         ConfigError: A comparison cannot use it. One line.
     """
-    file, is_line, row = str(source).partition(LINE)
-    path = source if is_line else source / "summary.json"
-    summary = _line(Path(file + LINE[:-1]), row) if is_line else json_files.read_json(path)
+    file, is_line, row = str(source).partition(".jsonl:")
+    path = Path(f"{file}.jsonl") if is_line else source / "summary.json"
+    summary = _line(path, row) if is_line else json_files.read_json(path)
     if not isinstance(summary, dict):
         raise ConfigError(f"{path}: not the summary of a run")
     wrong = [name for name, kind in COMPARED.items() if type(summary.get(name)) is not kind]
