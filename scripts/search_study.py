@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from purerl import backend, envs, loops, ppo, trees
-from purerl.formulas import aggregates, losses
+from purerl.formulas import aggregates
 from purerl.learned import sockets
 from purerl.meta import evolution, strategies
 
@@ -25,10 +25,10 @@ LIFETIME = 32_768
 PLACES = "CartPole-v1", "Acrobot-v1"
 """Most searches are in the first alone."""
 CONFIG = ppo.Config(total_steps=LIFETIME, num_envs=4, num_steps=64, learning_rate=2.5e-3, value_coef=0.25)
-SOCKET = sockets.value_loss(losses.squared_value_loss)
+SOCKET = sockets.value_loss("squared")
 """Initially the L2 loss, whose best coefficient on CartPole by `purerl evolve report` is that of `CONFIG`."""
 BASE: dict[str, Any] = {"population": 64, "sigma": 0.06, "rate": 0.03, "envs": 1, "lives": (1.0,), "paired": False}
-BASE |= {"seeds": 1, "lanes": 4, "socket": SOCKET}
+BASE |= {"seeds": 1, "lanes": 4, "momentum": 0.9, "socket": SOCKET}
 SETTINGS: dict[str, dict[str, Any]] = {
     "base": {},
     "population 16": {"population": 16},
@@ -37,6 +37,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sigma 0.2": {"sigma": 0.2},
     "rate 0.01": {"rate": 0.01},
     "rate 0.1": {"rate": 0.1},
+    "momentum 0.99": {"momentum": 0.99},
+    "purerl's defaults": {"sigma": 0.04, "rate": 0.01, "momentum": 0.99},
     "lifetime / 4": {"lives": (0.25,)},
     "lifetime * 4": {"lives": (4.0,)},
     "begins with the clipped loss": {"socket": sockets.value_loss()},
@@ -57,8 +59,8 @@ def run_search(setting: dict[str, Any], frames: float, seed: int) -> tuple[Any, 
     configs = [dataclasses.replace(CONFIG, total_steps=round(part * LIFETIME)) for part in given["lives"]]
     tasks = [evolution.Task(envs.make(env), config, env) for env in PLACES[: given["envs"]] for config in configs]
     like = trees.zeros(jax.eval_shape(socket.init, jax.random.key(0)))
-    rates = {"sigma": given["sigma"], "sigma_decay": 1.0, "learning_rate": given["rate"], "momentum": 0.9}
-    strategy = strategies.make("Open_ES", given["population"], like, **rates)
+    rates = {"sigma": given["sigma"], "learning_rate": given["rate"], "momentum": given["momentum"]}
+    strategy = strategies.make("Open_ES", given["population"], like, sigma_decay=1.0, **rates)
     how = {"num_seeds": given["seeds"], "paired": given["paired"], "lanes": given["lanes"]}
     search = evolution.of(socket, ppo, tasks, strategy, **how)
     generations = max(1, round(frames / search.frames))

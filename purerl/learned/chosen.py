@@ -1,7 +1,7 @@
 """Settings of sockets: what a user can choose and what the environment adds, read from JSON and checked."""
 
 import dataclasses
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from purerl import config as cfg
 from purerl.errors import ConfigError
@@ -24,6 +24,20 @@ class TimeAware:
 
     time_aware: bool = False
     """Also give the function the training's progress and the logarithm of its length in frames."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Based:
+    """The settings of a value loss."""
+
+    value_loss_base: Literal["clipped", "squared"] = "clipped"
+    """The loss that the function changes. clipped: PPO's, in which a value moves at most clip_epsilon from the old one.
+    squared: half the squared error; it is often the better start of a search."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BasedLayers(Layers, Based):
+    """Widths of hidden layers, for a value loss."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,17 +120,23 @@ class Socket(NamedTuple):
     trial: Callable[[PyTree, Env], Env] | None = None
 
 
-def value_loss(
-    base: Callable[..., Any] = losses.clipped_value_loss, hidden_sizes: tuple[int, ...] = (64, 64)
-) -> Socket:
+VALUE_LOSSES = {"clipped": losses.clipped_value_loss, "squared": losses.squared_value_loss}
+"""The losses that a learned value loss can change."""
+
+
+def value_loss(value_loss_base: str = "clipped", hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
     """Makes the socket of the critic's loss: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``.
 
     The loss is elementwise. ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it
     resolves errors of every magnitude; the added term scales with the error. The factor on ``base`` is at least
     ``exp(-4)``, so a base that grows faster than linearly dominates for large errors, and values cannot diverge.
     PureJaxRL (walkthrough, part 4) instead replaces the whole loss by a network of ``x``.
+
+    Args:
+        value_loss_base: The name of ``base`` in `VALUE_LOSSES`.
+        hidden_sizes: Widths of the network's hidden layers.
     """
-    network = mlp(1, hidden_sizes, 2)
+    network, base = mlp(1, hidden_sizes, 2), VALUE_LOSSES[value_loss_base]
 
     def parts(meta_params: PyTree, config: Any) -> dict[str, Any]:
         def loss(value: Array, old_value: Array, target: Array, config: Any) -> Array:
@@ -183,6 +189,12 @@ def clip_drift(log_ratio: Array, advantage: Array, config: Any) -> Array:
 def soft_threshold(x: Array, width: float) -> Array:
     """Moves ``x`` towards 0 by ``width``; the result is 0 where ``|x| <= width``."""
     return jnp.sign(x) * jax.nn.relu(jnp.abs(x) - width)
+
+
+def value_loss_settings(options: Any, env: Env) -> dict[str, Any]:
+    """Returns the settings of a value loss among ``options`` as JSON; none for one that changes PPO's."""
+    made = chosen.among(chosen.Based, options)
+    return {} if made == chosen.Based() else chosen.as_json(made)
 
 
 def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = False) -> Socket:
@@ -428,6 +440,7 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 """The function that makes each socket, by name. An algorithm declares which sockets it has (`Algorithm.sockets`),
 except for those on the environment's side."""
 SETTINGS: dict[str, type] = {
+    "value-loss": chosen.Based,
     "policy-drift": chosen.TimeAware,
     "lpg": lpg_rules.LPGSettings,
     "optimiser": open_optimiser.OpenSettings,
@@ -435,7 +448,7 @@ SETTINGS: dict[str, type] = {
     "levels": generator.GeneratorSettings,
 }
 """The class of a socket's settings that a user can choose, by the socket's name."""
-SIZED = {"value-loss": chosen.Layers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
+SIZED = {"value-loss": chosen.BasedLayers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, for a network of other widths than the default."""
 GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
 """Sockets of earlier versions, with what to do in place of each."""
@@ -450,6 +463,7 @@ def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
         ConfigError: A setting is not valid, or does not fit ``env``.
     """
     of_name = {
+        "value-loss": value_loss_settings,
         "policy-drift": drift_settings,
         "lpg": lpg_rules.choose,
         "optimiser": open_optimiser.choose,

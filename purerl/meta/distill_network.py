@@ -62,8 +62,8 @@ def artefact(
     if learned.socket not in POINTS:
         raise ConfigError(f"socket = {learned.socket!r}: no network is fitted to it; only to {', '.join(POINTS)}")
     artefacts.check_timeless(learned)
-    settings = {"hidden_sizes": list(hidden_sizes)}
-    chosen.read(chosen.Layers, learned.socket, "hidden_sizes", settings)
+    settings = {**learned.settings, "hidden_sizes": list(hidden_sizes)}
+    chosen.read(sockets.SIZED[learned.socket], learned.socket, "hidden_sizes", settings)
     student = sockets.make(learned.socket, **settings)
     inputs, weight = _points(learned.socket)
     origin = [jnp.zeros(1) for _ in inputs]

@@ -124,7 +124,18 @@ def test_an_objective_knows_the_age_of_its_agent(algo, key):
     assert plain.age == ()
 
 
-@pytest.mark.parametrize("base", [losses.clipped_value_loss, losses.squared_value_loss])
+@pytest.mark.parametrize("base", sockets.VALUE_LOSSES)
+def test_value_loss_begins_as_its_base(base):
+    socket = sockets.value_loss(base)
+    loss = socket.parts(socket.init(jax.random.key(0)), CONFIG)["value_loss"]
+    value, old, target = jax.random.normal(jax.random.key(1), (3, 64))
+    given = loss(value, old, target, CONFIG)
+    np.testing.assert_array_equal(given, sockets.VALUE_LOSSES[base](value, old, target, CONFIG))
+    others = [other(value, old, target, CONFIG) for name, other in sockets.VALUE_LOSSES.items() if name != base]
+    assert not any(np.array_equal(given, other) for other in others)
+
+
+@pytest.mark.parametrize("base", sockets.VALUE_LOSSES)
 def test_value_loss_is_anchored(base):
     """Far from the target it falls towards it, whatever was learned."""
     socket = sockets.value_loss(base)
