@@ -160,7 +160,8 @@ def print_report(report: dict[str, Any]) -> None:
         rows = [row for row in report["rows"] if row["env"] == env]
         place = shortened(env, NAME) + (" (held out)" if origin == "evolved" and not rows[0]["trained_on"] else "")
         table = Table("fitness, IQM of", "", f"{origin} is better by", title=escape(place))
-        table.add_row(origin, _fitness(rows[0]["fitness_iqm"], rows[0]["without"]), "")
+        digits = _digits(rows[0]["fitness_iqm"]["value"], *(row["baseline_iqm"]["value"] for row in rows))
+        table.add_row(origin, _fitness(rows[0]["fitness_iqm"], rows[0]["without"], digits), "")
         for row in rows:
             tuned = "".join(f"{field} {value:.3g}" for field, value in row["tuned"].items())
             gap = row["iqm_difference"]
@@ -168,8 +169,8 @@ def print_report(report: dict[str, Any]) -> None:
             verdict = verdict if interval(gap) else "too few seeds to tell"
             table.add_row(
                 escape(f"{row['baseline']}\n{tuned}{' (edge)' if row['at_edge'] else ''}"),
-                _fitness(row["baseline_iqm"], row["baseline_without"]),
-                escape(f"{gap['value']:+.2f} {interval(gap, 2)}\n{verdict}")
+                _fitness(row["baseline_iqm"], row["baseline_without"], digits),
+                escape(f"{gap['value']:+.{max(digits, 2)}f} {interval(gap, max(digits, 2))}\n{verdict}")
                 if np.isfinite(gap["value"])
                 else "no episode ended",
             )
@@ -181,9 +182,15 @@ def print_report(report: dict[str, Any]) -> None:
     )
 
 
-def _fitness(estimate: dict[str, Any], without: int) -> str:
+def _digits(*values: float) -> int:
+    """Returns how many digits after the point show three digits of the largest of ``values``: 1 to 4."""
+    largest = max((abs(x) for x in values if np.isfinite(x)), default=1.0)
+    return int(np.clip(2 - np.floor(np.log10(max(largest, 1e-9))), 1, 4))
+
+
+def _fitness(estimate: dict[str, Any], without: int, digits: int) -> str:
     """Returns a fitness with its interval, and below it the number of trainings ``without`` one, if any."""
-    text = f"{estimate['value']:.1f} {interval(estimate)}".strip()
+    text = f"{estimate['value']:.{digits}f} {interval(estimate, digits)}".strip()
     return escape(text + (f"\n{without} without" if without else ""))
 
 

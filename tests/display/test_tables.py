@@ -86,6 +86,15 @@ def test_lines_come_when_it_starts_soon_after_and_for_each_tenth(capsys):
     ]
 
 
+def test_reports_show_small_returns_with_three_digits(capsys):
+    iqm, gap = {"value": 0.2049, "low": 0.2, "high": 0.21}, {"value": -0.0252, "low": -0.036, "high": -0.0143}
+    row = {"env": "FourRooms-misc", "trained_on": True, "baseline": "DPO", "tuned": {}, "at_edge": False}
+    row |= {"fitness_iqm": iqm, "baseline_iqm": iqm, "iqm_difference": gap, "without": 0, "baseline_without": 0}
+    print_report({"rows": [row], "seeds": 8})
+    shown = capsys.readouterr().out
+    assert "0.205 [0.200, 0.210]" in shown and "-0.025 [-0.036, -0.014]" in shown
+
+
 def test_tables_fit_80_columns(capsys):
     """Whatever names and numbers they have; the ends of a long name stay."""
     wide = {"value": -1234.56, "low": -13000.25, "high": -1100.5}
