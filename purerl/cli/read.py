@@ -108,13 +108,16 @@ def list_names(args: list[str]) -> int:
 
 
 def _function(name: str) -> str:
-    """Describes a learned function that comes with purerl: how it is used, and the environments of its search."""
-    from purerl.learned import artefacts
+    """Describes a learned function that comes with purerl: how it is used, and where its report found it better."""
+    from purerl.learned import artefacts, shipped
 
     artefact = artefacts.load(name)
     option = artefact.option.replace("_", "-")
     used = f"purerl train {artefact.card['algo']} --{option} {name}"
-    return f"{name}   ({used}; searched for in {', '.join(artefact.card['envs'])})"
+    lines = [f"{name}   ({used}; searched for in {', '.join(artefact.card['envs'])})"]
+    found = shipped.compared(artefact.card.get("evidence", {}).get("rows", []))
+    lines += [f"    {how}: {', '.join(places)}" for how, places in found.items() if places]
+    return "\n".join(lines)
 
 
 def _lines(family: str | None) -> list[str]:

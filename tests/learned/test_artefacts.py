@@ -277,13 +277,21 @@ def test_functions_that_come_with_purerl(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
     (tmp_path / "shipped").mkdir()
-    artefacts.save(tmp_path / "shipped" / "mine.json", learned("value-loss"))
+    gap = lambda env, low, high: {"env": env, "iqm_difference": {"low": low, "high": high}}
+    rows = [gap("A", 1, 2), gap("A", 0.5, 1), gap("B", 1, 2), gap("B", -2, -1), gap("C", 1, 2), gap("C", -1, 1)]
+    mine = learned("value-loss")
+    mine = mine._replace(card={**mine.card, "evidence": {"rows": rows}})
+    artefacts.save(tmp_path / "shipped" / "mine.json", mine)
     assert artefacts.load("mine").socket == "value-loss"
     artefacts.save(tmp_path / "mine", learned("policy-drift"))
     assert artefacts.load("mine").socket == "policy-drift"
     (tmp_path / "mine").unlink()
     for options, expected in (
-        ((), "mine   (purerl train ppo --value-loss mine; searched for in CartPole-v1)"),
+        (
+            (),
+            "mine   (purerl train ppo --value-loss mine; searched for in CartPole-v1)\n"
+            "    better than all tuned baselines: A\n    worse than one: B\n    no worse than any: C",
+        ),
         (
             ("--json",),
             '[\n  "mine"\n]',
