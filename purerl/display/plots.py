@@ -195,6 +195,23 @@ def curves_figure(
     return figure
 
 
+def panels_figure(x: ArrayLike, figures: Mapping[str, Mapping[str, ArrayLike]], axes: tuple[str, str] = AXES) -> Figure:
+    """Draws a grid of panels, each as `curves_figure` does.
+
+    Args:
+        x: As for `curves_figure`.
+        figures: Lines, as for `curves_figure`, by the title of their panel.
+        axes: As for `curves_figure`.
+    """
+    across = math.ceil(math.sqrt(len(figures)))
+    down = math.ceil(len(figures) / across)
+    whole = Figure(figsize=(5 * across, 3.4 * down) if len(figures) > 1 else (7, 4), layout="constrained")
+    parts = whole.subfigures(down, across, squeeze=False).flat
+    for part, (title, lines) in zip(parts, figures.items(), strict=False):
+        curves_figure(x, lines, title, axes, part)
+    return whole
+
+
 def curve(panel: Axes, x: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
     """Draws the interquartile mean over agents, and its 95 % bootstrap interval as a band.
 

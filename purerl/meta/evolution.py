@@ -115,6 +115,8 @@ def lifetime(
     return live
 
 
+OF_TASK = "fitness/"
+"""What the names of the metrics of single tasks begin with."""
 LANES = 8
 """Trainings that a CPU core computes at once. A search promises only its own bits, and not those of single trainings,
 so it can use the number that was fastest for small networks."""
@@ -326,7 +328,7 @@ def of(
 
     def each(fitness: Array) -> Metrics:
         of_task = [fitness[rows, 0 if paired else i] for i, rows in enumerate(tried)]
-        return {f"fitness/{task.name}": _summary(x)["fitness"] for task, x in zip(tasks, of_task, strict=True)}
+        return {f"{OF_TASK}{task.name}": _summary(x)["fitness"] for task, x in zip(tasks, of_task, strict=True)}
 
     one = [algo.make_trainer(task.config, task.env).frames(task.config.num_iterations) for task in tasks]
     frames = num_seeds * sum(len(rows) * each for rows, each in zip(tried, one, strict=True))

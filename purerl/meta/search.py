@@ -22,6 +22,7 @@ from purerl import backend, loops, processes, trees
 from purerl.display import progress
 from purerl.errors import ConfigError, own_code
 from purerl.learned import artefacts
+from purerl.meta import evolution
 from purerl.meta.description import Description, Setup
 from purerl.population import devices, planning
 from purerl.population.layouts import AXIS
@@ -280,13 +281,16 @@ def _barren(directory: Path) -> int:
 
 
 def _draw(directory: Path, artefact: artefacts.Artefact, config: Any) -> None:
-    """Draws the fitness over frames, and the learned function if its socket has a plot."""
+    """Draws the fitness over frames, of several tasks in a panel each, and the learned function if it has a plot."""
     from purerl.display import plots
     from purerl.meta import pictures
 
     if rows := list(log.rows(directory / LOG)):
-        names = "fitness_worst", "fitness", "fitness_best"
-        lines = {name: np.array([[np.nan if row[name] is None else row[name] for row in rows]]) for name in names}
+        line = lambda name: np.array([[np.nan if row[name] is None else row[name] for row in rows]])
+        names = [name for name in rows[0] if name.startswith(evolution.OF_TASK)]
+        tasks = {name.removeprefix(evolution.OF_TASK): {"mean": line(name)} for name in names}
+        whole = {name: line(name) for name in ("fitness_worst", "fitness", "fitness_best")}
         x = [row["frames"] for row in rows]
-        plots.curves(directory / "curve.png", x, lines, artefact.socket, axes=("frames", "fitness"))
+        figure = plots.panels_figure(x, tasks or {artefact.socket: whole}, ("frames", "fitness"))
+        plots.save(directory / "curve.png", figure)
     pictures.draw(directory / "learned.png", artefact, config)

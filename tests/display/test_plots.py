@@ -159,3 +159,6 @@ def test_curves(tmp_path):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"must be \[S, 3\]"):
         plots.curves_figure(x, {"a": [1.0, 2.0, 3.0]})
+    grid = plots.panels_figure(x, {name: {"mean": [[1.0, 2.0, 3.0]]} for name in "abc"}, ("frames", "fitness"))
+    assert [panel.get_title() for panel in grid.axes] == ["a", "b", "c"]
+    assert all(panel.lines[0].get_ydata().tolist() == [1, 2, 3] for panel in grid.axes)
