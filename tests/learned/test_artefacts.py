@@ -309,7 +309,7 @@ def test_cards_of_functions_that_come_with_purerl(name):
     """They say how each was searched for, and what a report found in which environments on 512 held-out seeds."""
     artefact = artefacts.load(name)
     algo, config = artefacts.training(artefact)
-    assert artefact.option in artefacts.parts([artefact], config) and algo in sockets.ALGORITHMS
+    assert artefacts.parts([artefact], config) and artefacts.options(algo)[artefact.option] == artefact.socket
     assert artefact.card["frames"] > 1e8 and artefact.card["evidence"]["seeds"] >= 512
     assert {row["env"] for row in artefact.card["evidence"]["rows"] if row["trained_on"]} <= set(artefact.card["envs"])
-    assert shipped.files()[name].stat().st_size < 40_000
+    assert shipped.files()[name].stat().st_size < 50_000
