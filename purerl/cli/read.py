@@ -109,12 +109,17 @@ def list_names(args: list[str]) -> int:
 
 def _function(name: str) -> str:
     """Describes a learned function that comes with purerl: how it is used, and where its report found it better."""
+    from purerl.display import words
     from purerl.learned import artefacts, shipped
 
-    artefact = artefacts.load(name)
+    artefact = artefacts.load(shipped.files()[name])
+    algo, config = artefacts.training(artefact)
+    usual = type(config)()
+    changed = {name: x for name, x in vars(config).items() if x != getattr(usual, name)}
+    options = [f"--{field.replace('_', '-')} {words.value(x)}" for field, x in changed.items()]
     option = artefact.option.replace("_", "-")
-    used = f"purerl train {artefact.card['algo']} --{option} {name}"
-    lines = [f"{name}   ({used}; searched for in {', '.join(artefact.card['envs'])})"]
+    used = " ".join(["purerl train", algo, f"--{option}", name, *options])
+    lines = [name, f"    {used}", f"    searched for in: {', '.join(artefact.card['envs'])}"]
     found = shipped.compared(artefact.card.get("evidence", {}).get("rows", []))
     lines += [f"    {how}: {', '.join(places)}" for how, places in found.items() if places]
     return "\n".join(lines)

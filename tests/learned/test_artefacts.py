@@ -1,6 +1,7 @@
 """Discovered functions as files: what is read is what was written, and nothing but a checked function is ever read."""
 
 import base64
+import dataclasses
 import json
 import random
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import cli
+from purerl import cli, ppo
 from purerl.errors import ConfigError
 from purerl.formulas import losses
 from purerl.learned import artefacts, expressions, shipped, sockets
@@ -280,7 +281,8 @@ def test_functions_that_come_with_purerl(monkeypatch, tmp_path, capsys):
     gap = lambda env, low, high: {"env": env, "iqm_difference": {"low": low, "high": high}}
     rows = [gap("A", 1, 2), gap("A", 0.5, 1), gap("B", 1, 2), gap("B", -2, -1), gap("C", 1, 2), gap("C", -1, 1)]
     mine = learned("value-loss")
-    mine = mine._replace(card={**mine.card, "evidence": {"rows": rows}})
+    config = dataclasses.asdict(ppo.Config(num_steps=64, value_coef=0.25))
+    mine = mine._replace(card={**mine.card, "algo": "ppo", "config": config, "evidence": {"rows": rows}})
     artefacts.save(tmp_path / "shipped" / "mine.json", mine)
     assert artefacts.load("mine").socket == "value-loss"
     artefacts.save(tmp_path / "mine", learned("policy-drift"))
@@ -289,7 +291,8 @@ def test_functions_that_come_with_purerl(monkeypatch, tmp_path, capsys):
     for options, expected in (
         (
             (),
-            "mine   (purerl train ppo --value-loss mine; searched for in CartPole-v1)\n"
+            "mine\n    purerl train ppo --value-loss mine --num-steps 64 --value-coef 0.25\n"
+            "    searched for in: CartPole-v1\n"
             "    better than all tuned baselines: A\n    worse than one: B\n    no worse than any: C",
         ),
         (
