@@ -8,6 +8,7 @@ from purerl.errors import ConfigError
 
 MOST, MOST_LAYERS = 4096, 8
 Size = Annotated[int, cfg.Range(1, MOST, open_high=False)]
+ValueLossBase = Literal["clipped", "squared"]
 Made = TypeVar("Made")
 
 
@@ -27,16 +28,16 @@ class TimeAware:
 
 
 @dataclasses.dataclass(frozen=True)
-class Based:
+class ValueLossSettings:
     """The settings of a value loss."""
 
-    value_loss_base: Literal["clipped", "squared"] = "clipped"
+    value_loss_base: ValueLossBase = "clipped"
     """The loss that the function changes. clipped: PPO's, in which a value moves at most clip_epsilon from the old one.
     squared: half the squared error; it is often the better start of a search."""
 
 
 @dataclasses.dataclass(frozen=True)
-class BasedLayers(Layers, Based):
+class SizedValueLossSettings(Layers, ValueLossSettings):
     """Widths of hidden layers, for a value loss."""
 
 

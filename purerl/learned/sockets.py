@@ -124,7 +124,7 @@ VALUE_LOSSES = {"clipped": losses.clipped_value_loss, "squared": losses.squared_
 """The losses that a learned value loss can change."""
 
 
-def value_loss(value_loss_base: str = "clipped", hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
+def value_loss(value_loss_base: chosen.ValueLossBase = "clipped", hidden_sizes: tuple[int, ...] = (64, 64)) -> Socket:
     """Makes the socket of the critic's loss: ``base * exp(4 tanh(a)) + sqrt(1 + x^2) * b`` with ``x = value - target``.
 
     The loss is elementwise. ``a`` and ``b`` are outputs of a network of ``arcsinh(x)``, a signed logarithm, so that it
@@ -193,8 +193,8 @@ def soft_threshold(x: Array, width: float) -> Array:
 
 def value_loss_settings(options: Any, env: Env) -> dict[str, Any]:
     """Returns the settings of a value loss among ``options`` as JSON; none for one that changes PPO's."""
-    made = chosen.among(chosen.Based, options)
-    return {} if made == chosen.Based() else chosen.as_json(made)
+    made = chosen.among(chosen.ValueLossSettings, options)
+    return {} if made == chosen.ValueLossSettings() else chosen.as_json(made)
 
 
 def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = False) -> Socket:
@@ -440,7 +440,7 @@ SOCKETS: dict[str, Callable[..., Socket]] = dict(
 """The function that makes each socket, by name. An algorithm declares which sockets it has (`Algorithm.sockets`),
 except for those on the environment's side."""
 SETTINGS: dict[str, type] = {
-    "value-loss": chosen.Based,
+    "value-loss": chosen.ValueLossSettings,
     "policy-drift": chosen.TimeAware,
     "lpg": lpg_rules.LPGSettings,
     "optimiser": open_optimiser.OpenSettings,
@@ -448,7 +448,7 @@ SETTINGS: dict[str, type] = {
     "levels": generator.GeneratorSettings,
 }
 """The class of a socket's settings that a user can choose, by the socket's name."""
-SIZED = {"value-loss": chosen.BasedLayers, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
+SIZED = {"value-loss": chosen.SizedValueLossSettings, "policy-drift": chosen.AwareLayers, "td-loss": chosen.Layers}
 """Sockets whose artefacts may have ``hidden_sizes`` as settings, for a network of other widths than the default."""
 GONE = {"rule": "is no more; search for a rule anew with `purerl evolve lpg`, another network"}
 """Sockets of earlier versions, with what to do in place of each."""
