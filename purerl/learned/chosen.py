@@ -79,3 +79,9 @@ def among(kind: type[Made], options: Any) -> Made:
 def as_json(made: Any) -> dict[str, Any]:
     """Converts settings to JSON: a dict in which tuples are lists."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(made).items()}
+
+
+def changed(kind: type[Any], options: Any) -> dict[str, Any]:
+    """Returns the settings of ``kind`` that are among ``options`` as JSON; none if all have their defaults."""
+    made = among(kind, options)
+    return {} if made == kind() else as_json(made)

@@ -82,7 +82,7 @@ def choose(options: Any, env: Env) -> dict[str, Any]:
     made = chosen.among(OpenSettings, options)
     if unused := cfg.unused([made], OpenSettings()):
         raise ConfigError("\n".join(unused))
-    return {} if made == OpenSettings() else chosen.as_json(made)
+    return chosen.changed(OpenSettings, options)
 
 
 def problems(config: Any) -> list[str]:

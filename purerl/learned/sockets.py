@@ -191,12 +191,6 @@ def soft_threshold(x: Array, width: float) -> Array:
     return jnp.sign(x) * jax.nn.relu(jnp.abs(x) - width)
 
 
-def value_loss_settings(options: Any, env: Env) -> dict[str, Any]:
-    """Returns the settings of a value loss among ``options`` as JSON; none for one that changes PPO's."""
-    made = chosen.among(chosen.ValueLossSettings, options)
-    return {} if made == chosen.ValueLossSettings() else chosen.as_json(made)
-
-
 def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = False) -> Socket:
     """Makes the socket of the drift that a policy objective subtracts: PPO's drift changed by a network.
 
@@ -235,12 +229,6 @@ def policy_drift(hidden_sizes: tuple[int, ...] = (128,), time_aware: bool = Fals
         variables=("log_ratio", "advantage"),
         closed=closed,
     )
-
-
-def drift_settings(options: Any, env: Env) -> dict[str, Any]:
-    """Returns the settings of a drift among ``options`` as JSON; none for one that sees ratio and advantage alone."""
-    made = chosen.among(chosen.TimeAware, options)
-    return chosen.as_json(made) if made.time_aware else {}
 
 
 def _dpo(scale: Any) -> dict[str, Any]:
@@ -463,14 +451,14 @@ def settings(name: str, options: Any, env: Env) -> dict[str, Any]:
         ConfigError: A setting is not valid, or does not fit ``env``.
     """
     of_name = {
-        "value-loss": value_loss_settings,
-        "policy-drift": drift_settings,
         "lpg": lpg_rules.choose,
         "optimiser": open_optimiser.choose,
         "cheap-talk": messages.settings,
         "levels": generator.settings,
     }
-    return of_name[name](options, env) if name in SETTINGS else {}
+    if name in of_name:
+        return of_name[name](options, env)
+    return chosen.changed(SETTINGS[name], options) if name in SETTINGS else {}
 
 
 def places(algo: str) -> tuple[str, ...]:
