@@ -1,6 +1,8 @@
 """The source reads data as data: nothing in it unpickles, evaluates, or imports what a file names unasked."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,8 @@ def test_faults_are_found(source):
 def test_importers_import():
     for name in IMPORTERS:
         assert "importlib.import_module(" in (ROOT / name).read_text()
+
+
+def test_an_interpreter_without_purerl_is_a_side_of_a_benchmark():
+    without = "import sys; sys.modules |= dict.fromkeys(['purerl', 'jax', 'numpy']); sys.path.insert(0, 'scripts')"
+    subprocess.run([sys.executable, "-c", f"{without}; import benchmark"], cwd=ROOT, check=True, timeout=60)

@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purerl.population.layouts import place
 from workloads import turns
 
 
@@ -90,6 +89,7 @@ def bare(ready: Ready, seed: int) -> Any:
     import jax
     import numpy as np
 
+    from purerl.population import layouts
     from purerl.runs.running import program, session
     from purerl.store.saver import saver
 
@@ -98,7 +98,7 @@ def bare(ready: Ready, seed: int) -> Any:
         (run.directory / "checkpoints").mkdir()
         setup, members = run.setup, run.setup.members
         state = program.begin(ready.program, members)
-        placed = place(members, ready.program.chunk.layout)
+        placed = layouts.place(members, ready.program.chunk.layout)
         paced = session.advance(
             functools.partial(ready.program.chunk.program, placed.given),
             state,

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from purerl.population.layouts import spread
 from workloads import ppo, turns
 
 NUM_ENVS, NUM_STEPS = 4, 64
@@ -50,6 +49,7 @@ def purerl_program(side: str, name: str, candidates: int, total_steps: int, lane
     from purerl import ppo as algo
     from purerl.learned import sockets
     from purerl.meta import evolution, strategies
+    from purerl.population import layouts
     from purerl.trees import zeros
 
     use_cpu_cores()
@@ -59,7 +59,7 @@ def purerl_program(side: str, name: str, candidates: int, total_steps: int, lane
         silent = zeros(jax.eval_shape(socket.init, jax.random.key(0)))
         train = algo.make_train(config, socket.env(silent, env))
         layout = evolution.placed(candidates, lanes=lanes or None)
-        train_all = spread(lambda key, _: ((), train(key).metrics), layout)
+        train_all = layouts.spread(lambda key, _: ((), train(key).metrics), layout)
         return lambda key: train_all(trees.fill(jax.random.split(key, candidates), layout.size), ())[1]
     strategy = strategies.make("Open_ES", candidates, zeros(jax.eval_shape(socket.init, jax.random.key(0))))
     search = evolution.of(socket, algo, [evolution.Task(env, config)], strategy, lanes=lanes or None)

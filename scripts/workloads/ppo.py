@@ -6,7 +6,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-from purerl.population.layouts import spread
 from workloads import turns
 
 NUM_ENVS, NUM_STEPS = 4, 128
@@ -38,6 +37,7 @@ def purerl_program(agents: int, total_steps: int, lanes: int):
     Devices and threads are those of ``purerl train``.
     """
     from purerl import envs, population, ppo, trees, use_cpu_cores, use_one_thread
+    from purerl.population import layouts
 
     if agents > 1:
         use_cpu_cores()
@@ -46,7 +46,7 @@ def purerl_program(agents: int, total_steps: int, lanes: int):
     config = ppo.Config(total_steps=total_steps, num_envs=NUM_ENVS, num_steps=NUM_STEPS)
     train = ppo.make_train(config, envs.make("CartPole-v1"))
     layout = population.layout(agents, lanes=lanes or None)
-    train_all = spread(lambda key, _: ((), train(key)), layout)
+    train_all = layouts.spread(lambda key, _: ((), train(key)), layout)
     return lambda keys: train_all(trees.fill(keys, layout.size), ())[1]
 
 

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purerl.population import layouts
-
 SCRIPT = Path(__file__).parents[1] / "benchmark.py"
 
 
@@ -59,6 +57,7 @@ def all_agents(trainer: Any, num_iterations: int, request: dict[str, Any]) -> Ca
 def of_all(outcome: Callable[[Any], Any], request: dict[str, Any]) -> Callable[[Any], Any]:
     """A program of purerl's, of keys ``[agents]`` on every device: ``outcome(key)`` of each agent."""
     from purerl import population, trees
+    from purerl.population import layouts
 
     layout = population.layout(request["agents"], lanes=request["lanes"] or None)
     each = layouts.spread(lambda key, _: ((), outcome(key)), layout)
