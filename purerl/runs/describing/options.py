@@ -248,7 +248,7 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     out: str | None = None
     """Run directory to create (default: runs/SOCKET-ALGO-DATE-TIME)."""
     budget_seconds: cfg.NonNegative = 0.0
-    """Seconds after which the search stops early. 0: no limit."""
+    """Seconds after which the search stops early. Those before it was resumed count too. 0: no limit."""
     dry_run: bool = False
     """Only print the frames, memory and hours that the search would take."""
 
