@@ -34,6 +34,8 @@ class Row(NamedTuple):
     frames: float = 5e5
     options: str = ""
     seeds: int = 32
+    player: str = ""
+    """Whose 20 episodes are the file `DEMOS` among the options."""
 
     @property
     def name(self) -> str:
@@ -41,13 +43,25 @@ class Row(NamedTuple):
         return " ".join(f"{self.algo} {self.env} {self.frames:.10g} {self.options}".split())
 
     @property
+    def words(self) -> list[str]:
+        """The training, without the name of the program."""
+        frames = "" if self.frames == 5e5 else f" --total-steps {self.frames:.10g}"
+        return f"train {self.algo} --env {self.env} --num-seeds {self.seeds}{frames} {self.options}".split()
+
+    @property
+    def recording(self) -> list[str]:
+        """What records the demonstrations, likewise; empty without any."""
+        record = f"record {self.player} --env {self.env} --episodes 20 --out {DEMOS}"
+        return record.split() if self.player else []
+
+    @property
     def command(self) -> str:
         """As a person types it."""
-        frames = "" if self.frames == 5e5 else f" --total-steps {self.frames:.10g}"
-        return " ".join(
-            f"purerl train {self.algo} --env {self.env} --num-seeds {self.seeds}{frames} {self.options}".split()
-        )
+        train, record = (f"purerl {' '.join(words)}" for words in (self.words, self.recording))
+        return f"`{record}`, `{train}`" if self.player else train
 
+
+DEMOS = "demos.safetensors"
 
 SMALL = "--hidden-sizes 64 64 --batch-size 64 --learning-rate 1e-3 --actor-learning-rate 1e-3"
 """The defaults of these algorithms, written out as in the lines that are kept from before they were the defaults."""
@@ -61,6 +75,16 @@ TWO_ON_TWO = (
     "--env-params ways=1 --num-envs 16 --num-steps 1 --num-updates 1 --batch-size 256 --capacity 100000 "
     "--store-next-obs --initial-temperature 0.1 --gamma 0.9"
 )
+MINATAR = [f"{game}-MinAtar" for game in ("Breakout", "SpaceInvaders", "Freeway", "Asterix", "Seaquest")]
+FLAT = "--preset minatar --env-params flatten=1 --hidden-sizes 64 64"
+"""PureJaxRL's settings whole, without a convolution; they are also DiscoGen's."""
+ROW_BY_ROW = "--memory none --burn-in 0 --num-envs 16 --num-steps 10 --num-updates 8 --batch-size 32 --period 5 "
+ROW_BY_ROW += "--unroll 11 --capacity 48640 --warmup-steps 640 --target-period 50 --learning-rate 1e-3 "
+ROW_BY_ROW += "--learning-rate-decay 0 --num-policies 8 --gamma-end 0.97 --hidden-sizes 64 64"
+"""Of the agents that seek novelty in DeepSea, as in `exploration`."""
+BOTH_NOVELTIES = "--embedding observations --episode-memory 10 --gamma-middle 0.99 --bandit-width 0.05"
+SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
+SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
 ROWS = (
     Row("reinforce", "CartPole-v1"),
     Row("a2c", "CartPole-v1"),
@@ -105,20 +129,31 @@ ROWS = (
     Row("r2d2", "MemoryChain-bsuite", 2e5, "--env-params memory_length=20", 8),
     Row("dqn", "FourRooms-misc", 5e5, "", 8),
     Row("ppo", "FourRooms-misc", 5e5, "", 8),
+    Row("ngu", "DeepSea-v0", 48_640, f"--env-params depth=10 {ROW_BY_ROW} --novelty lifelong", 8),
+    Row("agent57", "DeepSea-v0", 48_640, f"--env-params depth=10 {ROW_BY_ROW} {BOTH_NOVELTIES}", 8),
+    Row("ppo", "DeepSea-v0", 240_000, SEA_OF_20, 8),
+    Row("ppo", "DeepSea-v0", 240_000, f"{SEA_OF_20} --intrinsic rnd", 8),
+    Row("r2d3", "CueCorridor-v0", 1e5, f"--demos {DEMOS}", 8, "scripts.players:expert"),
+    *(Row("ppo", env, 1e7, FLAT, 3) for env in MINATAR),
     Row("ppo", "Breakout-MinAtar", 5e6, "--preset image", 2),
+    *(Row("impala", env, 1e7, "--preset image", 3) for env in MINATAR),
+    *(Row("pqn", env, 1e7, "--preset image", 3) for env in MINATAR),
+    *(Row(algo, env, 3.2e6, "--preset image", 3) for algo in ("dqn", "rainbow") for env in MINATAR[:2]),
 )
 """In the order in which they are trained: what costs little first."""
 
 
 def arguments(row: Row, scale: str, out: Path) -> list[str]:
     """Of ``purerl train``. At the scale ci: two seeds and a hundredth of the frames, but two iterations at least."""
+    demos = str(out.parent / DEMOS)
+    words = [demos if word == DEMOS else word for word in row.words]
     if scale == "full":
-        return [*row.command.split()[1:], "--out", str(out)]
+        return [*words, "--out", str(out)]
 
     from purerl.cli import parsing
     from purerl.runs.describing.options import TrainOptions
 
-    options = ["--env", row.env, *row.options.split()]
+    options = ["--env", row.env, *(demos if word == DEMOS else word for word in row.options.split())]
     config = parsing.training("train", row.algo, TrainOptions, options).config
     least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
     frames = max(round(row.frames / 100), least)
@@ -129,8 +164,10 @@ def arguments(row: Row, scale: str, out: Path) -> list[str]:
 def train(row: Row, scale: str) -> dict[str, Any]:
     """Trains a row and returns its line. Raises `SystemExit` with the code of a command that did not end with 0."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        code, peak = in_a_process([sys.executable, "-m", "purerl.cli", *arguments(row, scale, run)])
+        run, purerl = Path(folder) / "run", (sys.executable, "-m", "purerl.cli")
+        if row.player:
+            subprocess.run([*purerl, *row.recording[:-1], Path(folder) / DEMOS], cwd=ROOT, check=True)
+        code, peak = in_a_process([*purerl, *arguments(row, scale, run)])
         if code:
             raise SystemExit(code)
         summary = json.loads((run / "summary.json").read_text())
@@ -264,13 +301,14 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     """The hours of a row at the speed of the lines that are nearest to it, the median of several; None without any.
 
     Nearest are those of the same algorithm and environment, then of the algorithm and an environment of the same
-    family, then of the environment, then of the algorithm.
+    family, then of the environment, then of its family, then of the algorithm.
     """
     family = lambda env: env.split("-")[-1]
     near = (
         lambda line: line["algo"] == row.algo and line["env"] == row.env,
         lambda line: line["algo"] == row.algo and family(line["env"]) == family(row.env),
         lambda line: line["env"] == row.env,
+        lambda line: family(line["env"]) == family(row.env),
         lambda line: line["algo"] == row.algo,
     )
     timed = [line for line in lines if "seconds" in line]
