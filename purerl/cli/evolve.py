@@ -52,7 +52,8 @@ def evolve(args: list[str]) -> int:
 
         params = parsing.env_params(given.options.env_params, given.options.resets)
         usual = parsing.usual(begin, algo)
-        description = describe(socket, algo, given.options, given.config, params, usual=usual)
+        initial = begin.learned if begin else {}
+        description = describe(socket, algo, given.options, given.config, params, initial, usual=usual)
         if not given.options.dry_run:
             return search.search(description, given.options)
         from purerl.display import progress

@@ -122,7 +122,8 @@ def _search(directory: Path, file: Any, algo: str, args: list[str]) -> int:
 
     with prepared(given.options):
         params = parsing.env_params(given.options.env_params, given.options.resets)
-        described = description.describe(socket, algo, given.options, given.config, params, usual=before.config)
+        learned, usual = start.learned, before.config
+        described = description.describe(socket, algo, given.options, given.config, params, learned, usual=usual)
         return resume(described, given.options, _resumed(directory, file, changed, given.options))
 
 

@@ -13,7 +13,7 @@ from purerl.algos import ALGORITHMS, read_config
 from purerl.envs.hosted import on_device
 from purerl.envs.union import union
 from purerl.errors import ConfigError, own_code
-from purerl.learned import ENV_SOCKET_NAMES, sockets
+from purerl.learned import ENV_SOCKET_NAMES, artefacts, sockets
 from purerl.meta import evolution, meta_gradient, strategies
 from purerl.runs.describing.config_file import ConfigFile, Start
 from purerl.runs.describing.description import env_options
@@ -27,6 +27,7 @@ class Description(NamedTuple):
     ``env_params`` are keyword arguments of every environment, ``config`` the fields of the algorithm's config,
     ``strategy`` the arguments of `strategies.make` with the strategy's name, and ``settings`` those of the socket
     (`sockets.settings`). A task is an environment and a lifetime, as a fraction of the config's ``total_steps``.
+    ``initial`` is the artefact at which the search begins, as `artefacts.to_json` writes it; empty: as the socket does.
     """
 
     socket: str
@@ -43,6 +44,15 @@ class Description(NamedTuple):
     settings: dict[str, Any] = {}
     tasks: str = "shared"
     lifetimes: Sequence[float] = (1.0,)
+    initial: dict[str, Any] = {}
+
+    @property
+    def made(self) -> sockets.Socket:
+        """The socket, whose function is initially that of ``initial``."""
+        if not self.initial:
+            return sockets.make(self.socket, **self.settings)
+        artefact = artefacts.of_json(self.initial)
+        return artefact.made._replace(init=lambda key: artefact.meta_params)
 
     def lives(self, env: str) -> list[tuple[Any, str]]:
         """Returns the config of an agent of each lifetime, and the name of its task in the environment ``env``."""
@@ -62,7 +72,7 @@ class Setup(NamedTuple):
     @own_code()
     def of(cls, description: Description, devices: Sequence[jax.Device] | None = None) -> "Setup":
         """Makes the search that ``description`` asks for, on ``devices`` (default: all)."""
-        algo, socket = ALGORITHMS[description.algo], sockets.make(description.socket, **description.settings)
+        algo, socket = ALGORITHMS[description.algo], description.made
         config = read_config(description.algo, description.config)
         environments = [envs.make(name, **description.env_params) for name in description.envs]
         size, options = description.population, description.strategy
@@ -102,7 +112,7 @@ def start(file: ConfigFile) -> Start:
     options |= {name: value for name, value in file.take("settings", dict, {}).items() if name in named}
     options["env"] = file.take("envs", list, [])
     options |= env_options(file, *options["env"])
-    return Start(file, options, file.take("config", dict, {}), {}, {})
+    return Start(file, options, file.take("config", dict, {}), {}, file.take("initial", dict, {}))
 
 
 IN_ONE_PROGRAM = "candidates are trained in one"
@@ -111,7 +121,14 @@ IN_ONE_PROGRAM = "candidates are trained in one"
 
 @own_code()
 def describe(
-    socket: str, algo: str, options: Any, config: Any, env_params: dict[str, Any], *, usual: Any = None
+    socket: str,
+    algo: str,
+    options: Any,
+    config: Any,
+    env_params: dict[str, Any],
+    initial: dict[str, Any] | None = None,
+    *,
+    usual: Any = None,
 ) -> Description:
     """Makes the description of the search that options ask for.
 
@@ -121,6 +138,7 @@ def describe(
         options: The options of the search.
         config: The config of the algorithm.
         env_params: Keyword arguments of every environment.
+        initial: The function at which the search begins, as in a `Description`, if the options name none.
         usual: The config that the options change (default: the preset's). None of its fields is refused for having no
             effect.
 
@@ -146,6 +164,7 @@ def describe(
     if environments and not problems:
         with _collecting(problems):
             settings = sockets.settings(socket, options, environments[-1])
+            initial, settings = _begun(socket, options.initial, initial or {}, settings)
             for place in environments:  # each one is checked alone: a report trains in one at a time
                 sockets.make(socket, **settings).env((), place)
     known: Sequence[Env | None] = [*environments] or [None]
@@ -192,6 +211,7 @@ def describe(
         settings=settings,
         tasks=options.tasks,
         lifetimes=list(options.lifetimes),
+        initial=initial or {},
     )
     if not problems:
         with _collecting(problems):
@@ -199,6 +219,34 @@ def describe(
     if problems:
         raise ConfigError("\n".join(problems))
     return description
+
+
+def _begun(
+    socket: str, path: str, initial: dict[str, Any], settings: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the function at which a search begins, as JSON, and the settings of its socket.
+
+    Args:
+        socket: The name of the socket.
+        path: The function, as `artefacts.load` takes it; empty: that of ``initial``.
+        initial: The function as JSON, or empty.
+        settings: The settings of the socket; empty: those of the function.
+
+    Raises:
+        ConfigError: The function is not valid, or not one of the socket with these settings.
+    """
+    if not path and not initial:
+        return {}, settings
+    artefact = artefacts.load(path) if path else artefacts.of_json(initial)
+    name = f"initial = {path!r}"
+    if artefact.socket != socket:
+        raise ConfigError(f"{name}: is a function for the socket {artefact.socket}, not for {socket}")
+    if artefact.expression is not None:
+        raise ConfigError(f"{name}: is a closed form; only a network can be evolved")
+    if settings not in ({}, artefact.settings):
+        other = [f"{key} = {value!r}" for key, value in artefact.settings.items() if settings.get(key) != value]
+        raise ConfigError(f"{name}: has other settings than the options: {', '.join(other)}")
+    return artefacts.to_json(artefact._replace(measured={})), artefact.settings
 
 
 ONLY_OPEN_ES = "sigma_decay", "sigma_limit", "momentum"

@@ -207,6 +207,7 @@ def _search(run: Run, program: SearchProgram, so_far: Progress) -> int:
     evidence = {"generations": done, "frames": done * setup.frames, "status": status}
     evidence["fitness"] = last[0]["fitness"] if last else None
     card, measured = {**description._asdict(), **evidence}, {"seconds": so_far.seconds, **machine_facts()}
+    card["initial"] = description.initial.get("sha256", "")
     artefact = artefacts.of_socket(description.socket, mean, card, measured, description.settings)
     if done > first or not (directory / artefacts.NAME).exists():
         for name in OF_AN_ARTEFACT:

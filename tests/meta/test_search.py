@@ -29,6 +29,8 @@ TINY = [
     "1",
     "--num-minibatches",
     "2",
+    "--learning-rate",
+    "0.1",  # so large that so few steps tell one candidate from another
 ]
 EVOLVE = ["evolve", "value-loss", "--env", "CartPole-v1", "--population", "4", *TINY]
 PAIRED = [*EVOLVE[:4], "Catch-bsuite", "--tasks", "paired", "--population", "4", *TINY]
@@ -60,7 +62,9 @@ def test_directory(whole):
     assert [row["generation"] for row in rows] == list(range(1, 13))
     assert rows[-1]["frames"] == 12 * 4 * 512 and all(row["alive"] == 1 for row in rows)
     assert all(row["fitness_worst"] <= row["fitness"] <= row["fitness_best"] for row in rows)
+    assert sum(row["fitness_worst"] < row["fitness_best"] for row in rows) > 6
     artefact = artefacts.load(whole)
+    assert np.any(artefact.meta_params[-1]["kernel"])  # 0 where the search begins
     assert artefact.socket == "value-loss" and artefact.card["frames"] == 12 * 4 * 512
     assert artefact.card["strategy"]["name"] == "Open_ES" and artefact.measured["versions"]["jax"] == jax.__version__
     assert artefact.measured["seconds"] > 0 and not {"seconds", "device", "flags"} & set(artefact.card)
@@ -76,6 +80,21 @@ def test_longer_search_goes_on(whole, tmp_path):
     assert run("resume", directory, "--generations", 12) == 0
     assert outcome(directory) == outcome(whole)
     assert run("resume", directory) == 0 and outcome(directory) == outcome(whole)
+
+
+def test_a_search_begins_at_a_learned_function(whole, tmp_path):
+    """So small steps leave it as it was; it is in the run, which needs the other one no more."""
+    first, second, again = tmp_path / "first", tmp_path / "second", tmp_path / "again"
+    shutil.copytree(whole, first)
+    still = "--sigma", 1e-9, "--sigma-limit", 1e-9, "--meta-learning-rate", 1e-9
+    assert run(*EVOLVE, "--initial", first, *still, "--generations", 1, "--out", second) == 0
+    shutil.rmtree(first)
+    assert run("resume", second, "--generations", 2) == 0
+    begun, ended = artefacts.load(whole), artefacts.load(second)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-7), begun.meta_params, ended.meta_params)
+    assert ended.card["initial"] == json.loads((whole / artefacts.NAME).read_text())["sha256"]
+    assert run(*EVOLVE[:2], "--config", second / "config.json", "--generations", 2, "--out", again) == 0
+    assert outcome(again) == outcome(second)
 
 
 def start(*args):
@@ -167,6 +186,12 @@ def test_dry_run(tmp_path, capsys):
         ((*EVOLVE, "--momentum", "1"), "momentum = 1.0: must"),
         (("evolve", "vtrace-weight", "--env", "Catch-bsuite"), "vtrace-weight: there is nothing to correct"),
         ((*EVOLVE, "--learning-rate", "-1"), "learning_rate = -1.0: must"),
+        ((*EVOLVE, "--initial", "/nowhere"), "/nowhere: No such file"),
+        ((*EVOLVE, "--initial", "five-tasks-drift"), "is a function for the socket policy-drift, not for value-loss"),
+        (
+            ("evolve", "lpg", "--env", "CartPole-v1", "--initial", "four-tasks-update-rule", "--lpg-size", "8"),
+            "has other settings than the options: lpg_base = 'none', lpg_size = 16\n",
+        ),
         ((*TALK, "--env", "Breakout-MinAtar"), "observations [10, 10, 4]; messages of this kind need [400]"),
         ((*TALK, "--env", "CartPole-v1", "Acrobot-v1"), "observations [4]; messages of this kind need [6]"),
         ((*TALK, "--unseen", "0", "4"), "unseen = (0, 4): must be some of 0 to 3"),

@@ -152,7 +152,7 @@ def digest(fields: dict[str, Any]) -> str:
         kept["datasets"] = {name: entry.get("sha256") for name, entry in of_play.items()}
     if begun := kept.pop("warm_start", {}):
         kept["warm_start"] = {name: value for name, value in begun.items() if name != "run"}
-    for name in ("stop", "split"):
+    for name in ("stop", "split", "initial"):
         if not kept.get(name):
             kept.pop(name, None)  # runs of earlier versions lack it
     kept["config"] = {name: value for name, value in fields["config"].items() if name not in LENGTHS}

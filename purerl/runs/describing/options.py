@@ -225,6 +225,9 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     """Tasks in which a candidate is evaluated. shared: all tasks, with the same random keys for every candidate; the
     fitness is the mean rank. paired: one task for each antithetic pair of candidates; the fitness is which of the two
     is better, and a generation costs as much with many tasks as with one. paired needs Open_ES or PGPE."""
+    initial: str = ""
+    """Learned function at which the search begins, with its settings: a run directory of `purerl evolve`, a file of it
+    or a name of `purerl list learned` (default: the function of the socket, which changes nothing in the algorithm)."""
     population: cfg.Members = 64
     """Number of candidates in a generation. With strategy meta_gradient: number of agents."""
     generations: cfg.Count = 256
