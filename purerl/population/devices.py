@@ -31,7 +31,7 @@ def use_cpu_cores() -> None:
 
     It must be called before JAX computes anything. It leaves the devices as they are if ``XLA_FLAGS`` or
     ``JAX_NUM_CPU_DEVICES`` already sets their number. On a CPU with AVX-512 it also adds to ``XLA_FLAGS`` that vectors
-    have 512 bits, unless their size is set there: programs are up to 12 % faster than with XLA's 256 bits.
+    have 512 bits, unless their size is set there: small agents train 4 to 9 % faster than with XLA's 256 bits.
 
     Raises:
         RuntimeError: JAX has computed something already.
