@@ -145,15 +145,14 @@ ROWS = (
 
 def arguments(row: Row, scale: str, out: Path) -> list[str]:
     """Of ``purerl train``. At the scale ci: two seeds and a hundredth of the frames, but two iterations at least."""
-    demos = str(out.parent / DEMOS)
-    words = [demos if word == DEMOS else word for word in row.words]
+    located = lambda words: [str(out.parent / DEMOS) if word == DEMOS else word for word in words]
     if scale == "full":
-        return [*words, "--out", str(out)]
+        return [*located(row.words), "--out", str(out)]
 
     from purerl.cli import parsing
     from purerl.runs.describing.options import TrainOptions
 
-    options = ["--env", row.env, *(demos if word == DEMOS else word for word in row.options.split())]
+    options = ["--env", row.env, *located(row.options.split())]
     config = parsing.training("train", row.algo, TrainOptions, options).config
     least = config.num_envs * (getattr(config, "warmup_rows", 0) + 2 * config.num_steps)
     frames = max(round(row.frames / 100), least)

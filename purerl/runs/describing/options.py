@@ -227,7 +227,7 @@ class EvolveOptions(Lanes, Devices, Described, MachineOptions):
     is better, and a generation costs as much with many tasks as with one. paired needs Open_ES or PGPE."""
     initial: str = ""
     """Learned function at which the search begins, with its settings: a run directory of `purerl evolve`, a file of it
-    or a name of `purerl list learned` (default: the function of the socket, which changes nothing in the algorithm)."""
+    or a name of `purerl list learned` (default: the socket's own initial function)."""
     population: cfg.Members = 64
     """Number of candidates in a generation. With strategy meta_gradient: number of agents."""
     generations: cfg.Count = 256
