@@ -8,53 +8,102 @@ class Published(NamedTuple):
 
     who: str
     algorithm: str
-    frames: str
-    figure: str
+    frames: float
+    value: float
     source: str
+    note: str = ""
+    """What else is known of the figure."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As a row of its table."""
+        note = f" ({self.note})" if self.note else ""
+        return self.who, self.algorithm, f"{self.frames:,.0f}", f"{self.value:g}{note}", self.source
+
+    def is_comparable(self, algorithm: str, frames: int) -> bool:
+        """Returns whether it is of the same algorithm, and of as many frames within a tenth."""
+        return self.algorithm.lower() == algorithm and abs(frames / self.frames - 1) < 0.1
 
 
 CLEANRL = "cleanrl, docs/rl-algorithms"
 BLINES = "gymnax-blines, log of the agent's file"
+BLINES_CURVE = "gymnax-blines, docs/lcurves.png, read off"
 PGX = "pgx, examples/minatar-ppo, read off; its rules differ a little"
+NOTEBOOK = "examples/brax_minatar.ipynb, read off"
+DISCOGEN = "OnPolicyRL/utils/baseline_scores.yaml; two layers of 64, the best of ten step sizes, 8 seeds"
+RUN_MARL = "its own script, run for docs/benchmarks.md"
 RUN = "its own configuration, run for this table: 8 seeds, jax 0.10.2, gymnax 0.0.9"
 
 PUBLISHED: dict[str, tuple[Published, ...]] = {
     "CartPole-v1": (
-        Published("PureJaxRL", "PPO", "5e5", "500 from 2e5 on", "docs/cartpole_plot_seconds.png, read off"),
-        Published("PureJaxRL", "PPO", "5e5", "496.4", RUN),
-        Published("gymnax-blines", "PPO", "1.44e5", "500.0", BLINES),
-        Published("Stoix", "PPO; DQN", "5e5", "500; 400", "docs/images, one seed, read off"),
-        Published("Rejax", "PPO", "1e5", "430.5 (worst seed 298)", RUN),
-        Published("Rejax", "DQN", "1e5", "447.3 (worst seed 202)", RUN),
-        Published("Rejax", "PQN", "5.2e5", "450.9 (worst seed 326)", RUN),
-        Published("cleanrl", "PPO; DQN; C51", "5e5", "490.0 +- 6.1; 498.4 +- 2.3; 491.1 +- 9.7", CLEANRL),
+        Published("PureJaxRL", "PPO", 5e5, 500, "docs/cartpole_plot_seconds.png, read off"),
+        Published("PureJaxRL", "PPO", 5e5, 496.4, RUN),
+        Published("gymnax-blines", "PPO", 1.44e5, 500, BLINES),
+        Published("Stoix", "PPO", 5e5, 500, "docs/images, read off", "one seed"),
+        Published("Stoix", "DQN", 5e5, 400, "docs/images, read off", "one seed"),
+        Published("Rejax", "PPO", 1e5, 430.5, RUN, "worst seed 298"),
+        Published("Rejax", "DQN", 1e5, 447.3, RUN, "worst seed 202"),
+        Published("Rejax", "PQN", 5.2e5, 450.9, RUN, "worst seed 326"),
+        Published("cleanrl", "PPO", 5e5, 490, CLEANRL, "+- 6.1"),
+        Published("cleanrl", "DQN", 5e5, 498.4, CLEANRL, "+- 2.3"),
+        Published("cleanrl", "C51", 5e5, 491.1, CLEANRL, "+- 9.7"),
     ),
     "Acrobot-v1": (
-        Published("gymnax-blines", "PPO", "5e5", "-78.9", BLINES),
-        Published("cleanrl", "PPO; DQN; C51", "5e5", "-86.4 +- 1.3; -88.9 +- 1.6; -86.7 +- 2.2", CLEANRL),
+        Published("gymnax-blines", "PPO", 5e5, -78.9, BLINES),
+        Published("cleanrl", "PPO", 5e5, -86.4, CLEANRL, "+- 1.3"),
+        Published("cleanrl", "DQN", 5e5, -88.9, CLEANRL, "+- 1.6"),
+        Published("cleanrl", "C51", 5e5, -86.7, CLEANRL, "+- 2.2"),
     ),
     "MountainCar-v0": (
-        Published("gymnax-blines", "PPO", "2.4e5", "-118.3", BLINES),
-        Published("cleanrl", "PPO; DQN; C51", "5e5", "-200; -188.9 +- 11.8; -174.3 +- 36.4", CLEANRL),
+        Published("gymnax-blines", "PPO", 2.4e5, -118.3, BLINES),
+        Published("cleanrl", "PPO", 5e5, -200, CLEANRL),
+        Published("cleanrl", "DQN", 5e5, -188.9, CLEANRL, "+- 11.8"),
+        Published("cleanrl", "C51", 5e5, -174.3, CLEANRL, "+- 36.4"),
     ),
-    "Pendulum-v1": (Published("gymnax-blines", "PPO", "1e6", "-200.6", BLINES),),
+    "Pendulum-v1": (Published("gymnax-blines", "PPO", 1e6, -200.6, BLINES),),
     "Breakout-MinAtar": (
-        Published("gymnax-blines", "PPO", "1e7", "22.9 (43 with step size 1e-3)", BLINES),
-        Published("PureJaxRL", "PPO", "1e7", "about 40", "docs/minatar_plot_seconds.png, read off"),
-        Published("pgx", "PPO, 4096 environments", "2e7", "50", PGX),
-    ),
-    "Asterix-MinAtar": (
-        Published("gymnax-blines", "PPO", "1e7", "15.0 (17.8 with step size 1e-3)", BLINES),
-        Published("pgx", "PPO, 4096 environments", "2e7", "22 (25 at its best)", PGX),
-    ),
-    "Freeway-MinAtar": (
-        Published("gymnax-blines", "PPO", "1e7", "58.8", BLINES),
-        Published("pgx", "PPO, 4096 environments", "2e7", "63.5", PGX),
+        Published("gymnax-blines", "PPO", 1e7, 22.9, BLINES),
+        Published("gymnax-blines", "PPO", 1e7, 43, BLINES_CURVE, "step size 1e-3"),
+        Published("PureJaxRL", "PPO", 1e7, 40, "docs/minatar_plot_seconds.png, read off"),
+        Published("DiscoGen", "PPO", 1e7, 69.9, DISCOGEN),
+        Published("pgx", "PPO", 2e7, 50, PGX, "4096 environments"),
     ),
     "SpaceInvaders-MinAtar": (
-        Published("gymnax-blines", "PPO", "1e7", "131.6", BLINES),
-        Published("PureJaxRL", "PPO", "1e7", "about 170", "examples/brax_minatar.ipynb, one seed, read off"),
-        Published("pgx", "PPO, 4096 environments", "2e7", "144 (153 at its best)", PGX),
+        Published("gymnax-blines", "PPO", 1e7, 131.6, BLINES),
+        Published("PureJaxRL", "PPO", 1e7, 170, NOTEBOOK, "one seed"),
+        Published("DiscoGen", "PPO", 1e7, 180.9, DISCOGEN),
+        Published("pgx", "PPO", 2e7, 144, PGX, "153 at its best, 4096 environments"),
+    ),
+    "Freeway-MinAtar": (
+        Published("gymnax-blines", "PPO", 1e7, 58.8, BLINES),
+        Published("DiscoGen", "PPO", 1e7, 61.8, DISCOGEN),
+        Published("pgx", "PPO", 2e7, 63.5, PGX, "4096 environments"),
+    ),
+    "Asterix-MinAtar": (
+        Published("gymnax-blines", "PPO", 1e7, 15, BLINES),
+        Published("gymnax-blines", "PPO", 1e7, 17.8, BLINES_CURVE, "step size 1e-3"),
+        Published("DiscoGen", "PPO", 1e7, 17, DISCOGEN),
+        Published("pgx", "PPO", 2e7, 22, PGX, "25 at its best, 4096 environments"),
+    ),
+    "Seaquest-MinAtar": (Published("pgx", "PPO", 2e7, 54, PGX, "4096 environments"),),
+    "brax/positional/hopper": (
+        Published("PureJaxRL", "PPO", 5e7, 1500, NOTEBOOK, "one seed, 1,800 at its best"),
+        Published("DiscoGen", "PPO", 5e7, 2503.9, DISCOGEN),
+    ),
+    "brax/positional/ant": (
+        Published("brax", "PPO", 2.5e7, 5850, "notebooks/training.ipynb, read off", "one seed"),
+        Published("DiscoGen", "PPO", 5e7, 7091.3, DISCOGEN),
+    ),
+    "brax/positional/halfcheetah": (Published("DiscoGen", "PPO", 5e7, 5049.3, DISCOGEN),),
+    "jaxmarl/MPE_simple_spread_v3": (
+        Published("JaxMARL", "IPPO", 1e6, -24.8, RUN_MARL, "step size 2.5e-4, discount 0.99, while training, 2 seeds"),
+    ),
+    "jaxmarl/SMAX/3m": (
+        Published("JaxMARL", "IPPO", 204_800, 1.41, RUN_MARL, "recurrent, while training, one seed"),
+        Published("JaxMARL", "MAPPO", 204_800, 1.68, RUN_MARL, "recurrent, while training, one seed"),
     ),
 }
 """By environment."""
+
+CAUSES: dict[str, str] = {}
+"""Why a row stays below a published figure, by its name."""

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from published import PUBLISHED
+from published import CAUSES, PUBLISHED, Published
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -76,6 +76,8 @@ TWO_ON_TWO = (
     "--store-next-obs --initial-temperature 0.1 --gamma 0.9"
 )
 MINATAR = [f"{game}-MinAtar" for game in ("Breakout", "SpaceInvaders", "Freeway", "Asterix", "Seaquest")]
+SPREAD = "--env-params max_steps=25 --num-envs 16 --num-steps 125 --learning-rate 2.5e-3 --gamma 0.9"
+BATTLE = "--num-envs 32 --num-steps 64 --learning-rate 2e-3 --max-grad-norm 0.25 --hidden-sizes 128 128"
 FLAT = "--preset minatar --env-params flatten=1 --hidden-sizes 64 64"
 """PureJaxRL's settings whole, without a convolution; they are also DiscoGen's."""
 ROW_BY_ROW = "--memory none --burn-in 0 --num-envs 16 --num-steps 10 --num-updates 8 --batch-size 32 --period 5 "
@@ -83,6 +85,11 @@ ROW_BY_ROW += "--unroll 11 --capacity 48640 --warmup-steps 640 --target-period 5
 ROW_BY_ROW += "--learning-rate-decay 0 --num-policies 8 --gamma-end 0.97 --hidden-sizes 64 64"
 """Of the agents that seek novelty in DeepSea, as in `exploration`."""
 BOTH_NOVELTIES = "--embedding observations --episode-memory 10 --gamma-middle 0.99 --bandit-width 0.05"
+PHYSICS = "--env-params resets=pool:256 --preset brax --hidden-sizes 64 64 --learning-rate 5e-4 --learning-rate-decay 1"
+"""PureJaxRL's settings with DiscoGen's layers and falling step size, in the middle of the ten that DiscoGen tries."""
+SOFT_HOPPER = "--env-params resets=pool:256 --num-envs 16 --num-steps 1 --num-updates 8 --batch-size 256 "
+SOFT_HOPPER += "--hidden-sizes 128 128 --normalize-obs --learning-rate 3e-4 --actor-learning-rate 3e-4 "
+SOFT_HOPPER += "--capacity 1000000 --warmup-steps 10000"
 SEA_OF_20 = "--env-params depth=20 --num-envs 16 --num-steps 60 --learning-rate 1e-3 --learning-rate-decay 0 "
 SEA_OF_20 += "--entropy-coef 0.02 --hidden-sizes 64"
 ROWS = (
@@ -134,6 +141,12 @@ ROWS = (
     Row("ppo", "DeepSea-v0", 240_000, SEA_OF_20, 8),
     Row("ppo", "DeepSea-v0", 240_000, f"{SEA_OF_20} --intrinsic rnd", 8),
     Row("r2d3", "CueCorridor-v0", 1e5, f"--demos {DEMOS}", 8, "scripts.players:expert"),
+    *(Row(algo, "jaxmarl/MPE_simple_spread_v3", 1e6, SPREAD, 4) for algo in ("ippo", "mappo")),
+    *(Row(algo, "jaxmarl/SMAX/3m", 204_800, BATTLE, 4) for algo in ("ippo", "mappo")),
+    Row("ppo", "brax/positional/hopper", 5e7, PHYSICS, 1),
+    Row("ppo", "brax/positional/ant", 1e7, PHYSICS, 1),
+    Row("ppo", "brax/positional/halfcheetah", 6e6, PHYSICS, 1),
+    Row("sac", "brax/positional/hopper", 1e6, SOFT_HOPPER, 1),
     *(Row("ppo", env, 1e7, FLAT, 3) for env in MINATAR),
     Row("ppo", "Breakout-MinAtar", 5e6, "--preset image", 2),
     *(Row("impala", env, 1e7, "--preset image", 3) for env in MINATAR),
@@ -141,6 +154,10 @@ ROWS = (
     *(Row(algo, env, 3.2e6, "--preset image", 3) for algo in ("dqn", "rainbow") for env in MINATAR[:2]),
 )
 """In the order in which they are trained: what costs little first."""
+
+
+SAME_TASK = {"flatten", "resets", "max_steps"}
+"""Parameters of environments with which rows have the task that others have; ``max_steps`` is that of simple_spread."""
 
 
 def arguments(row: Row, scale: str, out: Path) -> list[str]:
@@ -244,8 +261,39 @@ def page(lines: Iterable[dict[str, Any]]) -> str:
             text.append(f"\n![Returns while training, in {env}](curves/{picture(env)})")
         if env in PUBLISHED:
             text.append("\n| published | algorithm | frames | return | where |\n|---|---|---|---|---|")
-            text += [f"| {' | '.join(figure)} |" for figure in PUBLISHED[env]]
-    return "\n".join([*text, TAIL])
+            text += [f"| {' | '.join(figure.cells)} |" for figure in PUBLISHED[env]]
+    return "\n".join([*text, compared(ordered), TAIL])
+
+
+def compared(lines: Sequence[dict[str, Any]]) -> str:
+    """The rows that stay below a published figure, and how many there are of them."""
+    pairs = [(line, figure) for line in lines for figure in PUBLISHED.get(line["env"], ()) if same(line, figure)]
+    below = [(line, figure) for line, figure in pairs if interval(line["returns"]).high < figure.value]
+    names = lambda pairs: {line["row"] for line, _ in pairs}
+    table = ["| row | return | published | cause |", "|---|---|---|---|"] if below else []
+    table += [
+        f"| {line['row']} | {interval(line['returns']).value:.2f} | {figure.value:g}, {figure.who} | "
+        f"{CAUSES.get(line['row'], 'not known')} |"
+        for line, figure in below
+    ]
+    seconds = sum(line["seconds"] + line.get("compile_seconds", 0) for line in lines)
+    return COMPARED.format(
+        below=len(names(below)), rows=len(names(pairs)), hours=seconds / 3600, table="\n".join(table)
+    )
+
+
+def same(line: dict[str, Any], figure: Published) -> bool:
+    """Returns whether a figure is of the algorithm and the frames of a line, in the same task."""
+    return not line.get("env_params", {}).keys() - SAME_TASK and figure.is_comparable(line["algo"], line["frames"])
+
+
+def interval(returns: Sequence[float | None]) -> Any:
+    """The `aggregates.Estimate` of the interquartile mean over seeds; one that died counts as nan."""
+    import numpy as np
+
+    from purerl.formulas import aggregates
+
+    return aggregates.estimate(np.array(returns, np.float64))
 
 
 def picture(env: str) -> str:
@@ -324,22 +372,15 @@ def speed(line: dict[str, Any]) -> float:
 
 def cells(line: dict[str, Any]) -> str:
     """A line as a row of its table."""
-    import numpy as np
-
-    from purerl.formulas import aggregates
-
-    if "returns" in line:
-        scores = np.array([np.nan if x is None else x for x in line["returns"]], np.float64)
-        result = aggregates.estimate(scores)
-        given = f"**{result.value:.2f}** [{result.low:.2f}, {result.high:.2f}]"
-        seeds, worst = len(scores), "died" if np.isnan(scores).any() else f"{scores.min():.2f}"
-        cost = f"{line['seconds'] / 60:.1f} min, {speed(line):,.0f}/s"
-        cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
-    else:
-        given, seeds, worst, cost = f"{line['mean']:.2f} (mean)", line["seeds"], f"{line['worst']:.2f}", "-"
+    result, alive = interval(line["returns"]), [x for x in line["returns"] if x is not None]
+    worst = "died" if len(alive) < len(line["returns"]) else f"{min(alive):.2f}"
+    cores = f"{line['cores']} core" + "s" * (line["cores"] != 1)
+    cost = f"{line['seconds'] / 60:.1f} min, {cores}, {speed(line):,.0f}/s"
+    cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
     return (
-        f"| {line['algo']} | {line['frames']:,} | {seeds} | {given} | {worst} | {cost} | {command} | {line['commit']} |"
+        f"| {line['algo']} | {line['frames']:,} | {len(line['returns'])} | **{result.value:.2f}** [{result.low:.2f}, "
+        f"{result.high:.2f}] | {worst} | {cost} | {command} | {line['commit']} |"
     )
 
 
@@ -393,9 +434,8 @@ HEAD = """# Results
 
 The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
 interval, and the worst seed. Every figure was measured on CPUs. A plus after a commit means that the package had
-changes that were not yet committed. Rows marked (mean) have no interval. They are from before 2026-11-23: means over
-seeds, whose commits were not recorded. Published figures follow ours, with their sources; most are of one seed or do
-not give a number of seeds.
+changes that were not yet committed. Published figures follow ours, with their sources; most are of one seed or do not
+give a number of seeds.
 
 This page is generated from [results.jsonl](results.jsonl), which has the returns of all seeds:
 
@@ -407,6 +447,16 @@ The command trains the rows that are not in that file yet, have too few seeds or
 with the hours that they are expected to take. With `--budget-seconds 0` it only writes the page. With `--scale ci`
 every training has a hundredth of the length, and the output is in `runs/results-ci`. `purerl compare` takes a row in
 place of a run: `purerl compare "docs/results.jsonl:ppo CartPole-v1 500000" runs/mine`."""
+
+COMPARED = """
+## Below a published figure
+
+{below} of the {rows} rows that have a published figure of the same algorithm at the same frames, within a tenth, stay
+below one: the upper end of their interval is less. Rows whose environment is changed by parameters are not compared.
+
+{table}
+
+The rows of this page took {hours:.1f} hours, compiling included."""
 
 TAIL = """
 To add an algorithm, add a row to `ROWS` in `scripts/results.py`, and train it.
