@@ -18,6 +18,7 @@ from purerl.algos.ppo import ppo
 from purerl.envs.adapters.stepping import check_counts
 from purerl.envs.fleet import Fleet, fleet
 from purerl.envs.native.games.coin_game import coin_game
+from purerl.envs.native.games.game import check
 from purerl.errors import ConfigError
 from purerl.loops.rollout import init_actors
 from purerl.loops.trainers import collector, initial_state, next_state, observe
@@ -100,7 +101,7 @@ def where_needed(needed: Array, make: Callable[[], PyTree], otherwise: PyTree) -
     return jax.lax.while_loop(lambda loop: loop[0], once, (needed, otherwise))[1]
 
 
-def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> Env:
+def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int, *, see_mean: bool = False) -> Env:
     """Makes the meta-game in ``env``, a game of two agents: an `Env` in which a learner of ``algo`` has the other seat.
 
     Its ``N = config.num_envs`` agents are rows of one meta-agent, each in seat 0 of a game of its own. One learner has
@@ -115,6 +116,8 @@ def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> 
         algo: A policy gradient of `purerl.algos`.
         config: The Config of ``algo``.
         num_trainings: Updates of the learner in an episode.
+        see_mean: Agents also see ``"mean_reward" [2]``, the mean of "reward" over all games. It tells what the learner
+            does in the games of others; M-FOS's policy has a gate for this, computed from a mean over the games.
 
     Raises:
         ConfigError: ``env`` has another number of agents, or ``algo`` cannot train with ``config``.
@@ -132,8 +135,11 @@ def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> 
 
     def observe(state: TrainState, metrics: Metrics) -> PyTree:
         game: Game = state.actors.env_state
-        return {"obs": game.obs, "reward": game.reward, "last": game.last[:, None]}
+        seen = {"obs": game.obs, "reward": game.reward, "last": game.last[:, None]}
+        mean = jnp.broadcast_to(jnp.mean(game.reward, axis=0), game.reward.shape)
+        return seen | ({"mean_reward": mean} if see_mean else {})
 
+    rewards = Box(-np.inf, np.inf, (2,), jnp.float32)
     return learning(
         name,
         make_trainer,
@@ -143,8 +149,9 @@ def shaping(name: str, env: Env, algo: Any, config: Any, num_trainings: int) -> 
         num_iterations=num_trainings * config.num_steps,
         observation_space={
             "obs": env.observation_space,
-            "reward": Box(-np.inf, np.inf, (2,), jnp.float32),
+            "reward": rewards,
             "last": Box(False, True, (1,), jnp.dtype(bool)),
+            **({"mean_reward": rewards} if see_mean else {}),
         },
         action_space=env.action_space,
         num_agents=size,
@@ -159,6 +166,7 @@ def coin_shaping(
     learning_rate: float = 5e-3,
     num_epochs: int = 16,
     stolen: float = 2.0,
+    see_mean: int = 0,
 ) -> Env:
     """Makes `shaping` in the coin game (`CoinGame-v0`): ``--env purerl.meta.shaping:coin_shaping``.
 
@@ -169,12 +177,15 @@ def coin_shaping(
         learning_rate: The step size of the learner, PPO with layers of 32 units. M-FOS's is 0.005.
         num_epochs: The epochs of the learner. M-FOS's has 80.
         stolen: As in `CoinGame-v0`.
+        see_mean: With 1 the agents also see the mean of both rewards over all games (`shaping`).
 
     Raises:
-        ConfigError: A count is not valid (the message names the parameter above); and in the cases of `shaping`.
+        ConfigError: A count is not valid, or ``see_mean`` is neither 0 nor 1 (the message names the parameter); and in
+            the cases of `shaping`.
     """
     counts = {"lanes": lanes, "num_trainings": num_trainings, "rounds": rounds, "num_epochs": num_epochs}
     check_counts("CoinShaping", **{name: (value, 1) for name, value in counts.items()})
+    check("CoinShaping", "see_mean", see_mean, see_mean in (0, 1), "0 or 1")
     config = ppo.Config(
         num_envs=lanes,
         num_steps=rounds,
@@ -186,4 +197,5 @@ def coin_shaping(
         hidden_sizes=(32,),
         total_steps=lanes * rounds * num_trainings,
     )
-    return shaping("CoinShaping", coin_game(stolen=stolen, max_steps=rounds), ppo, config, num_trainings)
+    game = coin_game(stolen=stolen, max_steps=rounds)
+    return shaping("CoinShaping", game, ppo, config, num_trainings, see_mean=bool(see_mean))

@@ -122,7 +122,7 @@ INNER = ppo.Config(
 @pytest.fixture(scope="module")
 def shaped():
     """Six rounds of four steps, with an episode of three trainings."""
-    env = shaping.shaping("Coins", envs.make("CoinGame-v0", max_steps=4), ppo, INNER, 3)
+    env = shaping.shaping("Coins", envs.make("CoinGame-v0", max_steps=4), ppo, INNER, 3, see_mean=True)
     actions = jax.random.randint(jax.random.key(5), (24, 2, 3), 0, 4)
     return env, actions, *compiled(env)(jax.random.split(jax.random.key(0), 2), actions)
 
@@ -154,6 +154,8 @@ def test_the_meta_agent_has_the_first_seat(shaped):
     np.testing.assert_array_equal(made.next_obs["last"][..., 0, 0], np.arange(24)[:, None].repeat(2, axis=1) % 4 == 3)
     assert not seen["reward"][11].any() and not seen["last"][11].any() and (states.t[11] == 0).all()
     assert not obs["reward"].any()
+    means = made.next_obs["reward"].mean(axis=2, keepdims=True)
+    np.testing.assert_allclose(made.next_obs["mean_reward"], np.broadcast_to(means, (24, 2, 3, 2)), atol=1e-6)
     row, column = np.divmod(seen["obs"][:, :, :, :9].argmax(axis=-1), 3)
     dr, dc = np.array([[-1, 1, 0, 0], [0, 0, -1, 1]])[:, np.asarray(actions)]
     for t in range(1, 24):
@@ -170,3 +172,5 @@ def test_shaping_is_for_two():
         shaping.shaping("x", envs.make("CoinGame-v0"), ppo, config, 3)
     with pytest.raises(ConfigError, match="lanes = 0: must be a whole number >= 1"):
         shaping.coin_shaping(lanes=0)
+    with pytest.raises(ConfigError, match="see_mean = 2: must be 0 or 1"):
+        shaping.coin_shaping(see_mean=2)
