@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from purerl import processes
+from purerl.hosts.processes import cores
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
 
@@ -41,7 +42,7 @@ def machine_facts() -> dict[str, Any]:
             "kind": device.device_kind,
             "count": len(jax.devices()),
             "processes": processes.count(),
-            "cores": os.cpu_count(),
+            "cores": cores(),
         },
         "versions": {
             "python": platform.python_version(),
