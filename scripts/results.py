@@ -85,8 +85,8 @@ ROW_BY_ROW += "--unroll 11 --capacity 48640 --warmup-steps 640 --target-period 5
 ROW_BY_ROW += "--learning-rate-decay 0 --num-policies 8 --gamma-end 0.97 --hidden-sizes 64 64"
 """Of the agents that seek novelty in DeepSea, as in `exploration`."""
 BOTH_NOVELTIES = "--embedding observations --episode-memory 10 --gamma-middle 0.99 --bandit-width 0.05"
-PHYSICS = "--env-params resets=pool:256 --preset brax --hidden-sizes 64 64 --learning-rate 5e-4 --learning-rate-decay 1"
-"""PureJaxRL's settings with DiscoGen's layers and falling step size, in the middle of the ten that DiscoGen tries."""
+PHYSICS = "--env-params resets=pool:256 --preset brax"
+"""PureJaxRL's settings."""
 SOFT_HOPPER = "--env-params resets=pool:256 --num-envs 16 --num-steps 1 --num-updates 8 --batch-size 256 "
 SOFT_HOPPER += "--hidden-sizes 128 128 --normalize-obs --learning-rate 3e-4 --actor-learning-rate 3e-4 "
 SOFT_HOPPER += "--capacity 1000000 --warmup-steps 10000"
@@ -144,8 +144,8 @@ ROWS = (
     *(Row(algo, "jaxmarl/MPE_simple_spread_v3", 1e6, SPREAD, 4) for algo in ("ippo", "mappo")),
     *(Row(algo, "jaxmarl/SMAX/3m", 204_800, BATTLE, 4) for algo in ("ippo", "mappo")),
     Row("ppo", "brax/positional/hopper", 5e7, PHYSICS, 1),
-    Row("ppo", "brax/positional/ant", 1e7, PHYSICS, 1),
-    Row("ppo", "brax/positional/halfcheetah", 6e6, PHYSICS, 1),
+    Row("ppo", "brax/positional/ant", 1e7, f"{PHYSICS} --hidden-sizes 64 64", 1),
+    Row("ppo", "brax/positional/halfcheetah", 6e6, f"{PHYSICS} --hidden-sizes 64 64", 1),
     Row("sac", "brax/positional/hopper", 1e6, SOFT_HOPPER, 1),
     *(Row("ppo", env, 1e7, FLAT, 3) for env in MINATAR),
     Row("ppo", "Breakout-MinAtar", 5e6, "--preset image", 2),
