@@ -310,17 +310,24 @@ def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
     folder.mkdir(exist_ok=True)
     lines = [line for line in lines if "curve" in line]
     for env in dict.fromkeys(line["env"] for line in lines):
+        here = [line for line in lines if line["env"] == env]
         of_rows = [
             curves.Line(
-                f"{line['row'].replace(f' {env}', '')} (interquartile mean of {len(line['returns'])} seeds)",
+                f"{title(line, here)} (interquartile mean of {len(line['returns'])} seeds)",
                 np.array(line["curve"]["frames"]),
                 np.array([line["curve"]["iqm"]]),
             )
-            for line in lines
-            if line["env"] == env
+            for line in here
         ]
         figure = curves.learning_figure(of_rows, ("frames of a seed", "return while training"), env)
         plots.save(folder / picture(env), figure)
+
+
+def title(line: dict[str, Any], lines: Iterable[dict[str, Any]]) -> str:
+    """The algorithm of a line, with the frames and options that not all of ``lines`` of that algorithm have."""
+    parts = lambda line: re.split(" (?=--)", line["row"].split(" ", 2)[2])
+    shared = set.intersection(*(set(parts(other)) for other in lines if other["algo"] == line["algo"]))
+    return " ".join([line["algo"], *(part for part in parts(line) if part not in shared)])
 
 
 def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple[Row, str, float | None]]:
