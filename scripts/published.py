@@ -110,6 +110,9 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
 FLAT = "--preset minatar --env-params flatten=1 --hidden-sizes 64 64"
 CAUSES = {
     "ppo Acrobot-v1 500000": "theirs is one seed; the 32 seeds here lie between -88.5 and -80.1",
+    "ppo brax/positional/hopper 50000000 --env-params resets=pool:256 --preset brax": (
+        "theirs is the best of ten step sizes, and falls; this is one, which is constant, and one seed"
+    ),
     f"ppo Breakout-MinAtar 10000000 {FLAT}": "theirs is the best of ten step sizes, this is one; seeds differ by half",
     f"ppo Freeway-MinAtar 10000000 {FLAT}": "theirs is the best of ten step sizes, this is one",
     f"ppo Asterix-MinAtar 10000000 {FLAT}": (
