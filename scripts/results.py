@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 from published import CAUSES, PUBLISHED, Published
 
+from purerl import catalogue
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 LINES, PAGE = "results.jsonl", "results.md"
@@ -41,6 +43,11 @@ class Row(NamedTuple):
     def name(self) -> str:
         """What tells the row from others: all but the number of seeds."""
         return " ".join(f"{self.algo} {self.env} {self.frames:.10g} {self.options}".split())
+
+    @property
+    def family(self) -> str:
+        """What an environment of a library has before its first slash."""
+        return self.env.partition("/")[0]
 
     @property
     def words(self) -> list[str]:
@@ -422,6 +429,9 @@ def main(
     for row, *_ in wanted:
         if time.perf_counter() - start >= budget_seconds:
             break
+        if not catalogue.is_installed(row.family):
+            print(f'not trained, needs pip install "purerl[{row.family}]": {row.command}', flush=True)
+            continue
         print(row.command, flush=True)
         line = train(row, scale)
         with (folder / LINES).open("a") as file:

@@ -290,7 +290,7 @@ def test_the_page_of_results_is_made_of_its_lines():
 
 @pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
 def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
-    if not catalogue.is_installed(row.env.partition("/")[0]):
+    if not catalogue.is_installed(row.family):
         pytest.skip("its library is an extra")
     described = []
     monkeypatch.setattr(
