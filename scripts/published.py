@@ -1,4 +1,4 @@
-"""Returns that others have published in environments of `results.ROWS`: what docs/results.md sets beside ours."""
+"""Returns that others have published in environments of `rows.ROWS`: what docs/results.md sets beside ours."""
 
 from typing import NamedTuple
 

@@ -22,7 +22,7 @@ def missing(name):
         result.append("a row in ROWS of tests/algos/test_conformance.py")
     if name not in {row.algo for row in results.ROWS} and not ALGORITHMS[name].datasets:
         command = f"python scripts/reproduce.py results --scale full --names {name}"
-        result.append(f"a row in ROWS of scripts/results.py; then: {command}")
+        result.append(f"a row in ROWS of scripts/rows.py; then: {command}")
     if not (index.FOLDER / f"{name}.md").is_file():
         result.append(f"its page, docs/algorithms/{name}.md; then: python scripts/index.py")
     if name not in json.loads(TABLE.read_text()) and compiles():
