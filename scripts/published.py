@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from rows import FLAT, PHYSICS
+
 
 class Published(NamedTuple):
     """A figure, and where it stands. "read off" is a figure taken from a picture by eye, within some 3 %."""
@@ -107,13 +109,14 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
 }
 """By environment."""
 
-FLAT = "--preset minatar --env-params flatten=1 --hidden-sizes 64 64"
 CAUSES = {
     "ppo Acrobot-v1 500000": "theirs is one seed; the 32 seeds here lie between -88.5 and -80.1",
-    "ppo brax/positional/hopper 50000000 --env-params resets=pool:256 --preset brax": (
+    f"ppo brax/positional/hopper 50000000 {PHYSICS}": (
         "theirs is the best of ten step sizes, and falls; this is one, which is constant, and one seed"
     ),
-    f"ppo Breakout-MinAtar 10000000 {FLAT}": "theirs is the best of ten step sizes, this is one; seeds differ by half",
+    f"ppo Breakout-MinAtar 10000000 {FLAT}": (
+        "theirs is the best of ten step sizes, this is one, with which one of three seeds stays at 29"
+    ),
     f"ppo Freeway-MinAtar 10000000 {FLAT}": "theirs is the best of ten step sizes, this is one",
     f"ppo Asterix-MinAtar 10000000 {FLAT}": (
         "theirs have other step sizes, 1e-3 or the best of ten; with this one, PureJaxRL's own code ends at "

@@ -159,7 +159,7 @@ def same(line: dict[str, Any], figure: Published) -> bool:
 
 
 def interval(returns: Sequence[float | None]) -> Any:
-    """The `aggregates.Estimate` of the interquartile mean over seeds; one that died counts as nan."""
+    """The `aggregates.Estimate` of the interquartile mean over seeds; None, a seed that died, ranks last."""
     import numpy as np
 
     from purerl.formulas import aggregates
