@@ -23,7 +23,7 @@ FEED_FORWARD = {"memory": "none", "burn_in": 0, "num_envs": 16, "learning_rate_d
 
 def cells_seen(key: Key, env: Env, learner: Learner, behaviour: PyTree, steps: int, rows: int = 64) -> Array:
     """Different cells of a grid that each of so many rows sees in one episode without a random action. ``[rows]``."""
-    careful = learner._replace(noise=lambda key, shape: jnp.ones((*shape, 4)))
+    careful = learner._replace(noise=lambda key, shape: (jnp.ones((*shape, 4)), learner.noise(key, shape)[1]))
     many = fleet(env, rows)
     actors = init_actors(key, many, careful)
     _, trajectory, _ = rollout(key, many, careful, behaviour, actors, steps)
