@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from exploration import cells_seen
 
 from purerl import agent57, envs, ngu
 from purerl.algos.agent57 import make_controller
@@ -229,6 +230,22 @@ def test_actors_that_act_apart_from_others_play_their_own_policies(algo):
     behaviour = learner.behaviour(learner.init(KEY, obs))
     _, _, recorded = learner.explore(behaviour, Situation(obs, learner.init_carry(3)), noise)
     np.testing.assert_array_equal(recorded.every.policy, [3, 4, 5])
+
+
+@pytest.mark.rest
+def test_cells_of_a_grid_are_counted_for_each_policy():
+    """As `scripts/exploration.py` counts them, under policies that walk right."""
+    env = envs.make("NoisyGrid-v0")
+    learner = ngu.make_learner(ngu.Config(**SMALL, memory="none", burn_in=0), env)
+    walk = learner.explore
+
+    def right(behaviour, here, noise):
+        action, carry, recorded = walk(behaviour, here, noise)
+        return jnp.full_like(action, 3), carry, recorded
+
+    behaviour = learner.behaviour(learner.init(KEY, fleet(env, 2).reset(KEY)[1]))
+    seen = cells_seen(KEY, env, learner._replace(explore=right), behaviour, 6, rows=2)
+    np.testing.assert_array_equal(seen, 7)
 
 
 def test_two_values_sum_to_that_of_the_sum():
