@@ -314,7 +314,8 @@ def write(folder: Path) -> None:
 HEAD = """# Results
 
 The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
-interval, and the worst seed. Every figure was measured on CPUs. A plus after a commit means that the package had
+interval, and the worst seed; a row of one seed has no interval. Every figure was measured on CPUs; a cost of one core
+is that of a machine whose other core mostly ran another training. A plus after a commit means that the package had
 changes that were not yet committed. Published figures follow ours, with their sources; most are of one seed or do not
 give a number of seeds.
 
@@ -334,6 +335,7 @@ COMPARED = """
 
 {below} of the {rows} rows that have a published figure of the same algorithm at the same frames, within a tenth, stay
 below one: the upper end of their interval is less. Rows whose environment is changed by parameters are not compared.
+Causes that name other settings are known differences; whether they close the gap was not tested.
 
 {table}
 
