@@ -75,6 +75,7 @@ def train(row: Row, scale: str) -> dict[str, Any]:
         "compile_seconds": round(summary["compile_seconds"], 1),
         "peak_mib": round(peak / 2**20),
         "cores": summary["device"]["cores"],
+        "device": summary["device"]["kind"],
         "jax": summary["versions"]["jax"],
         "commit": commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -253,7 +254,8 @@ def cells(line: dict[str, Any]) -> str:
     result, alive = interval(line["returns"]), [x for x in line["returns"] if x is not None]
     worst = "died" if len(alive) < len(line["returns"]) else f"{min(alive):.2f}"
     cores = f"{line['cores']} core" + "s" * (line["cores"] != 1)
-    cost = f"{line['seconds'] / 60:.1f} min, {cores}, {speed(line):,.0f}/s"
+    machine = cores if line.get("device", "cpu") == "cpu" else line["device"]
+    cost = f"{line['seconds'] / 60:.1f} min, {machine}, {speed(line):,.0f}/s"
     cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
     return (
