@@ -10,7 +10,8 @@ search that was stopped goes on when the same command is given again.
         [--budget-seconds N]
 
 Trains the rows of the table of results that have no line, too few seeds or no curve, or with ``--again`` all that are
-named, and writes the page (`results.main`). With ``--missing`` it lists them and their expected hours instead.
+named, and writes the page (`results.main`). With ``--missing`` it lists them at full scale, and their
+expected hours, instead.
 
     python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
 
@@ -63,7 +64,8 @@ def main() -> None:
         parser.add_argument("--missing", action="store_true")
         parser.add_argument("--budget-seconds", type=float, default=math.inf)
         given = parser.parse_args()
-        results.main(given.scale, given.out, given.names, given.budget_seconds, given.again, given.missing)
+        scale = "full" if given.missing else given.scale
+        results.main(scale, given.out, given.names, given.budget_seconds, given.again, given.missing)
     elif given.experiment in EXPERIMENTS:
         search(given.experiment, given.scale, given.out, more)
     else:

@@ -224,24 +224,25 @@ def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple
 
 
 def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
-    """The hours of a row at the speed of the lines that are nearest to it, the median of several; None without any.
+    """The hours of a row on a CPU, at the median speed of the lines that are nearest to it; None without any.
 
     Nearest are those of the same algorithm and environment, then of the algorithm and an environment of the same
-    family, then of the environment, then of its family, then of the algorithm.
+    family. Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms.
     """
     family = lambda env: env.split("-")[-1]
-    near = (
-        lambda line: line["algo"] == row.algo and line["env"] == row.env,
-        lambda line: line["algo"] == row.algo and family(line["env"]) == family(row.env),
-        lambda line: line["env"] == row.env,
-        lambda line: family(line["env"]) == family(row.env),
-        lambda line: line["algo"] == row.algo,
-    )
-    timed = [line for line in lines if "seconds" in line]
-    for is_near in near:
-        if speeds := [speed(line) for line in timed if is_near(line)]:
-            return row.seeds * row.frames / statistics.median(speeds) / 3600
+    timed = [line for line in lines if "seconds" in line and not is_of_a_gpu(line)]
+    of_algo = [line for line in timed if line["algo"] == row.algo]
+    of_family = [line for line in timed if family(line["env"]) == family(row.env)]
+    both = [line for line in of_algo if line in of_family]
+    for choices in ([[line for line in both if line["env"] == row.env]], [both], [of_algo, of_family]):
+        if speeds := [statistics.median(map(speed, near)) for near in choices if near]:
+            return row.seeds * row.frames / min(speeds) / 3600
     return None
+
+
+def is_of_a_gpu(line: dict[str, Any]) -> bool:
+    """Returns whether a line was trained on a GPU; older lines name no device and are of CPUs."""
+    return line.get("device", "cpu") != "cpu"
 
 
 def speed(line: dict[str, Any]) -> float:
@@ -254,7 +255,7 @@ def cells(line: dict[str, Any]) -> str:
     result, alive = interval(line["returns"]), [x for x in line["returns"] if x is not None]
     worst = "died" if len(alive) < len(line["returns"]) else f"{min(alive):.2f}"
     cores = f"{line['cores']} core" + "s" * (line["cores"] != 1)
-    machine = cores if line.get("device", "cpu") == "cpu" else line["device"]
+    machine = line["device"] if is_of_a_gpu(line) else cores
     cost = f"{line['seconds'] / 60:.1f} min, {machine}, {speed(line):,.0f}/s"
     cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
@@ -316,10 +317,10 @@ def write(folder: Path) -> None:
 HEAD = """# Results
 
 The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
-interval, and the worst seed; a row of one seed has no interval. Every figure was measured on CPUs; a cost of one core
-is that of a machine whose other core mostly ran another training. A plus after a commit means that the package had
-changes that were not yet committed. Published figures follow ours, with their sources; most are of one seed or do not
-give a number of seeds.
+interval, and the worst seed; a row of one seed has no interval. A cost names what it was measured on, cores of a CPU or
+a GPU, which mostly ran other trainings at the same time: on the other core, or three to five together on a GPU. A plus
+after a commit means that the package had changes that were not yet committed. Published figures follow ours, with their
+sources; most are of one seed or do not give a number of seeds.
 
 This page is generated from [results.jsonl](results.jsonl), which has the returns of all seeds:
 
@@ -337,7 +338,8 @@ COMPARED = """
 
 {below} of the {rows} rows that have a published figure of the same algorithm at the same frames, within a tenth, stay
 below one: the upper end of their interval is less. Rows whose environment is changed by parameters are not compared.
-Causes that name other settings are known differences; whether they close the gap was not tested.
+The causes on MinAtar were tested ([step sizes](benchmarks.md#ppos-step-size-on-minatar)); that on hopper is a known
+difference, and whether it closes the gap was not tested.
 
 {table}
 
