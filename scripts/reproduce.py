@@ -10,8 +10,8 @@ search that was stopped goes on when the same command is given again.
         [--budget-seconds N]
 
 Trains the rows of the table of results that have no line, too few seeds or no curve, or with ``--again`` all that are
-named, and writes the page (`results.main`). With ``--missing`` it lists those of full scale and their expected hours
-instead.
+named, and writes the page (`results.main`). With ``--missing`` it lists what is missing at full scale, whatever
+``--scale``, with the expected hours, and trains nothing.
 
     python scripts/reproduce.py act --scale paper|ci [--out DIR] [--only PLACE-ROLE ...] [OPTIONS of purerl evolve]
 

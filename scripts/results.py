@@ -226,23 +226,34 @@ def missing(rows: Iterable[Row], lines: dict[str, dict[str, Any]]) -> list[tuple
 def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     """The hours of a row on a CPU, at the median speed of the lines that are nearest to it; None without any.
 
-    Nearest are those of the same algorithm and environment, then of the algorithm and an environment of the same
-    family. Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms.
+    Nearest are those of the same algorithm, preset and environment, then those in an environment of the same family.
+    Without these it is the slower of what the algorithm has elsewhere, and the family with other algorithms.
     """
-    family = lambda env: env.split("-")[-1]
-    timed = [line for line in lines if "seconds" in line and not is_of_a_gpu(line)]
+    timed = [line for line in lines if "seconds" in line and is_of_a_cpu(line)]
     of_algo = [line for line in timed if line["algo"] == row.algo]
     of_family = [line for line in timed if family(line["env"]) == family(row.env)]
-    both = [line for line in of_algo if line in of_family]
+    both = [line for line in of_algo if line in of_family and preset(line["row"]) == preset(row.name)]
     for choices in ([[line for line in both if line["env"] == row.env]], [both], [of_algo, of_family]):
         if speeds := [statistics.median(map(speed, near)) for near in choices if near]:
             return row.seeds * row.frames / min(speeds) / 3600
     return None
 
 
-def is_of_a_gpu(line: dict[str, Any]) -> bool:
-    """Returns whether a line was trained on a GPU; older lines name no device and are of CPUs."""
-    return line.get("device", "cpu") != "cpu"
+def family(env: str) -> str:
+    """The library of an environment, or what its name ends with, as in Breakout-MinAtar; CartPole-v1 is its own."""
+    library, slash, _ = env.partition("/")
+    end = env.rpartition("-")[2]
+    return library if slash else env if re.fullmatch(r"v\d+", end) else end
+
+
+def preset(name: str) -> str:
+    """The preset in the name of a row."""
+    return name.partition("--preset ")[2].partition(" ")[0]
+
+
+def is_of_a_cpu(line: dict[str, Any]) -> bool:
+    """Returns whether a line was trained on a CPU, as all were that name no device."""
+    return line.get("device", "cpu") == "cpu"
 
 
 def speed(line: dict[str, Any]) -> float:
@@ -255,7 +266,7 @@ def cells(line: dict[str, Any]) -> str:
     result, alive = interval(line["returns"]), [x for x in line["returns"] if x is not None]
     worst = "died" if len(alive) < len(line["returns"]) else f"{min(alive):.2f}"
     cores = f"{line['cores']} core" + "s" * (line["cores"] != 1)
-    machine = line["device"] if is_of_a_gpu(line) else cores
+    machine = cores if is_of_a_cpu(line) else line["device"]
     cost = f"{line['seconds'] / 60:.1f} min, {machine}, {speed(line):,.0f}/s"
     cost += f", {line['peak_mib']:,} MiB" if "peak_mib" in line else ""
     command = line["command"] if "`" in line["command"] else f"`{line['command']}`"
@@ -318,7 +329,7 @@ HEAD = """# Results
 
 The tables have greedy returns over 100 episodes a seed: the interquartile mean over seeds with its bootstrapped 95 %
 interval, and the worst seed; a row of one seed has no interval. A cost names what it was measured on, cores of a CPU or
-a GPU, which mostly ran other trainings at the same time: on the other core, or three to five together on a GPU. A plus
+a GPU, which mostly ran other trainings at the same time: on the other core, or up to four others on the GPU. A plus
 after a commit means that the package had changes that were not yet committed. Published figures follow ours, with their
 sources; most are of one seed or do not give a number of seeds.
 
@@ -338,8 +349,7 @@ COMPARED = """
 
 {below} of the {rows} rows that have a published figure of the same algorithm at the same frames, within a tenth, stay
 below one: the upper end of their interval is less. Rows whose environment is changed by parameters are not compared.
-The causes on MinAtar were tested ([step sizes](benchmarks.md#ppos-step-size-on-minatar)); that on hopper is a known
-difference, and whether it closes the gap was not tested.
+[Step sizes](benchmarks.md#ppos-step-size-on-minatar) has the experiments on MinAtar.
 
 {table}
 

@@ -1,4 +1,4 @@
-"""The rows of the table of results (`results`): trainings that two cores can do."""
+"""The rows of the table of results (`results`): trainings that two cores can do in hours, at most."""
 
 from typing import NamedTuple
 

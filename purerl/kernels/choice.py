@@ -9,7 +9,7 @@ from purerl.kernels.scans import scan
 from purerl.kernels.setting import OFF, ON, SETTING, setting
 
 AUTO = "auto"
-"""The wish for kernels where the devices are GPUs. The default is `OFF`: they slow large populations."""
+"""The wish for kernels where the devices are GPUs. The default is `OFF`: they slowed a large population."""
 _REQUESTED = contextvars.ContextVar("kernels_requested", default=OFF)
 
 
