@@ -324,9 +324,36 @@ def test_what_is_missing_in_the_results():
     rows = [results.Row("ppo", "A-x", 1000, seeds=seeds) for seeds in (2, 4)]
     rows = [rows[0], rows[1]._replace(options="--o 1"), results.Row("ppo", "B-x", 7200, seeds=1)]
     line = {"algo": "ppo", "env": "A-x", "frames": 1000, "returns": [1.0, 2.0], "seconds": 1000.0}
-    lines = {row.name: line for row in rows[:2]}
+    lines = {row.name: {**line, "row": row.name} for row in rows[:2]}
     short = lambda lines: [(row.env, why, hours) for row, why, hours in results.missing(rows, lines)]
     expected = [("B-x", "no line", 1.0), ("A-x", "2 of 4 seeds", 4000 / 2 / 3600), ("A-x", "no curve", 1000 / 3600)]
     assert short(lines) == expected
-    assert short({rows[0].name: {**line, "curve": {}}})[0][:2] == ("A-x", "no line")
+    assert short({rows[0].name: {**line, "row": rows[0].name, "curve": {}}})[0][:2] == ("A-x", "no line")
     assert [hours for *_, hours in results.missing(rows, {})] == [None] * 3
+
+
+def test_hours_are_those_of_the_nearest_rows():
+    """3,600 frames at the frames/s of the line that is nearest: same preset, then same family, then the slower."""
+    lines = [
+        {
+            "row": f"{algo} {env} 10 {options}",
+            "algo": algo,
+            "env": env,
+            "frames": speed,
+            "returns": [0.0],
+            "seconds": 1.0,
+        }
+        for algo, env, options, speed in (
+            ("ppo", "A-x", "", 8),
+            ("ppo", "A-x", "--preset p", 4),
+            ("ppo", "B-v1", "", 16),
+            ("dqn", "lib/a", "", 2),
+        )
+    ]
+    gpu = [{**line, "device": "NVIDIA H200", "frames": 1000} for line in lines]
+    hours = lambda *row: results.expected_hours(results.Row(*row, seeds=1), [*lines, *gpu])
+    assert hours("ppo", "A-x", 3600) == 1 / 8 and hours("ppo", "A-x", 3600, "--preset p") == 1 / 4
+    assert hours("ppo", "C-x", 3600) == 1 / 8  # of its family
+    assert hours("ppo", "lib/b", 3600) == 1 / 2  # as DQN in that library, which is slower than PPO elsewhere
+    assert hours("ppo", "C-v1", 3600) == 1 / 8  # v1 is no family
+    assert results.expected_hours(results.Row("ppo", "A-x", 3600), gpu) is None
