@@ -207,11 +207,12 @@ def test_a_worker_that_is_started_anew_has_the_spaces_of_before():
 
 
 PARENT = """
-import sys, time
+import signal
 import numpy as np
 from purerl.hosts import pool
 from purerl.hosts.bundle import Recipe
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
 opened = pool.open(Recipe("faulty:walk", {}), 4, num_workers=2)
 (stepper,) = opened.steppers
 stepper.reset(np.array([0, 1, 2, SEED]))
