@@ -232,9 +232,9 @@ def expected_hours(row: Row, lines: Iterable[dict[str, Any]]) -> float | None:
     timed = [line for line in lines if "seconds" in line and is_of_a_cpu(line)]
     of_algo = [line for line in timed if line["algo"] == row.algo]
     of_family = [line for line in timed if family(line["env"]) == family(row.env)]
-    both = [line for line in of_algo if line in of_family and preset(line["row"]) == preset(row.name)]
-    for choices in ([[line for line in both if line["env"] == row.env]], [both], [of_algo, of_family]):
-        if speeds := [statistics.median(map(speed, near)) for near in choices if near]:
+    both = [line for line in of_family if line["algo"] == row.algo and preset(line["row"]) == preset(row.name)]
+    for near in ([[line for line in both if line["env"] == row.env]], [both], [of_algo, of_family]):
+        if speeds := [statistics.median(map(speed, group)) for group in near if group]:
             return row.seeds * row.frames / min(speeds) / 3600
     return None
 
