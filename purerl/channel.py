@@ -56,6 +56,7 @@ class Channel:
         self._index, self._count, self._peers, self._ended = index, count, peers, ended
         self._inbox: dict[int, queue.SimpleQueue] = {peer: queue.SimpleQueue() for peer in peers}
         self._ending, self._gone = threading.RLock(), {peer: threading.Event() for peer in peers}
+        self._awaited = False
         for peer, connection in peers.items():
             _watched(connection)
             threading.Thread(target=self._listen, args=(peer, connection), name="channel", daemon=True).start()
@@ -91,6 +92,12 @@ class Channel:
             over = time.monotonic() + 2 * GRACE
             for closed in self._gone.values():
                 closed.wait(max(0.0, over - time.monotonic()))
+
+    def await_news(self) -> None:
+        """Waits so long that the death of another process would have ended this one; only the first call waits."""
+        if not self._awaited:
+            self._awaited = True
+            time.sleep(NEWS_SECONDS)
 
     def _send(self, peer: int, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # `_listen` reports a closed connection
@@ -132,9 +139,12 @@ def current() -> Channel | None:
 
 
 def await_news() -> None:
-    """Waits after a failure that may come of another process's death; if it does, the channel ends this process."""
-    if current():
-        time.sleep(NEWS_SECONDS)
+    """Waits after a failure that may come of another process's death; if it does, the channel ends this process.
+
+    Only the first call waits.
+    """
+    if open_channel := current():
+        open_channel.await_news()
 
 
 def leave(code: int) -> None:

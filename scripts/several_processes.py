@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl.runs.describing.directory import has_checkpoints
+
 TIMES = ("wall_seconds", "compile_seconds", "steps_per_second", "device", "flags", "seconds", "versions", "measured")
 """What a summary tells of the machine."""
 RESULTS = ("policy.safetensors", "metrics.jsonl", "quantiles.jsonl")
@@ -208,7 +210,7 @@ def killed(who: int, directory: Path, more: Sequence[str], moment: float) -> tup
     """How the other process ends after ``who`` is killed, so many seconds after the first checkpoint, and after how
     many seconds that is."""
     running = together([*KILLED, *more, "--checkpoint-seconds", "0.2", "--out", str(directory)], devices=1)
-    until(lambda: any(directory.glob("checkpoints/0/*/card.json")), running)
+    until(lambda: has_checkpoints(directory), running)
     time.sleep(moment)
     running[who].kill()
     at = time.monotonic()

@@ -1,6 +1,7 @@
 """Words between processes, which threads stand for here, and what those hear that are left."""
 
 import functools
+import os
 import queue
 import socket
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 from purerl import channel, processes
 from purerl.errors import ConfigError
+from purerl.runs.describing import directory, interrupts
 
 COUNT = 3
 
@@ -51,6 +53,28 @@ def test_a_death_is_told(joined, who):
     beside = [0] if who else [1, 2]
     for index in beside:
         assert heard[index].get(timeout=5) == (f"process {who} of {COUNT} has died", channel.EXIT_LOST)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_failure_before_the_news_of_a_death_has_the_same_words(joined, first, tmp_path, monkeypatch, capsys):
+    """A collective that fails because of a death may be noticed before the death is."""
+    channels, _, peers = joined
+    codes, run = [], tmp_path / "run"
+    monkeypatch.setattr(channel, "NEWS_SECONDS", 1.0)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(processes, "is_first", lambda: first)
+    monkeypatch.setattr(channels[0], "_ended", lambda words, code: interrupts.leave(code, words))
+    channel.begin(channels[0])
+    try:
+        with pytest.raises(RuntimeError), directory.hold(run, []):
+            (run / "checkpoints" / "0" / "1").mkdir(parents=True)
+            (run / "checkpoints" / "0" / "1" / "card.json").touch()
+            threading.Timer(0.2, peers[1][0].shutdown, [socket.SHUT_RDWR]).start()
+            raise RuntimeError
+    finally:
+        channel.end()
+    assert codes[0] == channel.EXIT_LOST
+    assert capsys.readouterr().err == f"process 1 of {COUNT} has died; resume with: purerl resume {run}\n"
 
 
 def test_an_end_is_told_with_its_code(joined):

@@ -48,7 +48,7 @@ def test_a_signal_to_one_saves_and_ends_all(tmp_path):
     running[1].terminate()
     assert [several.ended(process, 60).code for process in running] == [143, 143]
     assert json.loads((directory / "summary.json").read_text())["status"] == "interrupted"
-    assert any(directory.glob("checkpoints/0/*/card.json"))
+    assert several.has_checkpoints(directory)
 
 
 @pytest.mark.rest

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from purerl import processes
+from purerl import channel, processes
 from purerl.errors import RAISED, ConfigError
 from purerl.runs.describing import interrupts
 from purerl.store import checkpoint
@@ -45,7 +45,13 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
     if not processes.is_first():
         processes.gathered(None)
         with interrupts.cleaning(lambda: _go_on(directory)):
-            yield
+            try:
+                yield
+            except (ConfigError, OSError):
+                raise
+            except RAISED:
+                channel.await_news()
+                raise
         return
     _prepare(directory, names, overwrite=overwrite, resume=resume)
     locked = False
@@ -65,6 +71,7 @@ def hold(directory: Path, names: Sequence[str], *, overwrite: bool = False, resu
                 print(words, file=sys.stderr)
             raise
         except RAISED:
+            channel.await_news()
             _abandon(directory)
             raise
 
@@ -108,8 +115,7 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
 
 def has_checkpoints(directory: Path) -> bool:
     """Returns whether a run has saved a checkpoint from which it can be resumed."""
-    folder = directory / CHECKPOINTS
-    return folder.is_dir() and any(checkpoint.steps(path) for path in (folder, *folder.iterdir()))
+    return any(card.parent.name.isdecimal() for card in (directory / CHECKPOINTS).rglob(checkpoint.CARD))
 
 
 def resume_command(directory: Path) -> str:
