@@ -30,6 +30,9 @@ LINES, PAGE = "results.jsonl", "results.md"
 SAME_TASK = {"flatten", "resets", "max_steps"}
 """Parameters of environments with which rows have the task that others have; ``max_steps`` is that of simple_spread."""
 
+CURVES = 6
+"""The largest number of curves in a picture: what the eye can tell apart."""
+
 
 def arguments(row: Row, scale: str, out: Path) -> list[str]:
     """Of ``purerl train``. At the scale ci: two seeds and a hundredth of the frames, but two iterations at least."""
@@ -121,16 +124,14 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 
 def page(lines: Iterable[dict[str, Any]]) -> str:
     """The lines as a page, a table for each environment."""
-    order = {row.name: i for i, row in enumerate(ROWS)}
-    ordered = sorted(lines, key=lambda line: order.get(line["row"], len(order)))
+    ordered = in_order(lines)
     text = [HEAD]
     for env in dict.fromkeys(line["env"] for line in ordered):
         text.append(f"\n## {env}\n\n| algorithm | frames | seeds | return | worst seed | cost | command | commit |")
         text.append("|---|---|---|---|---|---|---|---|")
         here = [line for line in ordered if line["env"] == env]
         text += map(cells, here)
-        if any("curve" in line for line in here):
-            text.append(f"\n![Returns while training, in {env}](curves/{picture(env)})")
+        text += [f"\n![Returns while training, in {env}](curves/{name})" for name in pictures(env, here)]
         if env in PUBLISHED:
             text.append("\n| published | algorithm | frames | return | where |\n|---|---|---|---|---|")
             text += [f"| {' | '.join(figure.cells)} |" for figure in PUBLISHED[env]]
@@ -168,9 +169,11 @@ def interval(returns: Sequence[float | None]) -> Any:
     return aggregates.estimate(np.array(returns, np.float64))
 
 
-def picture(env: str) -> str:
-    """The file with the curves of an environment."""
-    return re.sub(r"[^\w.-]+", "-", env) + ".png"
+def pictures(env: str, lines: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The files with the curves of an environment, and the lines that each of them shows."""
+    name, drawn = re.sub(r"[^\w.-]+", "-", env), [line for line in lines if "curve" in line]
+    groups = [drawn[i : i + CURVES] for i in range(0, len(drawn), CURVES)]
+    return {f"{name}-{i}.png" if i > 1 else f"{name}.png": group for i, group in enumerate(groups, start=1)}
 
 
 def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
@@ -180,19 +183,26 @@ def draw(folder: Path, lines: Iterable[dict[str, Any]]) -> None:
     from purerl.display import curves, plots
 
     folder.mkdir(exist_ok=True)
-    lines = [line for line in lines if "curve" in line]
+    lines = in_order(lines)
     for env in dict.fromkeys(line["env"] for line in lines):
         here = [line for line in lines if line["env"] == env]
-        of_rows = [
-            curves.Line(
-                f"{title(line, here)} (interquartile mean of {len(line['returns'])} seeds)",
-                np.array(line["curve"]["frames"]),
-                np.array([line["curve"]["iqm"]]),
-            )
-            for line in here
-        ]
-        figure = curves.learning_figure(of_rows, ("frames of a seed", "return while training"), env)
-        plots.save(folder / picture(env), figure)
+        for name, group in pictures(env, here).items():
+            of_rows = [
+                curves.Line(
+                    f"{title(line, here)} ({len(line['returns'])} seeds)",
+                    np.array(line["curve"]["frames"]),
+                    np.array([line["curve"]["iqm"]]),
+                )
+                for line in group
+            ]
+            axes = "frames of a seed", "interquartile mean of returns while training"
+            plots.save(folder / name, curves.learning_figure(of_rows, axes, env))
+
+
+def in_order(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines in the order of the rows."""
+    order = {row.name: i for i, row in enumerate(ROWS)}
+    return sorted(lines, key=lambda line: order.get(line["row"], len(order)))
 
 
 def title(line: dict[str, Any], lines: Iterable[dict[str, Any]]) -> str:

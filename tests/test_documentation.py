@@ -288,6 +288,15 @@ def test_the_page_of_results_is_made_of_its_lines():
     assert (DOCS / results.PAGE).read_text() == results.page(results.read(DOCS / results.LINES).values())
 
 
+def test_pictures_of_results_have_each_curve_once_and_few_at_a_time():
+    lines = [{"row": str(number), "curve": {}} for number in range(2 * results.CURVES + 1)]
+    shown = results.pictures("brax/ant", [*lines, {"row": "without"}])
+    assert list(shown) == ["brax-ant.png", "brax-ant-2.png", "brax-ant-3.png"]
+    assert sum(shown.values(), []) == lines and max(map(len, shown.values())) == results.CURVES
+    named = re.findall(r"\(curves/(.*?)\)", (DOCS / results.PAGE).read_text())
+    assert sorted(named) == sorted(path.name for path in (DOCS / "curves").iterdir())
+
+
 @pytest.mark.parametrize("row", results.ROWS, ids=lambda row: row.name)
 def test_rows_of_results_can_be_trained(row, folder, monkeypatch):
     if not catalogue.is_installed(row.family):
