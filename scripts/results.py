@@ -29,7 +29,6 @@ DOCS = ROOT / "docs"
 LINES, PAGE = "results.jsonl", "results.md"
 SAME_TASK = {"flatten", "resets", "max_steps"}
 """Parameters of environments with which rows have the task that others have; ``max_steps`` is that of simple_spread."""
-
 CURVES = 6
 """The largest number of curves in a picture: what the eye can tell apart."""
 

@@ -22,6 +22,7 @@ from purerl.cli import parsing
 from purerl.errors import ConfigError
 from purerl.runs.describing import config_file
 from purerl.runs.describing.description import Setup, describe
+from purerl.runs.describing.directory import has_checkpoints
 from purerl.runs.describing.options import TrainOptions
 from purerl.runs.running import batches
 from purerl.runs.running.program import compile_program
@@ -497,3 +498,16 @@ def test_locks_and_digests_are_of_this_run(copy):
     assert config_file.digest(changed) != config_file.digest(file.fields)
     with pytest.raises(ConfigError, match="No such file"):
         config_file.read(copy / "none.yaml")
+
+
+@pytest.mark.parametrize("step", ["5", "0/5"])
+def test_only_a_finished_step_is_a_checkpoint(step, tmp_path):
+    """Of a search, and of a batch of a training; a step is moved to its place once it is written."""
+    place = tmp_path / "checkpoints" / step
+    written = place.with_name("5.tmp")
+    assert not has_checkpoints(tmp_path)
+    written.mkdir(parents=True)
+    (written / "card.json").touch()
+    assert not has_checkpoints(tmp_path)
+    written.rename(place)
+    assert has_checkpoints(tmp_path)

@@ -115,7 +115,9 @@ def check_out(*paths: Path, overwrite: bool, given: bool = True, folder: bool = 
 
 def has_checkpoints(directory: Path) -> bool:
     """Returns whether a run has saved a checkpoint from which it can be resumed."""
-    return any(card.parent.name.isdecimal() for card in (directory / CHECKPOINTS).rglob(checkpoint.CARD))
+    folder = directory / CHECKPOINTS  # of a search its steps, of a training a folder of steps for each batch
+    places = (folder / str(number) for number in reversed(checkpoint.steps(folder)))
+    return any((place / checkpoint.CARD).is_file() or checkpoint.steps(place) for place in places)
 
 
 def resume_command(directory: Path) -> str:
